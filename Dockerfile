@@ -5,6 +5,7 @@ ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=igno
 WORKDIR /build
 COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY delivery delivery
+COPY mailing mailing
 COPY migrations migrations
 COPY nameserver nameserver
 COPY namegraph namegraph

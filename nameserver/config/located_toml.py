@@ -60,6 +60,15 @@ class ConfigFile:
                     return f"{self.path}:{number + 1}: {key}"
         return f"{self.path}:{start + 1}: {key}"
 
+    def place_of(self, *keys: str) -> str:
+        """``FILE:LINE: KEY.KEY``: where a key of a table stands, named with those of the tables it is in."""
+        number, shown = self._line_of_key(keys[0]), ".".join(key if "@" not in key else f'"{key}"' for key in keys)
+        if number is None:
+            return f"{self.path}: {shown}"
+        for key in keys[1:]:
+            number = next((at for at in range(number, len(self.lines)) if key in self.lines[at]), number)
+        return f"{self.path}:{number + 1}: {shown}"
+
     def _line_of_key(self, key: str) -> int | None:
         name = re.escape(key)
         spelled = f"(?:{name}|\"{name}\"|'{name}')"

@@ -49,6 +49,7 @@ COMMANDS: Final[dict[str, _Command]] = {
     "listen": _Command("listen", "Print the messages that reach a process."),
     "mailbox": _Command("mailbox", "Say for whom messages are kept."),
     "dead-letters": _Command("dead_letters", "What could not be delivered: list, send again, forget."),
+    "mail": _Command("mail", "Make mailing lists of groups."),
     "bench-delivery": _Command("bench_delivery", "Measure how fast messages reach everybody in a group."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
     "audit": _Command("audit", "Have all that the servers hold judged offline."),

@@ -122,8 +122,10 @@ class Resumption:
 class ChangeStream(Iterator[RecordedUpdate]):
     """Updates as they are committed, for ever. `revision` is what to resume after: that of the last one told.
 
-    A server that cannot be reached is waited for as long as a restart may take (`RESUME_S`).
+    A server that cannot be reached is waited for as long as a restart may take (`RESUME_S`): `is_interrupted`.
     """
+
+    is_interrupted = False
 
     def __init__(
         self,
@@ -147,6 +149,7 @@ class ChangeStream(Iterator[RecordedUpdate]):
             try:
                 self._take(next(self._chunks))
             except Unavailable as error:
+                self.is_interrupted = True
                 time.sleep(self._resumption.pause_after(error, time.monotonic()))
                 self._chunks = self._begin(self.revision)
 
@@ -156,12 +159,15 @@ class ChangeStream(Iterator[RecordedUpdate]):
 
     def _take(self, chunk: messages.ChangesChunk) -> None:
         self._resumption.goes_on()
+        self.is_interrupted = False
         self.revision = self.revision or printable(chunk.revision)
         self._pending = read_updates(chunk)
 
 
 class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
     """The same, awaited; opened with the first update that is asked for, or by `open`."""
+
+    is_interrupted = False
 
     def __init__(
         self,
@@ -191,6 +197,7 @@ class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
             try:
                 self._take(await anext(self._chunks))
             except Unavailable as error:
+                self.is_interrupted = True
                 await asyncio.sleep(self._resumption.pause_after(error, time.monotonic()))
                 self._chunks = self._begin(self.revision)
 
@@ -201,5 +208,6 @@ class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
 
     def _take(self, chunk: messages.ChangesChunk) -> None:
         self._resumption.goes_on()
+        self.is_interrupted = False
         self.revision = self.revision or printable(chunk.revision)
         self._pending = read_updates(chunk)

@@ -147,6 +147,10 @@ class NameServer:
         """Step the core as if a peer had said so."""
         self.run_loop.take(event)
 
+    async def fall_silent(self):
+        """Take no more calls, and end those under way, as when the process is killed."""
+        await self._server.stop(grace=None)
+
     async def stop(self):
         await self.client.close()
         await self.channel.close()

@@ -14,6 +14,7 @@ PACKAGES = (
     "delivery",
     "storage",
     "nameserver",
+    "mailing",
     "simulation",
     "spark_graph_jobs",
 )

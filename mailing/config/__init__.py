@@ -1,0 +1,1 @@
+"""What the postmaster chose."""

@@ -1,0 +1,207 @@
+"""What a mail gateway is told when it starts: one TOML file. A wrong key or value is refused with its file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mailing.rules.lists import Lists, ListSettings
+from mailing.rules.posting import IS_WORD
+from namegraph import InvalidNameError, parse_name, parse_subnet
+from nameserver.config.addresses import InvalidAddressError, parse_address
+from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from shadowtree.vocabulary import GroupId, SubnetName
+
+DEFAULT_SERVER = "127.0.0.1:7400"
+SUGGESTED_MAPS, SUGGESTED_POLICY = "127.0.0.1:7410", "127.0.0.1:7411"
+
+
+class SettingsError(Exception):
+    """Wrong settings; the message is one line that says where and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailSettings:
+    """Checked settings."""
+
+    server: str
+    """The name server, or several with commas: the next is asked where one cannot be reached."""
+    lists: Lists
+    maps_listen: str | None = None
+    """``HOST:PORT`` for lookups (socketmap); port 0 lets the system choose one; None: none are answered."""
+    policy_listen: str | None = None
+    """The same for the policy protocol of Postfix."""
+
+
+def load_settings(path: Path) -> MailSettings:
+    """Read a file, or raise `SettingsError`."""
+    try:
+        file = ConfigFile.read(path)
+    except ConfigFileError as error:
+        raise SettingsError(str(error)) from None
+    found = _read(file)
+    subnets: dict[str, SubnetName] = found.get("domains", {})
+    if not subnets:
+        raise SettingsError(
+            f'{path}: domains: no value; give at least one, for instance "lists.ubc.example" = "ubc.example"'
+        )
+    if "maps_listen" not in found and "policy_listen" not in found:
+        raise SettingsError(
+            f'{path}: nothing would be answered; give maps_listen = "{SUGGESTED_MAPS}", '
+            f'policy_listen = "{SUGGESTED_POLICY}", or both'
+        )
+    settings: dict[GroupId, ListSettings] = found.get("lists", {})
+    for group in settings:
+        if group.rpartition("@")[2] not in subnets.values():
+            raise SettingsError(
+                f"{file.place_of('lists', group)}: no domain leads to its subnet; those of `domains` are "
+                f"{', '.join(sorted(set(subnets.values())))}"
+            )
+    return MailSettings(
+        found.get("server", DEFAULT_SERVER),
+        Lists(subnets, found.get("defaults", ListSettings()), settings),
+        found.get("maps_listen"),
+        found.get("policy_listen"),
+    )
+
+
+class _WrongValueError(Exception):
+    """What is wrong with a value; `keys` lead from it to the part of it that is."""
+
+    def __init__(self, message: str, *keys: str) -> None:
+        super().__init__(message)
+        self.keys = keys
+
+
+Reader = Callable[[object], object]
+
+
+def _read(file: ConfigFile) -> dict[str, Any]:
+    found = {}
+    for key, value in file.values.items():
+        if key not in _KEYS:
+            known = ", ".join(_KEYS)
+            raise SettingsError(f"{file.place_of(key)}: there is no such key; the keys are {known}")
+        try:
+            found[key] = _KEYS[key](value)
+        except _WrongValueError as error:
+            raise SettingsError(f"{file.place_of(key, *error.keys)}: {error}") from None
+    return found
+
+
+def _read_server(value: object) -> str:
+    addresses = _text(value).split(",")
+    return ",".join(_address(address.strip(), lowest_port=1) for address in addresses)
+
+
+def _read_listen(value: object) -> str:
+    return _address(_text(value), lowest_port=0)
+
+
+def _read_domains(value: object) -> dict[str, SubnetName]:
+    found = {}
+    for domain, subnet in _table(value, "a table of mail domains and subnets").items():
+        try:
+            found[_domain(domain)] = _domain(_text(subnet))
+        except _WrongValueError as error:
+            raise _WrongValueError(str(error), domain) from None
+    return found
+
+
+def _read_lists(value: object) -> dict[GroupId, ListSettings]:
+    found = {}
+    for group, settings in _table(value, "a table of groups and their settings").items():
+        try:
+            found[_group(group)] = _read_list(settings)
+        except _WrongValueError as error:
+            raise _WrongValueError(str(error), group, *error.keys) from None
+    return found
+
+
+def _read_list(value: object) -> ListSettings:
+    found: dict[str, object] = {}
+    for key, given in _table(value, "a table of settings").items():
+        if key not in _LIST_KEYS:
+            raise _WrongValueError(f"there is no such key; the keys are {', '.join(_LIST_KEYS)}", key)
+        name, read = _LIST_KEYS[key]
+        try:
+            found[name] = read(given)
+        except _WrongValueError as error:
+            raise _WrongValueError(str(error), key) from None
+    return ListSettings(**found)  # type: ignore[arg-type]
+
+
+def _read_post(value: object) -> str:
+    text = _text(value)
+    if text in IS_WORD:
+        return text
+    try:
+        return _group(text)
+    except _WrongValueError:
+        raise _WrongValueError(f"{text!r:.80} is none of {', '.join(sorted(IS_WORD))}, and no id of a group") from None
+
+
+def _read_owners(value: object) -> GroupId:
+    return _group(_text(value))
+
+
+def _read_except(value: object) -> tuple[GroupId, ...]:
+    if not isinstance(value, list):
+        raise _WrongValueError(f"a list of groups is wanted, not {_kind(value)}")
+    return tuple(sorted({_group(_text(each)) for each in value}))
+
+
+_LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
+    "post": ("post", _read_post),
+    "owners": ("owners", _read_owners),
+    "except": ("excluding", _read_except),
+}
+
+_KEYS: Mapping[str, Reader] = {
+    "server": _read_server,
+    "maps_listen": _read_listen,
+    "policy_listen": _read_listen,
+    "domains": _read_domains,
+    "defaults": _read_list,
+    "lists": _read_lists,
+}
+
+
+def _table(value: object, wanted: str) -> Mapping[str, object]:
+    if not isinstance(value, Mapping):
+        raise _WrongValueError(f"{wanted} is wanted, not {_kind(value)}")
+    return value
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise _WrongValueError(f"a text is wanted, not {_kind(value)}")
+    return value
+
+
+def _group(text: str) -> GroupId:
+    try:
+        return parse_name(text)
+    except InvalidNameError as error:
+        raise _WrongValueError(f"{text!r:.80} is no id of a group: {error.why}") from None
+
+
+def _domain(text: str) -> str:
+    try:
+        return parse_subnet(text)
+    except InvalidNameError as error:
+        raise _WrongValueError(f"{text!r:.80} is no domain: {error.why}") from None
+
+
+def _address(text: str, *, lowest_port: int) -> str:
+    try:
+        return parse_address(text, lowest_port=lowest_port)
+    except InvalidAddressError as error:
+        raise _WrongValueError(str(error)) from None
+
+
+def _kind(value: object) -> str:
+    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
+    return names.get(type(value), f"a {type(value).__name__}")

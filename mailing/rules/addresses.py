@@ -1,0 +1,71 @@
+"""Addresses of mail, from and to names of the name service.
+
+A name may hold what has a meaning in mail: commas, spaces, parentheses. It is quoted by RFC 5321 here, and nowhere
+else. What cannot be sent to is refused: it must never become another address, or a second one.
+"""
+
+from __future__ import annotations
+
+import re
+
+from shadowtree.vocabulary import MemberId
+
+LOCAL_PART_OCTETS_LIMIT = 64
+"""RFC 5321, 4.5.3.1.1; the quotes count."""
+ADDRESS_OCTETS_LIMIT = 254
+"""RFC 5321, 4.5.3.1.3: a path of 256 octets less its brackets."""
+
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+_DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})+")
+_THIS_HOST = re.compile(r"(?:.*\.)?localhost(?:\.localdomain)?", re.I)
+_NOT_IN_QUOTES = re.compile(r"[^ -~]|[<>@]")
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"@([^@"]+)', re.S)
+
+
+class UndeliverableError(ValueError):
+    """No mail can be sent to a name; the message says why."""
+
+
+def quoted(name: MemberId) -> str:
+    """The address of a name as it is written in SMTP; raises `UndeliverableError`."""
+    local, at_sign, domain = name.rpartition("@")
+    if not at_sign or not local:
+        raise UndeliverableError("it is not LOCAL@DOMAIN")
+    if not _DOMAIN.fullmatch(domain) or _THIS_HOST.fullmatch(domain):
+        # A mail server adds a domain of its own to a single label, and takes mail to localhost itself.
+        raise UndeliverableError(f"{domain!r} is no domain that mail is sent to")
+    if not local.isascii():
+        raise UndeliverableError("it is not ASCII, and what a lookup answers is sent without SMTPUTF8")
+    if local.startswith("-"):
+        # Quoted or not, Postfix bounces it.
+        raise UndeliverableError("it begins with '-', where programs expect options")
+    if _NOT_IN_QUOTES.search(local):
+        raise UndeliverableError("it holds a character that an address cannot hold")
+    if not _DOT_STRING.fullmatch(local):
+        escaped = local.replace("\\", "\\\\").replace('"', '\\"')
+        local = f'"{escaped}"'
+    if len(local) > LOCAL_PART_OCTETS_LIMIT:
+        raise UndeliverableError(f"more than {LOCAL_PART_OCTETS_LIMIT} octets stand before the '@'")
+    if len(local) + 1 + len(domain) > ADDRESS_OCTETS_LIMIT:
+        raise UndeliverableError(f"it has more than {ADDRESS_OCTETS_LIMIT} octets")
+    return f"{local}@{domain}"
+
+
+def is_deliverable(name: MemberId) -> bool:
+    """Whether mail can be sent to a name."""
+    try:
+        quoted(name)
+    except UndeliverableError:
+        return False
+    return True
+
+
+def unquoted(address: str) -> str:
+    """The name that an address stands for: without the quotes of RFC 5321, where it has some."""
+    found = _QUOTED.fullmatch(address)
+    if found is None:
+        return address
+    local = re.sub(r"\\(.)", r"\1", found[1], flags=re.S)
+    return f"{local}@{found[2]}"

@@ -1,0 +1,66 @@
+"""Which groups are lists, by which address, and what holds for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from shadowtree.updates import Target
+from shadowtree.vocabulary import GroupId, SubnetName
+
+POST_MEMBERS, POST_ANYONE, POST_NOBODY = "members", "anyone", "nobody"
+MUTED, OWNERS = "+muted", "+owners"
+"""Behind the name of a list: the group of those who want no mail of it, and of those who look after it."""
+OWNER_ADDRESS = "-owner"
+"""Behind the name of a list: the address of its owners."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListSettings:
+    """What holds for one list."""
+
+    post: str = POST_MEMBERS
+    """Who may post: ``members``, ``anyone``, ``nobody``, or the id of a group."""
+    owners: GroupId | None = None
+    """None: the group whose name is that of the list with ``+owners``, where it exists."""
+    excluding: tuple[GroupId, ...] = ()
+    """Groups whose members get no mail of the list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """The mail domains of a gateway, and what holds for their lists."""
+
+    subnets: Mapping[str, SubnetName]
+    """By mail domain, in lower case: where the groups are that its addresses stand for."""
+    defaults: ListSettings = ListSettings()
+    settings: Mapping[GroupId, ListSettings] = field(default_factory=dict)
+
+    def group_of(self, name: str) -> GroupId | None:
+        """The group that a name in a mail domain stands for, whether it exists or not; None: it has another domain."""
+        local, _, domain = name.rpartition("@")
+        subnet = self.subnets.get(domain) or self.subnets.get(domain.lower())
+        return None if subnet is None or not local else f"{local}@{subnet}"
+
+    def of(self, group: GroupId) -> ListSettings:
+        """What holds for a list."""
+        return self.settings.get(group, self.defaults)
+
+
+def beside(group: GroupId, ending: str) -> GroupId:
+    """The group whose name is that of another with an ending."""
+    name, _, subnet = group.rpartition("@")
+    return f"{name}{ending}@{subnet}"
+
+
+def without(group: GroupId, ending: str) -> GroupId | None:
+    """The group to whose name an ending was added; None where it has no such ending."""
+    name, _, subnet = group.rpartition("@")
+    stem = name.removesuffix(ending)
+    return f"{stem}@{subnet}" if stem and stem != name else None
+
+
+def target_of(group: GroupId, settings: ListSettings, *, is_muted: bool) -> Target:
+    """What is resolved for a list; `is_muted`: the group of those who muted it exists."""
+    muted = (beside(group, MUTED),) if is_muted else ()
+    return Target(group, tuple(sorted({*settings.excluding, *muted})))

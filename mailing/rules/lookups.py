@@ -1,0 +1,150 @@
+"""What a socketmap is asked, and what it answers. The words are those of Postfix's socketmap_table(5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mailing.rules.addresses import UndeliverableError, quoted
+from shadowtree.errors import ShadowtreeError, Unavailable
+from shadowtree.results import Check, Resolution
+from shadowtree.vocabulary import GroupId, MemberId
+
+REPLY_BYTES_LIMIT = 100_000
+"""What Postfix reads of a reply, whatever it is configured to."""
+NAMES_SHOWN = 10
+TEXT_LIMIT = 1_000
+"""Characters of an explanation."""
+
+
+class MapName(StrEnum):
+    """What is asked for."""
+
+    MEMBERS = "members"
+    LISTS = "lists"
+    OWNERS = "owners"
+    WHY = "why"
+
+
+class Status(StrEnum):
+    """How a lookup ended. Only `NOTFOUND` says that there is nothing; the last two say that nobody knows."""
+
+    OK = "OK"
+    NOTFOUND = "NOTFOUND"
+    TEMP = "TEMP"
+    PERM = "PERM"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a lookup: what was found, or why not."""
+
+    status: Status
+    text: str = ""
+
+    def encode(self) -> bytes:
+        """The content of the netstring."""
+        text = self.text if self.status is Status.OK else self.text[:TEXT_LIMIT]
+        return f"{self.status} {text}".encode()
+
+
+NOT_FOUND = Reply(Status.NOTFOUND)
+
+
+def temporary(why: str) -> Reply:
+    """Nobody can tell now."""
+    return Reply(Status.TEMP, " ".join(why.split()))
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """One question."""
+
+    map: MapName
+    key: str
+
+
+def read_lookup(content: bytes) -> Lookup | Reply:
+    """The question in a netstring, or the answer to what is none."""
+    try:
+        name, space, key = content.decode().partition(" ")
+    except UnicodeDecodeError:
+        return Reply(Status.PERM, "the request is not UTF-8")
+    if not space or not key:
+        return Reply(Status.PERM, "a request is the name of a map, a space and a key")
+    try:
+        return Lookup(MapName(name), key)
+    except ValueError:
+        return Reply(Status.PERM, f"there is no map {name[:80]!r}; the maps are {', '.join(MapName)}")
+
+
+def split_why(key: str) -> tuple[str, str] | None:
+    """The address of a list and that of a person: between them is the first space behind an '@'."""
+    at_sign = key.find("@")
+    space = key.find(" ", at_sign) if at_sign >= 0 else -1
+    return None if space < 0 or not key[space + 1 :] else (key[:space], key[space + 1 :])
+
+
+def people_reply(what: GroupId, found: Resolution) -> Reply:
+    """Everybody in what was resolved, as addresses with commas between; `what` names it in explanations."""
+    if (missing := missing_of(what, found)) is not None:
+        return temporary(missing)
+    addresses = ",".join(deliverable(found.processes))
+    if not addresses:
+        return NOT_FOUND
+    reply = Reply(Status.OK, addresses)
+    if len(reply.encode()) > REPLY_BYTES_LIMIT:
+        return temporary(
+            f"{len(found.processes):,} members of {what} do not fit a lookup, which ends at {REPLY_BYTES_LIMIT:,} "
+            "bytes: write to the groups in it; distribution by LMTP, which has no such limit, is not in this version"
+        )
+    return reply
+
+
+def missing_of(what: GroupId, found: Resolution) -> str | None:
+    """Why an answer is not the whole one; None where it is."""
+    if found.unreachable:
+        return f"out of reach: {shown(found.unreachable)}"
+    if found.in_transition:
+        return f"an update of {what}, or of a group in it, is under way"
+    if found.hidden:
+        return f"members are hidden from this gateway: those of {shown([each.group for each in found.hidden])}"
+    return None
+
+
+def deliverable(people: Iterable[MemberId]) -> list[str]:
+    """The addresses of those to whom mail can be sent."""
+    found = []
+    for person in people:
+        try:
+            found.append(quoted(person))
+        except UndeliverableError:
+            continue
+    return found
+
+
+def why_reply(check: Check, left_out: Sequence[GroupId]) -> Reply:
+    """By which way somebody is in a list; `left_out`: its exceptions that the person is in."""
+    if not check.is_member:
+        return NOT_FOUND
+    way = " -> ".join(check.pathname)
+    return Reply(Status.OK, f"{way}; gets no mail of it, being in {shown(left_out)}" if left_out else way)
+
+
+def failure_reply(error: ShadowtreeError) -> Reply:
+    """What could not be answered."""
+    return temporary(why_not(error))
+
+
+def why_not(error: ShadowtreeError) -> str:
+    """What keeps an answer away, the groups named first."""
+    if isinstance(error, Unavailable) and error.unreachable:
+        return f"out of reach: {shown(error.unreachable)}"
+    return error.message
+
+
+def shown(names: Sequence[str]) -> str:
+    """Names in a line, the first of many."""
+    rest = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")

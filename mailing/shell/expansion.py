@@ -1,0 +1,130 @@
+"""A dry run: whom a message to some lists would reach, by which way, and who is left out, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from mailing.rules.addresses import is_deliverable, quoted, unquoted
+from mailing.rules.lists import MUTED, Lists, beside, target_of
+from mailing.rules.posting import Permitted, Refused, Uncertain, Verdict
+from mailing.shell.posting import may_post
+from shadowtree.aio import Client
+from shadowtree.errors import GroupNotFound, ShadowtreeError
+from shadowtree.results import Check, HiddenGroup, Resolution
+from shadowtree.updates import Target
+from shadowtree.vocabulary import GroupId, MemberId, Revision
+
+ASKED_AT_ONCE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who would be reached."""
+
+    address: str
+    """As it is written in SMTP."""
+    list: GroupId
+    """The first of the lists that reaches the person."""
+    gateway: None
+    """Who hands the message over: by lookups the mail server itself, so nobody."""
+    pathname: tuple[MemberId, ...]
+    """From the list to the person, each an immediate member of the one before; empty where it changed meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Somebody who is in the lists and would not be reached."""
+
+    address: MemberId
+    reason: str
+    """``muted``, ``excepted`` or ``undeliverable``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The result; its fields are the keys of the JSON."""
+
+    lists: tuple[GroupId, ...]
+    people: tuple[Person, ...]
+    left_out: tuple[LeftOut, ...]
+    unreachable: tuple[GroupId, ...]
+    hidden: tuple[HiddenGroup, ...]
+    may_post: bool | None
+    """Whether the sender may post to all of the lists; None: that was not asked, or cannot be told."""
+    revision: Revision
+    in_transition: bool
+    refused: tuple[str, ...]
+    """Why the sender may not post, or why that cannot be told; a line for each list that objects."""
+
+
+async def expand(client: Client, lists: Lists, asked: Iterable[GroupId], sender: str | None) -> Expansion:
+    """Resolve the lists together, as their lookups would; raises `ShadowtreeError`."""
+    groups = tuple(dict.fromkeys(asked))
+    muted = await _existing(client, [beside(group, MUTED) for group in groups])
+    targets = [target_of(group, lists.of(group), is_muted=beside(group, MUTED) in muted) for group in groups]
+    found = await client.resolve(targets)
+    everybody = await client.resolve(groups) if any(target.excluding for target in targets) else found
+    mutes = (await client.resolve(muted)).processes if muted else ()
+    people = await _people(client, found, targets)
+    left_out = [LeftOut(person, "undeliverable") for person in found.processes if not is_deliverable(person)]
+    for person in sorted({*everybody.processes} - {*found.processes}):
+        left_out.append(LeftOut(person, "muted" if person in mutes else "excepted"))
+    verdicts = [] if sender is None else [await may_post(group, lists, sender, client) for group in groups]
+    return Expansion(
+        groups,
+        people,
+        tuple(sorted(left_out, key=lambda each: each.address)),
+        found.unreachable,
+        found.hidden,
+        None if sender is None else _all_permitted(verdicts),
+        found.revision,
+        found.in_transition,
+        tuple(each.why for each in verdicts if isinstance(each, Refused | Uncertain)),
+    )
+
+
+def list_of(text: str, lists: Lists) -> GroupId:
+    """The group that an address of a mail domain, or else the id of a group, stands for."""
+    return lists.group_of(unquoted(text)) or text
+
+
+async def _existing(client: Client, groups: Iterable[GroupId]) -> list[GroupId]:
+    found = []
+    for group in groups:
+        try:
+            await client.check(group, group)
+        except GroupNotFound:
+            continue
+        found.append(group)
+    return found
+
+
+async def _people(client: Client, found: Resolution, targets: list[Target]) -> tuple[Person, ...]:
+    places = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def one(person: MemberId, group: GroupId) -> Person:
+        async with places:
+            return Person(quoted(person), group, None, await _way(client, group, person))
+
+    firsts = found.process_targets or [0] * len(found.processes)
+    reached = zip(found.processes, firsts, strict=True)
+    return tuple(
+        await asyncio.gather(*(one(person, targets[at].name) for person, at in reached if is_deliverable(person)))
+    )
+
+
+async def _way(client: Client, group: GroupId, person: MemberId) -> tuple[MemberId, ...]:
+    try:
+        check: Check = await client.check(group, person, explain=True)
+    except ShadowtreeError:
+        # It changed since, or is out of reach since: who is reached was found before.
+        return ()
+    return check.pathname
+
+
+def _all_permitted(verdicts: list[Verdict]) -> bool | None:
+    if any(isinstance(each, Refused) for each in verdicts):
+        return False
+    return True if all(isinstance(each, Permitted) for each in verdicts) else None

@@ -1,0 +1,126 @@
+"""Composition root: puts a gateway together, runs it, and ends it in good order.
+
+the ports -> say so -> follow the groups -> SIGTERM or SIGINT -> what was asked is answered -> status 0
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from mailing.config.settings import MailSettings, SettingsError
+from mailing.rules.framing import NetstringReader, PolicyReader
+from mailing.shell.conversations import CONNECTIONS_LIMIT, Listener
+from mailing.shell.log import LOGGER, Repeated, written_log
+from mailing.shell.lookups import Lookups
+from mailing.shell.names import Names
+from mailing.shell.posting import Posting
+from shadowtree.aio import Client
+
+DRAIN_SECONDS = 10.0
+FIRST_SECONDS = 5.0
+"""For so long the first reading of the groups is waited for; lookups end as "not now" until it is done."""
+SWEEP_SECONDS = 1.0
+SWEEPS_BETWEEN_NUMBERS = 10
+OPEN_FILES = 2 * CONNECTIONS_LIMIT + 200
+"""Two ports full, and what else is open."""
+
+
+class StartError(Exception):
+    """The gateway cannot start; the message is one line."""
+
+
+def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
+
+    `reload` reads the settings again, at SIGHUP; those of lists are followed. It raises `SettingsError`.
+    """
+    _allow_open_files()
+    with written_log():
+        return asyncio.run(serve(settings, announce=_announce, reload=reload))
+
+
+async def serve(settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings]) -> int:
+    """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
+    ended, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ended.set)
+    async with Client(settings.server) as client:
+        names, repeated = Names(client, settings.lists.subnets.values()), Repeated()
+        lookups, posting = Lookups(names, settings.lists), Posting(names, settings.lists)
+        loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting)
+        maps = Listener("maps", NetstringReader, lookups.answer, repeated)
+        policy = Listener("policy", PolicyReader, posting.answer, repeated)
+        told = []
+        for listener, address in ((maps, settings.maps_listen), (policy, settings.policy_listen)):
+            if address is not None:
+                told.append(f"{listener.name} {await _listen(listener, address)}")
+        others: list[asyncio.Task[Any]] = [
+            asyncio.create_task(names.follow()),
+            asyncio.create_task(_sweep((maps, policy), repeated)),
+        ]
+        waiting: asyncio.Task[Any] = asyncio.create_task(ended.wait())
+        try:
+            await names.tried(FIRST_SECONDS)
+            announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
+            await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(maps.end(DRAIN_SECONDS), policy.end(DRAIN_SECONDS))
+            for task in others:
+                if task.done():
+                    # It ends by itself only where it cannot go on.
+                    await task
+        finally:
+            for task in (waiting, *others):
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait((waiting, *others))
+    return 0
+
+
+async def _listen(listener: Listener[Any], address: str) -> str:
+    host, _, port = address.rpartition(":")
+    try:
+        found = await listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
+    except OSError as error:
+        raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+    return f"{host}:{found}"
+
+
+async def _sweep(listeners: tuple[Listener[Any], ...], repeated: Repeated) -> None:
+    while True:
+        for _ in range(SWEEPS_BETWEEN_NUMBERS):
+            await asyncio.sleep(SWEEP_SECONDS)
+            for listener in listeners:
+                listener.sweep()
+        repeated.tell_numbers()
+
+
+def _reload(reload: Callable[[], MailSettings], running: MailSettings, lookups: Lookups, posting: Posting) -> None:
+    """At SIGHUP: nothing that is wrong with the settings ends a gateway that runs."""
+    try:
+        settings = reload()
+    except SettingsError as error:
+        LOGGER.error("the settings were not read again: %s", error)
+        return
+    if settings.lists.subnets != running.lists.subnets:
+        LOGGER.warning("the settings of lists were not read again: the domains changed, which takes a restart")
+        return
+    lookups.lists = posting.lists = settings.lists
+    LOGGER.info("the settings of lists were read again")
+
+
+def _announce(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _allow_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

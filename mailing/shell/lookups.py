@@ -1,0 +1,124 @@
+"""Answers the questions of the socketmaps: at once where nobody has to be asked."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import NamedTuple
+
+from mailing.rules.addresses import unquoted
+from mailing.rules.framing import netstring
+from mailing.rules.lists import MUTED, Lists, beside, target_of
+from mailing.rules.lookups import (
+    NOT_FOUND,
+    Lookup,
+    MapName,
+    Reply,
+    Status,
+    failure_reply,
+    people_reply,
+    read_lookup,
+    split_why,
+    temporary,
+    why_reply,
+)
+from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, owners_of, place_of
+from mailing.shell.names import Names
+from shadowtree.errors import GroupNotFound, ShadowtreeError
+from shadowtree.results import Resolution
+from shadowtree.updates import Target
+from shadowtree.vocabulary import GroupId, MemberId
+
+_NOT_FOUND = netstring(NOT_FOUND.encode())
+
+
+class _Asked(NamedTuple):
+    map: MapName
+    group: GroupId
+    """Which the address of the key stands for, whether it exists or not."""
+    person: MemberId
+    """Whose way in is asked for; else empty."""
+
+
+class Lookups:
+    """All maps. `lists` may be replaced at any time."""
+
+    def __init__(self, names: Names, lists: Lists) -> None:
+        self._names = names
+        self.lists = lists
+
+    def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
+        """The netstring that answers the content of one, or what to await for it."""
+        lookup = read_lookup(content)
+        if isinstance(lookup, Reply):
+            return netstring(lookup.encode())
+        asked = self._asked(lookup)
+        if asked is None:
+            return _NOT_FOUND
+        if not self._names.is_confirmed(asked.group):
+            return self._answer_when_confirmed(asked)
+        return self._answer(asked)
+
+    def _asked(self, lookup: Lookup) -> _Asked | None:
+        address, person = lookup.key, ""
+        if lookup.map is MapName.WHY:
+            both = split_why(lookup.key)
+            if both is None:
+                return None
+            address, person = both
+        group = self.lists.group_of(unquoted(address))
+        return None if group is None else _Asked(lookup.map, group, unquoted(person))
+
+    async def _answer_when_confirmed(self, asked: _Asked) -> bytes:
+        why_not = await self._names.confirm(asked.group)
+        if why_not is not None:
+            return netstring(temporary(why_not).encode())
+        answer = self._answer(asked)
+        return answer if isinstance(answer, bytes) else await answer
+
+    def _answer(self, asked: _Asked) -> bytes | Awaitable[bytes]:
+        place = place_of(asked.group, self.lists, self._names.index)
+        match place, asked.map:
+            case None, _:
+                return _NOT_FOUND
+            case Ambiguous(groups), _:
+                return netstring(temporary(f"{' and '.join(groups)} differ in case alone: rename one").encode())
+            case ListPlace(group) | OwnersPlace(group=group), MapName.LISTS:
+                return netstring(Reply(Status.OK, group).encode())
+            case ListPlace(group), MapName.OWNERS:
+                owners = owners_of(group, self.lists, self._names.index)
+                return _NOT_FOUND if owners is None else self._people(Target(owners.group))
+            case OwnersPlace(group=group), MapName.MEMBERS | MapName.OWNERS:
+                return self._people(Target(group))
+            case ListPlace(group), MapName.MEMBERS:
+                return self._people(self._target(group))
+            case ListPlace(group), MapName.WHY:
+                return self._why(self._target(group), asked.person)
+            case _:
+                return _NOT_FOUND
+
+    def _target(self, group: GroupId) -> Target:
+        return target_of(group, self.lists.of(group), is_muted=beside(group, MUTED) in self._names.index)
+
+    def _people(self, target: Target) -> bytes | Awaitable[bytes]:
+        async def read(resolving: Awaitable[Resolution]) -> bytes:
+            return netstring((await self._read_people(target, resolving)).encode())
+
+        kept = self._names.kept(target)
+        return self._names.people(target, read) if kept is None else kept
+
+    async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> Reply:
+        try:
+            return people_reply(target.name, await resolving)
+        except GroupNotFound as error:
+            # Deleted a moment ago; where an exception is gone, nobody says any more who is not to get the list.
+            return NOT_FOUND if error.facts.get("group") == target.name else failure_reply(error)
+        except ShadowtreeError as error:
+            return failure_reply(error)
+
+    async def _why(self, target: Target, person: MemberId) -> bytes:
+        try:
+            found = await self._names.check(target.name, person, explain=True)
+            left_out = [group for group in target.excluding if found and await self._names.check(group, person)]
+            return netstring(why_reply(found, left_out).encode())
+        except ShadowtreeError as error:
+            return netstring(failure_reply(error).encode())

@@ -1,0 +1,210 @@
+"""What the gateway knows of the name service: an index of groups that it follows, and who is in a group, for a moment.
+
+A "no" from the index is given only where the home of the groups answered within the last second: when it is away, or
+nobody can say whether it is, lookups end as "not now".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from mailing.rules.index import GroupIndex
+from mailing.rules.lookups import shown, why_not
+from mailing.shell.log import LOGGER
+from shadowtree.aio import Client
+from shadowtree.client.change_record import AsyncChangeStream
+from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, Unavailable
+from shadowtree.results import Check, RecordedUpdate, Resolution
+from shadowtree.updates import Target
+from shadowtree.vocabulary import GroupId, MemberId, SubnetName
+
+CONFIRMED_SECONDS = 1.0
+"""For so long a home that has answered counts as being there."""
+QUESTION_SECONDS = 20.0
+"""Postfix waits for 100; others wait behind it."""
+QUESTIONS_AT_ONCE = 32
+"""Of all connections together."""
+KEPT_SECONDS = 0.1
+"""An answer is given again for so long: Postfix asks twice for each message, when it is told of a recipient and when it
+puts the message into its queue."""
+ANSWERS_KEPT = 500
+"""Each of at most 100,000 bytes."""
+PAUSE_SECONDS = 0.5
+"""Before a home that is away is tried again."""
+PROBE = "is-there"
+"""The name of a group that a home is asked for, whether there is one or not."""
+
+
+class SubnetIndex:
+    """The groups of one subnet, as they are at its home."""
+
+    def __init__(self, subnet: SubnetName, names: Client, index: GroupIndex, on_change: Callable[[], None]) -> None:
+        self._subnet = subnet
+        self._names = names
+        self._index = index
+        self._on_change = on_change
+        self._changes: AsyncChangeStream | None = None
+        """While the index is as the home is; None: it was not read, or what changed since is not known."""
+        self._why_not = "they were not read yet"
+        self._confirmed_at = -CONFIRMED_SECONDS
+        self._asking: asyncio.Task[None] | None = None
+        self.tried = asyncio.Event()
+        """Whether the home was asked at all."""
+
+    @property
+    def _is_followed(self) -> bool:
+        return self._changes is not None and not self._changes.is_interrupted
+
+    def is_confirmed(self) -> bool:
+        """Whether what the index holds may be told now."""
+        return self._is_followed and time.monotonic() < self._confirmed_at + CONFIRMED_SECONDS
+
+    async def confirm(self) -> str | None:
+        """Ask the home whether it is there; returns why nothing may be told, or None."""
+        if self._changes is not None and self._changes.is_interrupted:
+            return f"the groups of {self._subnet} cannot be told: their home is out of reach"
+        if self._is_followed and not self.is_confirmed():
+            if self._asking is None:
+                self._asking = asyncio.create_task(self._ask())
+            await asyncio.shield(self._asking)
+        return None if self.is_confirmed() else f"the groups of {self._subnet} cannot be told: {self._why_not}"
+
+    async def follow(self) -> None:
+        """Read the groups, and follow what becomes of them; for ever."""
+        while True:
+            why = "their home ended the stream of changes"
+            try:
+                await self._follow_once()
+            except ShadowtreeError as error:
+                why = why_not(error)
+            if self._changes is not None or why != self._why_not:
+                LOGGER.warning("the groups of %s are not followed: %s", self._subnet, why)
+            self._changes, self._why_not = None, why
+            self.tried.set()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _follow_once(self) -> None:
+        changes = await self._names.watch(subnet=self._subnet)
+        try:
+            await self._read_all()
+            self._changes = changes
+            self.tried.set()
+            async for update in changes:
+                self._apply(update)
+                if not update.is_listed:
+                    self._changes = None
+                    await self._read_all()
+                    self._changes = changes
+        finally:
+            await changes.close()
+
+    async def _read_all(self) -> None:
+        asked_at = time.monotonic()
+        listed = await self._names.groups(self._subnet)
+        if listed.unreachable:
+            raise Unavailable(f"{shown(listed.unreachable)} may know of more groups")
+        self._index.replace(self._subnet, listed.groups)
+        self._on_change()
+        self._confirmed_at = asked_at
+        LOGGER.info("the %d groups of %s are followed", len(listed.groups), self._subnet)
+
+    def _apply(self, update: RecordedUpdate) -> None:
+        for change in update.changes:
+            if change.kind == "created":
+                self._index.add(change.group)
+            elif change.kind == "deleted":
+                self._index.remove(change.group)
+        self._on_change()
+
+    async def _ask(self) -> None:
+        asked_at, probe = time.monotonic(), f"{PROBE}@{self._subnet}"
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS):
+                await self._names.check(probe, probe)
+            self._confirmed_at = asked_at
+        except GroupNotFound:
+            self._confirmed_at = asked_at
+        except (ShadowtreeError, TimeoutError) as error:
+            self._why_not = why_not(error) if isinstance(error, ShadowtreeError) else "their home does not answer"
+        finally:
+            self._asking = None
+
+
+@dataclass(slots=True)
+class _Kept:
+    begun_at: float
+    answer: asyncio.Future[bytes]
+
+
+class Names:
+    """The name service, as lookups and the policy see it, while `follow` runs."""
+
+    def __init__(self, client: Client, subnets: Iterable[SubnetName]) -> None:
+        self._client = client
+        self.index = GroupIndex()
+        self._subnets = {
+            subnet: SubnetIndex(subnet, client, self.index, self._forget_answers) for subnet in sorted(set(subnets))
+        }
+        self._kept: dict[Target, _Kept] = {}
+        self._places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
+
+    async def follow(self) -> None:
+        """Keep the indexes as the homes are; for ever."""
+        async with asyncio.TaskGroup() as group:
+            for subnet in self._subnets.values():
+                group.create_task(subnet.follow())
+
+    async def tried(self, seconds: float) -> None:
+        """Return once every index was read, or could not be; after so many seconds at the latest."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*(subnet.tried.wait() for subnet in self._subnets.values()))
+
+    def is_confirmed(self, group: GroupId) -> bool:
+        """Whether it may be told now whether a group, of a subnet that has a mail domain, exists."""
+        return self._subnets[group.rpartition("@")[2]].is_confirmed()
+
+    async def confirm(self, group: GroupId) -> str | None:
+        """Find out whether it may be told whether a group exists; returns why not, or None."""
+        return await self._subnets[group.rpartition("@")[2]].confirm()
+
+    def kept(self, target: Target) -> bytes | None:
+        """The answer to the last question for a target, where that is a moment ago."""
+        kept = self._kept.get(target)
+        if kept is None or not kept.answer.done() or time.monotonic() > kept.begun_at + KEPT_SECONDS:
+            return None
+        return kept.answer.result()
+
+    async def people(self, target: Target, read: Callable[[Awaitable[Resolution]], Awaitable[bytes]]) -> bytes:
+        """What `read`, which never raises, makes of everybody in a target; one question for all who ask at once."""
+        now, kept = time.monotonic(), self._kept.get(target)
+        if kept is None or now > kept.begun_at + KEPT_SECONDS:
+            self._kept = {one: old for one, old in self._kept.items() if now <= old.begun_at + KEPT_SECONDS}
+            kept = _Kept(now, asyncio.ensure_future(read(self._resolve(target))))
+            if len(self._kept) < ANSWERS_KEPT:
+                self._kept[target] = kept
+        return await asyncio.shield(kept.answer)
+
+    async def check(self, group: GroupId, member: MemberId, *, explain: bool = False) -> Check:
+        """Whether somebody is in a group; raises `ShadowtreeError` where that cannot be told."""
+        async with self._place():
+            return await self._client.check(group, member, explain)
+
+    async def _resolve(self, target: Target) -> Resolution:
+        async with self._place():
+            return await self._client.resolve(target if target.excluding else target.name)
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(QUESTION_SECONDS), self._places:
+                yield
+        except TimeoutError:
+            raise DeadlineExceeded(f"the name server did not answer within {QUESTION_SECONDS:.0f} s") from None
+
+    def _forget_answers(self) -> None:
+        self._kept.clear()

@@ -1,0 +1,108 @@
+"""Which addresses are lists, or the owners of one."""
+
+import pytest
+
+from mailing.rules.index import GroupIndex
+from mailing.rules.lists import Lists, ListSettings, beside, target_of, without
+from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, place_of
+
+LISTS = Lists(
+    {"lists.ubc.example": "ubc.example"},
+    ListSettings(),
+    {"board@ubc.example": ListSettings(owners="chairs@sfu.example", excluding=("guests@ubc.example",))},
+)
+GROUPS = (
+    "all@ubc.example",
+    "all+muted@ubc.example",
+    "all+owners@ubc.example",
+    "board@ubc.example",
+    "co-owner@ubc.example",
+    "Staff@ubc.example",
+    "Twice@ubc.example",
+    "TWICE@ubc.example",
+    "other+muted@ubc.example",
+    "größe@ubc.example",
+)
+
+
+@pytest.fixture
+def index():
+    index = GroupIndex()
+    index.replace("ubc.example", GROUPS)
+    return index
+
+
+@pytest.mark.parametrize(
+    ("address", "group"),
+    [
+        ("all@lists.ubc.example", "all@ubc.example"),
+        ("all@Lists.UBC.example", "all@ubc.example"),
+        ("all@ubc.example", None),
+        ("@lists.ubc.example", None),
+        ("all", None),
+        ("", None),
+    ],
+)
+def test_an_address_of_a_mail_domain_stands_for_a_group_of_its_subnet(address, group):
+    assert LISTS.group_of(address) == group
+
+
+@pytest.mark.parametrize(
+    ("group", "place"),
+    [
+        ("all@ubc.example", ListPlace("all@ubc.example")),
+        ("ALL@ubc.example", ListPlace("all@ubc.example")),
+        ("staff@ubc.example", ListPlace("Staff@ubc.example")),
+        ("twice@ubc.example", Ambiguous(("TWICE@ubc.example", "Twice@ubc.example"))),
+        ("Twice@ubc.example", ListPlace("Twice@ubc.example")),
+        ("nobody@ubc.example", None),
+        ("all@elsewhere.example", None),
+        ("all+owners@ubc.example", ListPlace("all+owners@ubc.example")),
+        ("all-owner@ubc.example", OwnersPlace("all@ubc.example", "all+owners@ubc.example")),
+        ("board-owner@ubc.example", OwnersPlace("board@ubc.example", "chairs@sfu.example")),
+        ("staff-owner@ubc.example", None),
+        ("twice-owner@ubc.example", None),
+        ("-owner@ubc.example", None),
+        ("co-owner@ubc.example", ListPlace("co-owner@ubc.example")),
+        ("GRÖSSE@ubc.example", ListPlace("größe@ubc.example")),
+    ],
+)
+def test_a_name_in_a_subnet_is_a_list_or_its_owners_or_nothing(group, place, index):
+    assert place_of(group, LISTS, index) == place
+
+
+def test_those_who_muted_a_list_are_no_list_but_where_there_is_no_such_list(index):
+    assert place_of("all+muted@ubc.example", LISTS, index) is None
+    assert place_of("other+muted@ubc.example", LISTS, index) == ListPlace("other+muted@ubc.example")
+
+
+def test_a_group_that_is_deleted_is_found_by_no_name(index):
+    index.remove("TWICE@ubc.example")
+    index.remove("all@ubc.example")
+    index.remove("all@elsewhere.example")
+    assert index.find("twice@ubc.example") == ("Twice@ubc.example",)
+    assert index.find("ALL@ubc.example") == ()
+    index.replace("ubc.example", ["new@ubc.example"])
+    assert index.find("NEW@ubc.example") == ("new@ubc.example",)
+    assert index.find("Staff@ubc.example") == ()
+
+
+def test_a_group_of_a_subnet_that_is_not_held_is_not_taken(index):
+    index.add("all@sfu.example")
+    assert index.find("all@sfu.example") == ()
+
+
+def test_the_exceptions_of_a_list_are_its_own_and_those_who_muted_it():
+    settings = ListSettings(excluding=("guests@ubc.example",))
+    assert target_of("all@ubc.example", settings, is_muted=True).excluding == (
+        "all+muted@ubc.example",
+        "guests@ubc.example",
+    )
+    assert target_of("all@ubc.example", ListSettings(), is_muted=False).excluding == ()
+
+
+def test_an_ending_stands_before_the_subnet():
+    assert beside("all@ubc.example", "+muted") == "all+muted@ubc.example"
+    assert without("all+muted@ubc.example", "+muted") == "all@ubc.example"
+    assert without("+muted@ubc.example", "+muted") is None
+    assert without("all@ubc.example", "+muted") is None

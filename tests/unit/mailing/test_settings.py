@@ -1,0 +1,122 @@
+"""`mail.toml`: what is read, and how what is wrong is told."""
+
+import pytest
+
+from mailing.config.settings import SettingsError, load_settings
+from mailing.rules.lists import ListSettings
+from mailing.rules.postfix import NoPortError, lookup_lines
+
+WHOLE = """\
+server = "127.0.0.1:7400, names.example:7401"
+maps_listen = "127.0.0.1:0"
+policy_listen = "[::1]:7411"
+
+[domains]
+"Lists.UBC.example" = "ubc.example"
+"sfu.example" = "sfu.example"
+
+[defaults]
+post = "anyone"
+
+[lists."all@ubc.example"]
+post = "staff@ubc.example"
+owners = "chairs@elsewhere.example"
+except = ["guests@ubc.example", "former@ubc.example"]
+
+[lists."lab@sfu.example"]
+"""
+
+SMALL = 'maps_listen = "127.0.0.1:7410"\n[domains]\n"x.example" = "y.example"\n'
+
+
+@pytest.fixture
+def load(tmp_path):
+    def read(text):
+        path = tmp_path / "mail.toml"
+        path.write_text(text, encoding="utf-8")
+        return load_settings(path)
+
+    return read
+
+
+def test_a_whole_file_is_read(load):
+    settings = load(WHOLE)
+    assert settings.server == "127.0.0.1:7400,names.example:7401"
+    assert (settings.maps_listen, settings.policy_listen) == ("127.0.0.1:0", "[::1]:7411")
+    assert settings.lists.subnets == {"lists.ubc.example": "ubc.example", "sfu.example": "sfu.example"}
+    assert settings.lists.of("other@ubc.example") == ListSettings(post="anyone")
+    assert settings.lists.of("all@ubc.example") == ListSettings(
+        "staff@ubc.example", "chairs@elsewhere.example", ("former@ubc.example", "guests@ubc.example")
+    )
+    assert settings.lists.of("lab@sfu.example") == ListSettings()
+
+
+def test_a_small_file_has_defaults(load):
+    settings = load(SMALL)
+    assert (settings.server, settings.policy_listen) == ("127.0.0.1:7400", None)
+    assert settings.lists.of("all@y.example").post == "members"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", ": domains: no value; give at least one"),
+        ("[domains]\n", ": domains: no value; give at least one"),
+        ('[domains]\n"x.example" = "y.example"\n', 'nothing would be answered; give maps_listen = "127.0.0.1:7410"'),
+        (SMALL + "[more]\n", ":4: more: there is no such key; the keys are server, maps_listen, policy_listen"),
+        ("lmtp_listen = 1\n" + SMALL, ":1: lmtp_listen: there is no such key"),
+        ("server = 7\n" + SMALL, ":1: server: a text is wanted, not a number"),
+        ('server = "127.0.0.1:0"\n' + SMALL, ":1: server: '127.0.0.1:0' does not end in a port"),
+        ('policy_listen = "here"\n' + SMALL, ":1: policy_listen: 'here' is not HOST:PORT"),
+        ('maps_listen = "127.0.0.1:1"\n[domains]\n"a.example" = 3\n', ":3: domains.a.example: a text is wanted"),
+        ('maps_listen = "127.0.0.1:1"\n[domains]\n"a_b" = "y.example"\n', ":3: domains.a_b: 'a_b' is no domain"),
+        (
+            SMALL + '[defaults]\npost = "everybody"\n',
+            ":5: defaults.post: 'everybody' is none of anyone, members, nobody",
+        ),
+        (
+            SMALL + "[defaults]\nhold = 1\n",
+            ":5: defaults.hold: there is no such key; the keys are post, owners, except",
+        ),
+        (SMALL + '[lists."all@y.example"]\nexcept = "x"\n', ':5: lists."all@y.example".except: a list of groups'),
+        (SMALL + '[lists."all@y.example"]\nowners = "x"\n', ":5: lists.\"all@y.example\".owners: 'x' is no id"),
+        (SMALL + '[lists."a@y.example"]\n[lists."all@z.example"]\n', ':5: lists."all@z.example": no domain leads to'),
+        (SMALL + "[lists.all]\n", ":4: lists.all: 'all' is no id of a group"),
+        (SMALL + "lists = [\n", ":4: "),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(load, text, says):
+    with pytest.raises(SettingsError) as told:
+        load(text)
+    assert says in str(told.value)
+    assert "\n" not in str(told.value)
+    assert "mail.toml" in str(told.value)
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(SettingsError, match="No such file"):
+        load_settings(tmp_path / "mail.toml")
+
+
+def test_postfix_is_told_of_maps_and_policy_as_they_are_configured():
+    lines = lookup_lines(["b.example", "a.example"], maps="127.0.0.1:7410", policy="0.0.0.0:7411")
+    assert "virtual_alias_domains = a.example b.example" in lines
+    assert "virtual_alias_maps = socketmap:inet:127.0.0.1:7410:members" in lines
+    assert lines[-1].startswith("smtpd_recipient_restrictions = check_policy_service { inet:127.0.0.1:7411, ")
+    assert not [line for line in lookup_lines(["a.example"], maps="[::]:7410", policy=None) if "policy" in line]
+    assert "virtual_alias_maps = socketmap:inet:[::1]:7410:members" in lookup_lines(
+        ["a"], maps="[::]:7410", policy=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("maps", "policy", "says"),
+    [
+        (None, None, "maps_listen: no value"),
+        ("h:0", None, "maps_listen: port 0"),
+        ("h:1", "h:0", "policy_listen: port 0"),
+    ],
+)
+def test_postfix_cannot_be_told_what_is_not_known(maps, policy, says):
+    with pytest.raises(NoPortError, match=says):
+        lookup_lines(["a.example"], maps=maps, policy=policy)
