@@ -40,7 +40,7 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
         lines += [
             "# Who may post. Where there are restrictions already, put this one in front of what permits.",
             "smtpd_recipient_restrictions = check_policy_service { "
-            f"inet:{_for_postfix(policy)}, default_action=451 4.3.0 who may post cannot be found out now }}",
+            f"inet:{_for_postfix(policy)}, {{ default_action = 451 4.3.0 who may post cannot be found out now }} }}",
         ]
     return lines
 

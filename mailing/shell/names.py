@@ -24,6 +24,8 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 CONFIRMED_SECONDS = 1.0
 """For so long a home that has answered counts as being there."""
+CONFIRMATION_SECONDS = 3.0
+"""A home that is there says so within milliseconds."""
 QUESTION_SECONDS = 20.0
 """Postfix waits for 100; others wait behind it."""
 QUESTIONS_AT_ONCE = 32
@@ -123,7 +125,7 @@ class SubnetIndex:
     async def _ask(self) -> None:
         asked_at, probe = time.monotonic(), f"{PROBE}@{self._subnet}"
         try:
-            async with asyncio.timeout(QUESTION_SECONDS):
+            async with asyncio.timeout(CONFIRMATION_SECONDS):
                 await self._names.check(probe, probe)
             self._confirmed_at = asked_at
         except GroupNotFound:

@@ -99,10 +99,11 @@ class GatewayProcess:
         """Ask over a connection of its own; the status and the text of the reply."""
         with socket.create_connection(("127.0.0.1", self.maps_port), timeout=PATIENCE_SECONDS) as connection:
             connection.sendall(netstring(f"{name} {key}".encode()))
-            reader, found = NetstringReader(), []
-            while not found:
-                found = reader.feed(connection.recv(1))
-        status, _, text = found[0].decode().partition(" ")
+            reply = connection.makefile("rb")
+            digits = b""
+            while (byte := reply.read(1)) != b":":
+                digits += byte
+            status, _, text = reply.read(int(digits)).decode().partition(" ")
         return status, text
 
     def terminate(self):

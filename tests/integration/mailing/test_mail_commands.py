@@ -1,0 +1,222 @@
+"""`shadowtree mail` as processes: started, told to read again, ended; also while name servers die and come back."""
+
+import json
+import signal
+import socket
+import time
+
+import pytest
+
+from shadowtree.cli.support.free_ports import unused_ports
+from tests.integration.mailing.gateways import GatewayProcess
+from tests.integration.mailing.postfix import PATIENCE_SECONDS
+
+
+def until(ask, wanted):
+    """Ask again and again until this comes; all that came before it."""
+    before, deadline = set(), time.monotonic() + PATIENCE_SECONDS
+    while (found := ask()) != wanted:
+        assert time.monotonic() < deadline, found
+        before.add(found)
+    return before
+
+
+@pytest.fixture
+def start(clean_environment):
+    started = []
+
+    def begin(config):
+        started.append(GatewayProcess(config, clean_environment))
+        return started[-1]
+
+    yield begin
+    for gateway in started:
+        gateway.close()
+
+
+@pytest.fixture
+def own_config(config, tmp_path):
+    """The same settings, on ports that the system picks."""
+    path = tmp_path / "mail.toml"
+    lines = [line for line in config.read_text().splitlines(keepends=True) if "_listen" not in line]
+    path.write_text('maps_listen = "127.0.0.1:0"\npolicy_listen = "127.0.0.1:0"\n' + "".join(lines))
+    return path
+
+
+def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
+    gateway = start(own_config)
+    assert gateway.serving_line == (
+        f"serving mail of lists.ubc.example: maps 127.0.0.1:{gateway.maps_port}, policy 127.0.0.1:{gateway.policy_port}"
+    )
+    assert gateway.lookup("lists", "all@lists.ubc.example") == ("OK", "all@ubc.example")
+    status, errors = gateway.terminate()
+    assert status == 0
+    assert "the 7 groups of ubc.example are followed" in errors
+
+
+def test_what_is_being_answered_at_sigterm_is_answered(start, own_config):
+    gateway = start(own_config)
+    with socket.create_connection(("127.0.0.1", gateway.maps_port), timeout=PATIENCE_SECONDS) as connection:
+        request = b"members huge@lists.ubc.example"
+        connection.sendall(b"%d:%b," % (len(request), request))
+        status, _ = gateway.terminate()
+        assert status == 0
+        assert b":TEMP 4,000 members" in connection.makefile("rb").read()
+
+
+def test_sighup_reads_the_settings_of_lists_again_and_refuses_wrong_ones(start, own_config):
+    gateway = start(own_config)
+    assert "ann@x.example" not in gateway.lookup("members", "news@lists.ubc.example")[1]
+    text = own_config.read_text()
+    own_config.write_text(text.replace('except = ["guests@sfu.example"]', "except = []"))
+    gateway.process.send_signal(signal.SIGHUP)
+    until(lambda: gateway.lookup("members", "news@lists.ubc.example"), ("OK", "ann@x.example,bob@sfu.example"))
+    own_config.write_text("nonsense = 1\n")
+    gateway.process.send_signal(signal.SIGHUP)
+    assert gateway.lookup("lists", "all@lists.ubc.example")[0] == "OK"
+    _, errors = gateway.terminate()
+    assert "the settings were not read again" in errors
+    assert "nonsense: there is no such key" in errors
+
+
+def test_settings_are_checked_and_told_where_they_are_wrong(shadowtree, config, tmp_path):
+    assert shadowtree("mail", "serve", "--config", config, "--check-config").stdout == "the settings are good\n"
+    wrong = tmp_path / "wrong.toml"
+    wrong.write_text("[domains]\n")
+    for command in (["serve", "--check-config"], ["serve"], ["postfix"], ["expand", "all@ubc.example"]):
+        found = shadowtree("mail", command[0], "--config", wrong, *command[1:], status=2)
+        assert found.stderr.startswith(f"shadowtree: {wrong}: domains: no value")
+        assert found.stderr.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_told(shadowtree, own_config):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        own_config.write_text(
+            own_config.read_text().replace('policy_listen = "127.0.0.1:0"', f'policy_listen = "{address}"')
+        )
+        found = shadowtree("mail", "serve", "--config", own_config, status=4)
+    assert found.stderr.splitlines()[-1].startswith(f"shadowtree: cannot listen on {address}: ")
+
+
+def test_postfix_cannot_be_told_of_a_port_that_is_another_one_each_time(shadowtree, own_config):
+    found = shadowtree("mail", "postfix", "--config", own_config, status=2)
+    assert "maps_listen: port 0 is another one at each start" in found.stderr
+
+
+def test_expanding_says_who_is_reached_who_is_left_out_and_who_may_post(shadowtree, config, gateway):
+    told = json.loads(
+        shadowtree(
+            "mail",
+            "expand",
+            "news@lists.ubc.example",
+            "own@ubc.example",
+            "--config",
+            config,
+            "--sender",
+            "bob@sfu.example",
+            "--format",
+            "json",
+        ).stdout
+    )
+    assert told["lists"] == ["news@ubc.example", "own@ubc.example"]
+    assert told["people"] == [
+        {
+            "address": "bob@sfu.example",
+            "list": "news@ubc.example",
+            "gateway": None,
+            "pathname": ["news@ubc.example", "lab@sfu.example", "bob@sfu.example"],
+        },
+        {
+            "address": "dan@x.example",
+            "list": "own@ubc.example",
+            "gateway": None,
+            "pathname": ["own@ubc.example", "dan@x.example"],
+        },
+    ]
+    assert told["left_out"] == [{"address": "ann@x.example", "reason": "excepted"}]
+    assert (told["unreachable"], told["hidden"], told["may_post"]) == ([], [], True)
+    assert told["revision"]
+
+
+def test_expanding_names_the_same_people_as_the_lookup(shadowtree, config, gateway):
+    for name in ("all", "news", "own", "hostile", "first"):
+        people = shadowtree("mail", "expand", f"{name}@lists.ubc.example", "--config", config).stdout.splitlines()
+        assert ",".join(people) == gateway.lookup("members", f"{name}@lists.ubc.example")[1]
+
+
+def test_who_cannot_be_sent_to_is_told(shadowtree, config):
+    found = shadowtree("mail", "expand", "hostile@ubc.example", "--config", config)
+    assert "left out: root@localhost: undeliverable" in found.stderr
+    assert len(found.stderr.splitlines()) == 4
+    refused = shadowtree("mail", "expand", "news@ubc.example", "--config", config, "--sender", "dan@x.example")
+    assert "only members of lab@sfu.example may post" in refused.stderr
+
+
+def test_a_list_that_is_not_there_cannot_be_expanded(shadowtree, config):
+    found = shadowtree("mail", "expand", "nobody@lists.ubc.example", "--config", config, status=4)
+    assert "there is no group nobody@ubc.example" in found.stderr
+
+
+def test_who_muted_a_list_is_told_as_muted(shadowtree, config, servers, gateway):
+    names = servers.clients[0]
+    names.create_group("own+muted@ubc.example")
+    names.join("own+muted@ubc.example", "dan@x.example", "process")
+    try:
+        told = json.loads(
+            shadowtree("mail", "expand", "own@ubc.example", "--config", config, "--format", "json").stdout
+        )
+        assert (told["people"], told["left_out"]) == ([], [{"address": "dan@x.example", "reason": "muted"}])
+        until(lambda: gateway.lookup("members", "own@lists.ubc.example"), ("NOTFOUND", ""))
+    finally:
+        names.delete_group("own+muted@ubc.example", force=True)
+    until(lambda: gateway.lookup("members", "own@lists.ubc.example"), ("OK", "dan@x.example"))
+
+
+def test_a_name_server_that_is_stopped_makes_everything_wait(servers, gateway):
+    """It hears and says nothing: what was confirmed last may be told for a second more."""
+    known, unknown = "own@lists.ubc.example", "nobody@lists.ubc.example"
+    gateway.lookup("members", unknown)
+    with servers.stopped(0):
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while gateway.lookup("lists", known)[0] != "TEMP":
+            assert time.monotonic() < deadline
+        assert gateway.lookup("members", unknown)[0] == "TEMP"
+        assert gateway.lookup("members", "dan@x.example") == ("NOTFOUND", "")
+    until(lambda: gateway.lookup("members", known), ("OK", "dan@x.example"))
+
+
+def test_a_name_server_that_is_killed_and_comes_back_is_not_taken_for_an_empty_one(
+    servers, shadowtree, config, gateway
+):
+    ask = ("members", "all@lists.ubc.example")
+    whole = ("OK", "ann@x.example,bob@sfu.example")
+    until(lambda: gateway.lookup(*ask), whole)
+    servers.kill(1)
+    status, text = gateway.lookup(*ask)
+    while (status, text) == whole:
+        status, text = gateway.lookup(*ask)
+    assert (status, "lab@sfu.example" in text) == ("TEMP", True)
+    found = shadowtree("mail", "expand", "all@ubc.example", "--config", config, "--format", "json", status=3)
+    assert json.loads(found.stdout)["unreachable"] == ["lab@sfu.example"]
+    servers.kill(0)
+    seen = set()
+    for name in ("all", "nobody", "own"):
+        seen.add(gateway.lookup("members", f"{name}@lists.ubc.example")[0])
+    servers.start_again(0)
+    servers.start_again(1)
+    servers.wait_for_connections()
+    seen |= {status for status, _ in until(lambda: gateway.lookup(*ask), whole)}
+    assert seen == {"TEMP"}
+    servers.clients[0].create_group("fresh@ubc.example")
+    until(lambda: gateway.lookup("lists", "fresh@lists.ubc.example"), ("OK", "fresh@ubc.example"))
+
+
+def test_it_starts_before_its_name_server(start, own_config, servers):
+    (port,) = unused_ports(1)
+    own_config.write_text(own_config.read_text().replace(servers.address(0), f"127.0.0.1:{port}"))
+    gateway = start(own_config)
+    assert gateway.lookup("members", "all@lists.ubc.example")[0] == "TEMP"
+    assert gateway.lookup("members", "nobody@lists.ubc.example")[0] == "TEMP"
