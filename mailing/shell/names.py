@@ -112,7 +112,7 @@ class SubnetIndex:
         self._index.replace(self._subnet, listed.groups)
         self._on_change()
         self._confirmed_at = asked_at
-        LOGGER.info("the %d groups of %s are followed", len(listed.groups), self._subnet)
+        LOGGER.info("groups of %s that are followed: %d", self._subnet, len(listed.groups))
 
     def _apply(self, update: RecordedUpdate) -> None:
         for change in update.changes:

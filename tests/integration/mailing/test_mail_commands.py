@@ -51,7 +51,7 @@ def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     assert gateway.lookup("lists", "all@lists.ubc.example") == ("OK", "all@ubc.example")
     status, errors = gateway.terminate()
     assert status == 0
-    assert "the 7 groups of ubc.example are followed" in errors
+    assert "groups of ubc.example that are followed: 7" in errors
 
 
 def test_what_is_being_answered_at_sigterm_is_answered(start, own_config):
