@@ -21,12 +21,16 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
     for key, address in (("maps_listen", maps), ("policy_listen", policy)):
         if address is not None and address.endswith(":0"):
             raise NoPortError(f"{key}: port 0 is another one at each start; name one that Postfix can be told")
+    listed = sorted(domains)
+    pattern = "|".join(domain.replace(".", r"\.") for domain in listed)
     lines = [
-        "# main.cf: lists by lookup (master.cf needs no lines for it).",
+        "# main.cf: lists by lookup (master.cf needs no lines for it). Needs Postfix 3.7 or newer.",
         "# Domains whose addresses are all lists. Take out one that has mailboxes here, too.",
-        f"virtual_alias_domains = {' '.join(sorted(domains))}",
-        "# Who is in a list, asked for every recipient; add maps of your own behind it.",
-        f"virtual_alias_maps = socketmap:inet:{_for_postfix(maps)}:members",
+        f"virtual_alias_domains = {' '.join(listed)}",
+        "# Who is in a list, asked for these domains alone, so that other mail does not hang on the gateway.",
+        "# Add maps of your own behind it.",
+        f"virtual_alias_maps = pipemap:{{regexp:{{{{/^(.+@({pattern}))$$/ $$1}}}},"
+        f"socketmap:inet:{_for_postfix(maps)}:members}}",
         "# The default, 1,000, would defer mail to larger lists for ever.",
         f"virtual_alias_expansion_limit = {MOST_ADDRESSES}",
         "# One copy a person over all lists of a message, however many people they have.",
@@ -37,10 +41,14 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
         "swap_bangpath = no",
     ]
     if policy is not None:
+        classes = ", ".join(f"{{{domain} = who_may_post}}" for domain in listed)
         lines += [
-            "# Who may post. Where there are restrictions already, put this one in front of what permits.",
-            "smtpd_recipient_restrictions = check_policy_service { "
-            f"inet:{_for_postfix(policy)}, {{ default_action = 451 4.3.0 who may post cannot be found out now }} }}",
+            "# Who may post, asked for these domains alone. Where there are restrictions already, put this check in",
+            "# front of what permits.",
+            "smtpd_restriction_classes = who_may_post",
+            f"who_may_post = check_policy_service {{ inet:{_for_postfix(policy)}, "
+            "{ default_action = 451 4.3.0 who may post cannot be found out now } }",
+            f"smtpd_recipient_restrictions = check_recipient_access inline:{{{classes}}}",
         ]
     return lines
 

@@ -59,14 +59,24 @@ class Expansion:
     """Why the sender may not post, or why that cannot be told; a line for each list that objects."""
 
 
-async def expand(client: Client, lists: Lists, asked: Iterable[GroupId], sender: str | None) -> Expansion:
+async def expand(
+    client: Client,
+    lists: Lists,
+    asked: Iterable[GroupId],
+    sender: str | None,
+    at_least_revision: Revision | None = None,
+) -> Expansion:
     """Resolve the lists together, as their lookups would; raises `ShadowtreeError`."""
     groups = tuple(dict.fromkeys(asked))
     muted = await _existing(client, [beside(group, MUTED) for group in groups])
     targets = [target_of(group, lists.of(group), is_muted=beside(group, MUTED) in muted) for group in groups]
-    found = await client.resolve(targets)
-    everybody = await client.resolve(groups) if any(target.excluding for target in targets) else found
-    mutes = (await client.resolve(muted)).processes if muted else ()
+    found = await client.resolve(targets, at_least_revision=at_least_revision)
+    everybody = (
+        await client.resolve(groups, at_least_revision=at_least_revision)
+        if any(target.excluding for target in targets)
+        else found
+    )
+    mutes = (await client.resolve(muted, at_least_revision=at_least_revision)).processes if muted else ()
     people = await _people(client, found, targets)
     left_out = [LeftOut(person, "undeliverable") for person in found.processes if not is_deliverable(person)]
     for person in sorted({*everybody.processes} - {*found.processes}):

@@ -157,7 +157,7 @@ async def _expand(
     address = session.server if settings is None else settings.server
     lists = Lists({}) if settings is None else settings.lists
     async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=Waiting()) as client:
-        return await expand(client, lists, [list_of(text, lists) for text in asked], sender)
+        return await expand(client, lists, [list_of(text, lists) for text in asked], sender, session.at_least_revision)
 
 
 def _complain(message: str, status: int) -> int:

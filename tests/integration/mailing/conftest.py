@@ -20,6 +20,7 @@ policy_listen = "127.0.0.1:{policy}"
 
 [domains]
 "lists.ubc.example" = "ubc.example"
+"more-lists.ubc.example" = "ubc.example"
 
 [defaults]
 post = "anyone"

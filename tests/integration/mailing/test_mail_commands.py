@@ -46,7 +46,8 @@ def own_config(config, tmp_path):
 def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     gateway = start(own_config)
     assert gateway.serving_line == (
-        f"serving mail of lists.ubc.example: maps 127.0.0.1:{gateway.maps_port}, policy 127.0.0.1:{gateway.policy_port}"
+        "serving mail of lists.ubc.example,more-lists.ubc.example: "
+        f"maps 127.0.0.1:{gateway.maps_port}, policy 127.0.0.1:{gateway.policy_port}"
     )
     assert gateway.lookup("lists", "all@lists.ubc.example") == ("OK", "all@ubc.example")
     status, errors = gateway.terminate()

@@ -66,6 +66,11 @@ def test_a_message_reaches_everybody_of_a_list_over_two_servers_once(postfix):
     assert sent(postfix, 2, "ann@x.example", "all@lists.ubc.example") == ["ann@x.example", "bob@sfu.example"]
 
 
+def test_lists_are_reached_by_every_domain(postfix):
+    found = sent(postfix, 2, "ann@x.example", "all@lists.ubc.example", "all@MORE-lists.ubc.example")
+    assert found == ["ann@x.example", "bob@sfu.example"]
+
+
 def test_a_message_to_lists_that_overlap_reaches_everybody_once(postfix):
     found = sent(postfix, 3, "bob@sfu.example", *(f"{name}@lists.ubc.example" for name in ("all", "news", "own")))
     assert found == ["ann@x.example", "bob@sfu.example", "dan@x.example"]
@@ -94,6 +99,7 @@ def test_hostile_names_are_sent_to_as_they_are_and_nobody_else_is(postfix):
             550,
             "only members of lab@sfu.example may post to news@ubc.example",
         ),
+        ("dan@x.example", "all@more-lists.ubc.example", 550, "only members may post to all@ubc.example"),
         ("", "own@lists.ubc.example", 550, "own@ubc.example distributes no bounces and no automatic mail"),
         ("ann@x.example", "huge@lists.ubc.example", 451, "4.3.0 "),
     ],
@@ -122,8 +128,9 @@ def test_one_list_that_must_wait_does_not_hold_up_the_other(postfix, servers):
         assert code == 451, text
 
 
-def test_without_a_gateway_mail_waits(postfix, gateway):
+def test_without_a_gateway_mail_to_lists_waits_and_other_mail_goes(postfix, gateway):
     """Runs behind the last: the gateway is gone."""
     gateway.close()
+    assert sent(postfix, 1, "ann@x.example", "dan@here.example") == ["dan@here.example"]
     ((code, text),) = postfix.send("ann@x.example", "own@lists.ubc.example")
     assert (code, "who may post cannot be found out now" in text) == (451, True)

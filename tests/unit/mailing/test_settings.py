@@ -101,12 +101,18 @@ def test_a_file_that_is_not_there_is_told(tmp_path):
 def test_postfix_is_told_of_maps_and_policy_as_they_are_configured():
     lines = lookup_lines(["b.example", "a.example"], maps="127.0.0.1:7410", policy="0.0.0.0:7411")
     assert "virtual_alias_domains = a.example b.example" in lines
-    assert "virtual_alias_maps = socketmap:inet:127.0.0.1:7410:members" in lines
-    assert lines[-1].startswith("smtpd_recipient_restrictions = check_policy_service { inet:127.0.0.1:7411, ")
-    assert not [line for line in lookup_lines(["a.example"], maps="[::]:7410", policy=None) if "policy" in line]
-    assert "virtual_alias_maps = socketmap:inet:[::1]:7410:members" in lookup_lines(
-        ["a"], maps="[::]:7410", policy=None
-    )
+    assert (
+        r"virtual_alias_maps = pipemap:{regexp:{{/^(.+@(a\.example|b\.example))$$/ $$1}},"
+        "socketmap:inet:127.0.0.1:7410:members}"
+    ) in lines
+    assert lines[-2].startswith("who_may_post = check_policy_service { inet:127.0.0.1:7411, { default_action = 451 ")
+    assert lines[-1].endswith(" inline:{{a.example = who_may_post}, {b.example = who_may_post}}")
+
+
+def test_postfix_is_told_of_no_policy_where_there_is_none_and_where_this_machine_is():
+    lines = lookup_lines(["a.example"], maps="[::]:7410", policy=None)
+    assert not [line for line in lines if "policy" in line or "smtpd" in line]
+    assert [line for line in lines if "socketmap:inet:[::1]:7410:members}" in line]
 
 
 @pytest.mark.parametrize(
