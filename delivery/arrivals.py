@@ -71,6 +71,8 @@ class Arrivals:
         """Parcels that were logged while servers were away, with the number of their audience, until they are over."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
         """Posts that came and were not taken yet, by sender and number."""
+        self.has_more = False
+        """Whether a post waits for nothing but another step."""
 
     def keep(self, post: PeerMessage) -> None:
         """A post has come; the step that follows takes it, if it can."""
@@ -87,8 +89,10 @@ class Arrivals:
     def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
         """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
 
-        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members.
+        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. It
+        waits, too, for the steps in which very many are found.
         """
+        self.has_more = False
         for sender in [sender for sender, waiting in self._waiting.items() if waiting]:
             waiting = self._waiting[sender]
             while (number := self._post.handled_through(sender) + 1) in waiting:
@@ -99,8 +103,12 @@ class Arrivals:
                     self._post.faults[sender, PeerFault.UNREADABLE] += 1
                     self._pass(sender, number)
                     continue
-                if isinstance(message, Parcel | Stub) and not reach.is_settled_with(sender):
-                    break
+                if isinstance(message, Parcel | Stub):
+                    if not reach.is_settled_with(sender):
+                        break
+                    if not self._writer.is_ready(message.targets, reach):
+                        self.has_more = True
+                        break
                 self._pass(sender, number)
                 yield sender, message, encoded
 

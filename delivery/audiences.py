@@ -19,13 +19,31 @@ from delivery.gateways import FIRST_RECIPIENT, NUMBERS_END, Gateways, Recipients
 from delivery.listeners import Listeners
 from delivery.mailboxes import Mailboxes
 from delivery.reach import Reach
-from namegraph import BYTES, NUMBERS, TEXTS, DurableMap, DurableState, NodeId, TargetSet, packed
+from namegraph import (
+    BYTES,
+    NUMBERS,
+    TEXTS,
+    DurableMap,
+    DurableState,
+    NodeId,
+    Slices,
+    TargetSet,
+    at_once,
+    in_slices,
+    packed,
+)
 
 NOBODY = 0
 """The number of the empty audience, which is not stored."""
 
 KEPT_LIMIT = 10_000
 """Target sets whose audience is kept."""
+
+ATTEMPTS = 3
+"""Audiences that are begun again because something changed meanwhile; the next one is found at once."""
+
+ITEMS_OF_A_NUMBER = 5
+"""To give somebody a number, with the row of it, takes as long as to look at so many."""
 
 
 class _Kept(NamedTuple):
@@ -35,6 +53,14 @@ class _Kept(NamedTuple):
     audience: BitMap
     lacking: tuple[NodeId, ...]
     """Who is to be served by a gateway, and had no number yet."""
+
+
+class _Finding(NamedTuple):
+    """An audience that is being found."""
+
+    rests_on: tuple[int, ...]
+    slices: Slices[None]
+    attempt: int
 
 
 class Audiences:
@@ -52,6 +78,7 @@ class Audiences:
         self._last_use: dict[int, int] = {}
         """The last entry that refers to an audience; of those that are not here, the last one before the start."""
         self._kept: dict[TargetSet, _Kept] = {}
+        self._finding: dict[TargetSet, _Finding] = {}
 
     def of(self, targets: TargetSet, reach: Reach) -> BitMap:
         """Whom a target set reaches at this instant, of those who have numbers. The caller must not change it."""
@@ -61,45 +88,102 @@ class Audiences:
         """As `of`, once all whom gateways serve have numbers: for what is logged, or goes with a step."""
         lacking = self._reached(targets, reach).lacking
         if lacking:
-            self._gateways.number(lacking)
-            del self._kept[targets]
+            self._number(targets, lacking, ())
         return self.of(targets, reach)
 
-    def _reached(self, targets: TargetSet, reach: Reach) -> _Kept:
-        versions = (self._mailboxes.version, self._listeners.version, self._gateways.version)
-        rests_on = (*versions, *self._versions(targets, reach))
+    def prepare(self, targets: TargetSet, reach: Reach, room: int) -> int:
+        """Do a part of what `numbered` does, for so many; returns what room is left: none, where there is more to do.
+
+        To be called again, in a later step, until there is room left. Then `numbered` takes no time.
+        """
+        for target in targets:
+            for name in (target.name, *target.excluding):
+                room = reach.prepare(name, room)
+                if room <= 0:
+                    return 0
+        room = self._find_some(targets, reach, room)
+        if room <= 0 or not (lacking := self._kept[targets].lacking):
+            return room
+        count = min(-(-room // ITEMS_OF_A_NUMBER), len(lacking))
+        self._number(targets, lacking[:count], lacking[count:])
+        room -= count * ITEMS_OF_A_NUMBER
+        return self._find_some(targets, reach, room) if room > 0 and count == len(lacking) else 0
+
+    def _find_some(self, targets: TargetSet, reach: Reach, room: int) -> int:
+        rests_on = self._rests_on(targets, reach)
         kept = self._kept.get(targets)
         if kept is not None and kept.rests_on == rests_on:
-            return kept
+            self._finding.pop(targets, None)
+            return room
+        finding = self._finding.get(targets)
+        if finding is None or finding.rests_on != rests_on:
+            attempt = 1 if finding is None else finding.attempt + 1
+            finding = self._finding[targets] = _Finding(rests_on, self._find(targets, reach, rests_on), attempt)
+        if finding.attempt > ATTEMPTS:
+            at_once(finding.slices)
+        else:
+            for looked_at in finding.slices:
+                room -= looked_at
+                if room <= 0:
+                    return 0
+        del self._finding[targets]
+        return room
+
+    def _number(self, targets: TargetSet, lacking: tuple[NodeId, ...], rest: tuple[NodeId, ...]) -> None:
+        """Give numbers to some whom a target set reaches, but for the rest; the last ones show in its audience."""
+        self._gateways.number(lacking)
+        kept = self._kept.pop(targets)
+        if rest:
+            self._kept[targets] = kept._replace(lacking=rest)
+
+    def _reached(self, targets: TargetSet, reach: Reach) -> _Kept:
+        rests_on = self._rests_on(targets, reach)
+        kept = self._kept.get(targets)
+        if kept is None or kept.rests_on != rests_on:
+            at_once(self._find(targets, reach, rests_on))
+        return self._kept[targets]
+
+    def _find(self, targets: TargetSet, reach: Reach, rests_on: tuple[int, ...]) -> Slices[None]:
+        """Find whom a target set reaches, and keep it."""
         found, lacking = BitMap(), list[NodeId]()
         for target in targets:
-            reached = self._below(target.name, reach)
+            reached = yield from self._below(target.name, reach)
             for name in target.excluding:
-                reached -= self._below(name, reach)
+                reached -= yield from self._below(name, reach)
             found |= reached
-            lacking += self._gateways.lacking(processes_below(target.name, reach))
+            for some in in_slices(processes_below(target.name, reach)):
+                lacking += self._gateways.lacking(some)
+                yield len(some)
         if len(self._kept) >= KEPT_LIMIT:
             self._kept.clear()
-        kept = self._kept[targets] = _Kept(rests_on, found, tuple(lacking))
-        return kept
+        self._kept[targets] = _Kept(rests_on, found, tuple(lacking))
 
     def used_last(self, limit: int) -> list[TargetSet]:
         """Target sets that something was sent to since the server started, so many at most."""
         return list(self._kept)[-limit:]
+
+    def _rests_on(self, targets: TargetSet, reach: Reach) -> tuple[int, ...]:
+        """The same, the same audience."""
+        versions = (self._mailboxes.version, self._listeners.version, self._gateways.version)
+        return (*versions, *self._versions(targets, reach))
 
     def _versions(self, targets: TargetSet, reach: Reach) -> list[int]:
         names = [name for target in targets for name in (target.name, *target.excluding)]
         # A process has nothing below it, whether it is a member here or not.
         return [reach.below(name).number for name in names] + [reach.lives_here(target.name) for target in targets]
 
-    def _below(self, name: NodeId, reach: Reach) -> BitMap:
+    def _below(self, name: NodeId, reach: Reach) -> Slices[BitMap]:
         processes = reach.below(name).processes
         found = BitMap()
         for numbers in filter(None, (self._mailboxes.numbers, self._listeners.numbers)):
-            found |= BitMap(numbers[process] for process in processes if process in numbers)
+            for some in in_slices(processes):
+                found |= BitMap(numbers[process] for process in some if process in numbers)
+                yield len(some)
             if name in numbers:
                 found.add(numbers[name])
-        found |= self._gateways.among(processes_below(name, reach))
+        for some in in_slices(processes_below(name, reach)):
+            found |= self._gateways.among(some)
+            yield len(some)
         return found
 
     def readers(self, audience: BitMap) -> BitMap:

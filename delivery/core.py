@@ -122,13 +122,13 @@ class DeliveryCore:
         self.running = RunningTime(durable)
         self.giving_up = GivingUp(self.origin, self.post, self.dead_letters, self.queue)
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
-        self._writer = LogWriter(self.log, self.audiences, self.running)
-        self.arrivals = Arrivals(durable, server, post, self._writer)
+        self.writer = LogWriter(self.log, self.audiences, self.running)
+        self.arrivals = Arrivals(durable, server, post, self.writer)
         self.spreading = Spreading(
             origin=self.origin,
             post=post,
             arrivals=self.arrivals,
-            writer=self._writer,
+            writer=self.writer,
             audiences=self.audiences,
             senders=self.senders,
             dead_letters=self.dead_letters,
@@ -169,7 +169,9 @@ class DeliveryCore:
     def step(self, event: Event | DeliveryEvent, records: Records, now: float) -> tuple[list[PeerLetter], list[Answer]]:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self.running.step(now)
+        self.writer.begin_step()
         self._take(event)
+        self.spreading.make_parcels(self._reach, at=self.running.seconds)
         self.spreading.take_posts(self._reach)
         self.policies.forget_deleted(records, self._reach.is_group)
         self.spreading.begin_rounds(self._reach)
@@ -203,7 +205,7 @@ class DeliveryCore:
     def has_more(self) -> bool:
         """Whether the last step left something for a `Tick`."""
         is_overrun = self._retention.overrun_by(self.origin.oldest_needed()) is not None
-        return self.giving_up.has_more or self.gateways.has_more or is_overrun
+        return self.spreading.has_more or self.giving_up.has_more or self.gateways.has_more or is_overrun
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
@@ -222,7 +224,7 @@ class DeliveryCore:
             case DatagramCame(sender, encoded):
                 self._take_datagram(sender, encoded)
             case CloseParcels():
-                self.spreading.close(self._reach, at=self.running.seconds)
+                self.spreading.close()
             case Acknowledge(number, name, epoch, through):
                 if through <= self.log.end():
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)

@@ -1,6 +1,7 @@
 """Gateways: mailboxes for all processes here that match a pattern. Whom some gateway serves is a bit in audiences.
 
     entry is to be logged --> who is below, matches, and has no number --> gets a number, durable --> a bit
+                              (where they are many, some in each step before it)
     gateway reads an entry --> bits of its own in the audience: none, not for it --> the names of its recipients
     not in a group any more, or served by none, and no audience has the bit --> the number is free, and given again
 

@@ -14,12 +14,27 @@ from delivery.running_time import RunningTime
 from delivery.wire import Parcel, encode
 from namegraph import TargetSet
 
+ITEMS_OF_A_STEP = 10_000
+"""Of audiences that are found for the first time, one step looks at so many processes: some milliseconds."""
+
 
 class LogWriter:
     """Appends entries to the log."""
 
     def __init__(self, log: Log, audiences: Audiences, running: RunningTime) -> None:
         self._log, self._audiences, self._running = log, audiences, running
+        self.items_of_a_step = ITEMS_OF_A_STEP
+        self._room = self.items_of_a_step
+
+    def begin_step(self) -> None:
+        """Another step begins."""
+        self._room = self.items_of_a_step
+
+    def is_ready(self, targets: TargetSet, reach: Reach) -> bool:
+        """Whether it takes no time to find whom a target set reaches; this step does a part of that, where it does."""
+        if self._room > 0:
+            self._room = self._audiences.prepare(targets, reach, self._room)
+        return self._room > 0
 
     def audience(self, targets: TargetSet, reach: Reach) -> BitMap:
         """Whom a target set reaches here now. The caller must not change it."""

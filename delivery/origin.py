@@ -147,6 +147,10 @@ class Origin:
         """Whether messages wait for the next parcel."""
         return bool(self._open)
 
+    def open_targets(self) -> list[TargetSet]:
+        """The target sets of messages that wait for the next parcel."""
+        return [targets for targets, _ in self._open]
+
     def close(self) -> Iterator[tuple[Parcel, list[Waiting]]]:
         """The parcels of all messages that wait, with what each message of them was."""
         opened, self._open, self.open_bytes = self._open, {}, 0

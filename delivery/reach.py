@@ -33,6 +33,9 @@ class Reach(Protocol):
     def below(self, group: NodeId) -> Below:
         """What a group of any server reaches here."""
 
+    def prepare(self, group: NodeId, room: int) -> int:
+        """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
+
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""
 

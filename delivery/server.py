@@ -79,8 +79,12 @@ class Server(ServerCore):
         return MessageSnapshot(self.durable, log=core.log, mailboxes=core.mailboxes, reached=core.reached)
 
     def forget_at_once(self) -> None:
-        """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations."""
+        """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations.
+
+        And find whom messages reach over as many steps as that can take.
+        """
         super().forget_at_once()
+        self.delivery.writer.items_of_a_step = 1
         self.delivery.log.cut_at_least = 1
         self.delivery.giving_up.slice_parcels = 1
 

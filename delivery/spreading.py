@@ -46,6 +46,8 @@ class Spreading:
         self._senders, self._dead_letters = senders, dead_letters
         self._open: dict[tuple[str, str, int | str], Waiting] = {}
         """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
+        self._is_closing = False
+        """Whether they are to be made parcels as soon as it is found whom they reach."""
         self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
         """Parcels that are to be posted once more, as soon as the view is healed."""
         self.letters: list[PeerLetter] = []
@@ -80,9 +82,21 @@ class Spreading:
         if send.number or send.request_id:
             self._open[_key_of(send)] = waiting
 
-    def close(self, reach: Reach, *, at: float) -> None:
-        """Make parcels of all that waits, log them here and post them. `at`: the running time."""
+    def close(self) -> None:
+        """Have parcels made of all that waits, in this step, or in a later one where they reach very many."""
+        self._is_closing = self._origin.has_open
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits for nothing but another step."""
+        return self._is_closing or self._arrivals.has_more
+
+    def make_parcels(self, reach: Reach, *, at: float) -> None:
+        """Make the parcels, log them here and post them, if they are to be made. `at`: the running time."""
         origin = self._origin
+        if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open_targets()):
+            return
+        self._is_closing = False
         self._open.clear()
         for parcel, together in origin.close():
             for index, waiting in enumerate(together):

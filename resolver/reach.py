@@ -6,7 +6,7 @@ whatever way (`resolver/plans.py`). Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Iterator, Set
 from typing import NamedTuple
 
 from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
@@ -43,6 +43,8 @@ class GraphReach:
         self._found: dict[int, Below] = {}
         """By the number of the plan."""
         self._numbers: dict[tuple[ServerId, ...], int] = {}
+        self._filling: dict[NodeId, Iterator[int]] = {}
+        """Plans that are being made, by group."""
 
     def below(self, group: NodeId) -> Below:
         """What a group of any server reaches here."""
@@ -50,8 +52,7 @@ class GraphReach:
         node = graph.index.get(group)
         if node is None:
             return NOBODY
-        is_group = graph.kind(node) is NodeKind.GROUP if self._core.owns(node) else bool(graph.children[node])
-        if not is_group:
+        if not self._is_group_here(node):
             # Of another server's group nothing may be known here but suspended arcs.
             away = tuple(sorted(self._homes_of_suspended({node})))
             return Below(self._number_of(away), (), away, away) if away else NOBODY
@@ -64,6 +65,24 @@ class GraphReach:
             onward = sorted({*apart, *(each.server for each in plan.onward)})
             found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), tuple(sorted(apart)))
         return found
+
+    def prepare(self, group: NodeId, room: int) -> int:
+        """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
+        node = self._core.graph.index.get(group)
+        if node is None or not self._is_group_here(node):
+            self._filling.pop(group, None)
+            return room
+        filling = self._filling.pop(group, None) or self._plans.fill(node)
+        for looked_at in filling:
+            room -= looked_at
+            if room <= 0:
+                self._filling[group] = filling
+                return 0
+        return room
+
+    def _is_group_here(self, node: NodeIndex) -> bool:
+        graph = self._core.graph
+        return graph.kind(node) is NodeKind.GROUP if self._core.owns(node) else bool(graph.children[node])
 
     def _number_of(self, apart: tuple[ServerId, ...]) -> int:
         """A number for what is no plan: below those of plans."""

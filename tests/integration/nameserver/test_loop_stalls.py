@@ -27,6 +27,7 @@ CALL_SECONDS = 120
 MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
+RECIPIENTS = 50_000
 SET_GROUPS = 1_000
 """As many as are resolved together."""
 
@@ -161,6 +162,28 @@ def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched,
     assert found.during(deleting) == []
     assert found.during(applying) == []
     assert found.during(afterwards) == []
+
+
+def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):
+    crowd, part, people = "crowd@a.example", "part@b.example", [f"p{number}@b.example" for number in range(RECIPIENTS)]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{part}\t{person}\tmember\n" for person in people))
+    servers, stalls = watched([["a.example"], ["b.example"]])
+    with _client(servers) as client, shadowtree.Client(servers.address(1), timeout=CALL_SECONDS) as there:
+        there.import_file(rows)
+        client.create_group(crowd)
+        client.join(crowd, part)
+        there.open_mailbox("*")
+        with span() as sending:
+            client.send(crowd, b"hello", wait="settled")
+            there.join(part, "late@b.example")
+            client.send(crowd, b"hello again", wait="settled")
+        with there.listen("*", subscription="mail") as messages, span() as reading:
+            assert len(next(messages).recipients) == RECIPIENTS
+            assert len(next(messages).recipients) == RECIPIENTS + 1
+    found = stalls()
+    assert found.during(sending) == []
+    assert found.during(reading) == []
 
 
 def test_an_import_over_three_servers(watched, part):
