@@ -6,7 +6,7 @@ looked for first, which takes some tens of nanoseconds a row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
 
 from sqlalchemy import Table
@@ -31,14 +31,15 @@ def part_deletions(table: Table, rows: Sequence[Row]) -> tuple[Sequence[Row], Se
     mark_of = itemgetter(columns.index(column))
     if mark not in map(mark_of, rows):
         return rows, ()
-    places = [columns.index(key.name) for key in table.primary_key]
-
-    def key_of(row: Row) -> tuple[object, ...]:
-        return tuple(row[place] for place in places)
-
+    key_of = _keys_by(*(columns.index(key.name) for key in table.primary_key))
     deleted = {key_of(row) for row in rows if mark_of(row) == mark}
     # Only of these can it matter which row is the last.
     latest = {key_of(row): row for row in rows if key_of(row) in deleted}
     kept = [row for row in rows if key_of(row) not in deleted]
     kept += [row for row in latest.values() if mark_of(row) != mark]
     return kept, [key for key, row in latest.items() if mark_of(row) == mark]
+
+
+def _keys_by(first: int, *others: int) -> Callable[[Row], tuple[object, ...]]:
+    """What gives the primary key of a row, as a tuple."""
+    return itemgetter(first, *others) if others else lambda row: (row[first],)

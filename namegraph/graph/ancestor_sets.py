@@ -17,6 +17,7 @@ from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import ArcKey, NodeIndex
+from namegraph.model.slices import in_slices
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
@@ -33,6 +34,12 @@ ARCS_LOOKED_AT_LIMIT = 20_000
 
 FILLED_AT_ONCE = 300
 """Sets that are computed before others get their turn: some 2 ms."""
+
+UNITED_AT_ONCE = 500
+"""Sets that are united before others get their turn. One node may have tens of thousands of parents."""
+
+ARCS_OF_A_SET = 10
+"""So many arcs into a node count as another set that is computed."""
 
 _BITMAP_OVERHEAD_BYTES = 120
 _SMALL_SET = 4096
@@ -326,11 +333,11 @@ class AncestorSets:
             if node in sets:
                 stack.pop()
                 continue
-            room -= 1
-            if not room:
+            if room <= 0:
                 yield
                 room = FILLED_AT_ONCE
             above = graph.parent_representatives(node)
+            room -= 1 + len(above) // ARCS_OF_A_SET
             missing = [parent for parent in above if parent not in sets]
             if missing and node not in opened:
                 opened.add(node)
@@ -342,7 +349,10 @@ class AncestorSets:
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
                 found = BitMap(graph.components(node))
-                found = found.union(*(sets[parent] for parent in above)) if above else found
+                for some in in_slices([sets[parent] for parent in above], UNITED_AT_ONCE):
+                    found = found.union(*some)
+                    if len(some) == UNITED_AT_ONCE:
+                        yield
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):

@@ -263,3 +263,15 @@ def test_a_proof_is_a_shortest_chain_and_of_equal_ones_the_first_by_name(arcs_of
     found = prove(graph.core.graph, graph.core.ancestors, group=graph.node(group), member=graph.node(member))
     assert [graph.core.graph.ids[node] for node in found] == [node_id(name) for name in chain]
     assert all(graph.core.graph.arc(*arc) is not None for arc in pairwise(found))
+
+
+def test_a_node_with_very_many_parents_is_filled_in_slices():
+    parents = [NodeId(f"p{number}@x.example") for number in range(40)]
+    child = NodeId("c@x.example")
+    server = CoreUnderTest("x.example")
+    server.do(*map(CreateGroup, (*parents, child)), *(JoinArc(parent, child) for parent in parents))
+    sets = AncestorSets(server.core.graph)
+    node = server.core.graph.index[child]
+    with patch.object(ancestor_sets, "UNITED_AT_ONCE", 10):
+        assert len(list(sets.fill(node))) >= 4
+    assert all_sets(server.core, sets)[child] == {*parents, child}
