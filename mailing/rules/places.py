@@ -20,7 +20,6 @@ class ListPlace:
 class OwnersPlace:
     """Those who look after a list: the people in a group."""
 
-    of: GroupId
     group: GroupId
 
 
@@ -55,4 +54,4 @@ def owners_of(group: GroupId, lists: Lists, index: GroupIndex) -> OwnersPlace | 
     owners = lists.of(group).owners
     if owners is None and beside(group, OWNERS) in index:
         owners = beside(group, OWNERS)
-    return None if owners is None else OwnersPlace(group, owners)
+    return None if owners is None else OwnersPlace(owners)

@@ -54,15 +54,13 @@ def who_may_post(group: GroupId, settings: ListSettings, sender: str) -> Verdict
     """What the settings say of a sender, or what must be asked for it."""
     if not sender:
         return Refused(f"{group} distributes no bounces and no automatic mail")
-    match settings.post:
-        case "anyone":
-            return Permitted()
-        case "nobody":
-            return Refused(f"nobody may post to {group}")
-        case post:
-            names = names_of_sender(sender)
-            asked = group if post == POST_MEMBERS else post
-            return AskWhether(asked, names) if names else not_in(group, asked)
+    if settings.post == POST_ANYONE:
+        return Permitted()
+    if settings.post == POST_NOBODY:
+        return Refused(f"nobody may post to {group}")
+    names = names_of_sender(sender)
+    asked = group if settings.post == POST_MEMBERS else settings.post
+    return AskWhether(asked, names) if names else not_in(group, asked)
 
 
 def not_in(group: GroupId, asked: GroupId) -> Refused:

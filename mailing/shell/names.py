@@ -24,6 +24,8 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 CONFIRMED_SECONDS = 1.0
 """For so long a home that has answered counts as being there."""
+ASKED_AGAIN_SECONDS = 0.5
+"""After so long it is asked again, while its last answer counts: lookups that come all the time never wait for it."""
 CONFIRMATION_SECONDS = 3.0
 """A home that is there says so within milliseconds."""
 QUESTION_SECONDS = 20.0
@@ -62,8 +64,13 @@ class SubnetIndex:
         return self._changes is not None and not self._changes.is_interrupted
 
     def is_confirmed(self) -> bool:
-        """Whether what the index holds may be told now."""
-        return self._is_followed and time.monotonic() < self._confirmed_at + CONFIRMED_SECONDS
+        """Whether what the index holds may be told now; has the home asked again before it may not."""
+        age = time.monotonic() - self._confirmed_at
+        if not self._is_followed or age > CONFIRMED_SECONDS:
+            return False
+        if age > ASKED_AGAIN_SECONDS and self._asking is None:
+            self._asking = asyncio.create_task(self._ask())
+        return True
 
     async def confirm(self) -> str | None:
         """Ask the home whether it is there; returns why nothing may be told, or None."""
