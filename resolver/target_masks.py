@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, Slices, TargetSet, exceptions_in, in_slices
 
-ARCS_OF_A_SLICE = 4_096
+ARCS_OF_A_SLICE = 2_048
 """Each takes half a microsecond."""
 
 

@@ -17,7 +17,6 @@ from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import ArcKey, NodeIndex
-from namegraph.model.slices import in_slices
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
@@ -38,7 +37,7 @@ FILLED_AT_ONCE = 300
 UNITED_AT_ONCE = 500
 """Sets that are united before others get their turn. One node may have tens of thousands of parents."""
 
-ARCS_OF_A_SET = 10
+ARCS_OF_A_SET = 4
 """So many arcs into a node count as another set that is computed."""
 
 _BITMAP_OVERHEAD_BYTES = 120
@@ -349,10 +348,12 @@ class AncestorSets:
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
                 found = BitMap(graph.components(node))
-                for some in in_slices([sets[parent] for parent in above], UNITED_AT_ONCE):
-                    found = found.union(*some)
-                    if len(some) == UNITED_AT_ONCE:
-                        yield
+                united = [sets[parent] for parent in above]
+                while len(united) > UNITED_AT_ONCE:
+                    found = found.union(*united[-UNITED_AT_ONCE:])
+                    del united[-UNITED_AT_ONCE:]
+                    yield
+                found = found.union(*united) if united else found
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):
