@@ -264,9 +264,11 @@ class _HandedOut:
 
     async def write(self, context: Context) -> None:
         """Send it; a gateway is told many names in several responses."""
-        *first, last = message_wire.tell_recipients(self._names) if self._names else [b""]
-        for response in first:
-            await context.write(response)
+        last = b""
+        for response in message_wire.tell_recipients(self._names) if self._names else ():
+            if last:
+                await context.write(last)
+            last = response
         await context.write(b"".join((last, *self.chunks)))
 
     def names_recipients(self, entry: LogEntry, machine: DeliveryMachine) -> bool:
