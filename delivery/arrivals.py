@@ -21,10 +21,21 @@ from pyroaring import BitMap
 from delivery.audiences import NOBODY
 from delivery.log_writer import LogWriter
 from delivery.origin import servers_apart
-from delivery.post import Post
+from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import is_home, onward
-from delivery.wire import LARGEST_PARCEL_BYTES, Confirm, NotAPostError, Over, Parcel, PostMessage, Stub, Want, decode
+from delivery.wire import (
+    LARGEST_PARCEL_BYTES,
+    Confirm,
+    Lost,
+    NotAPostError,
+    Over,
+    Parcel,
+    PostMessage,
+    Stub,
+    Want,
+    decode,
+)
 from namegraph import DurableMap, DurableState, KeyForm, PeerFault, PeerMessage, ServerId, packed
 
 WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
@@ -62,7 +73,7 @@ _HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
 class Arrivals:
     """All that has come from other servers and was not taken yet, and what is known of the parcels that were."""
 
-    def __init__(self, durable: DurableState, server: ServerId, post: Post, writer: LogWriter) -> None:
+    def __init__(self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter) -> None:
         self._server = server
         self._post = post
         self._writer = writer
@@ -173,6 +184,10 @@ class Arrivals:
         audience = self._writer.append_late(parcel, self._remembered[key], reach)
         self._remembered[key] = self._writer.number_of(audience)
         return audience
+
+    def lose(self, sender: ServerId, _lost: Lost, _reach: Reach) -> None:
+        """Nothing that is durable is lost on the way."""
+        self._post.faults[sender, PeerFault.UNREADABLE] += 1
 
     def over(self, sender: ServerId, over: Over) -> None:
         """An origin does not post a parcel once more."""

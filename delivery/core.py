@@ -13,11 +13,13 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pyroaring import BitMap
 
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
-from delivery.datagrams import Datagrams, Shown, Unkept, require_datagram
+from delivery.datagrams import Datagrams, Shown, require_datagram
 from delivery.dead_letters import DeadLetters, DeadReason
 from delivery.events import (
     Acknowledge,
@@ -42,16 +44,19 @@ from delivery.events import (
     Send,
     SendAll,
     SetPolicy,
+    Start,
     StopListening,
     Subscribe,
+    Subscribed,
 )
 from delivery.gateways import Gateways
 from delivery.giving_up import GivingUp
+from delivery.in_memory import InMemory
 from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes
-from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Quality, target_not_found
+from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Kept, Quality, target_not_found
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin
 from delivery.policy import Policies
 from delivery.post import Post
@@ -60,12 +65,14 @@ from delivery.rates import Rates
 from delivery.reach import Reach
 from delivery.retention import Retention
 from delivery.running_time import RunningTime
-from delivery.senders import Senders
+from delivery.senders import Numbering, Senders
 from delivery.servers_below import is_home
 from delivery.spreading import Spreading
 from delivery.subscriptions import Subscriptions
+from delivery.unkept import RingGrew, Unkept, is_told_unkept
 from delivery.wire import (
     SENDER_ID_LIMIT,
+    Carried,
     Datagram,
     NotAPostError,
     Onward,
@@ -81,6 +88,7 @@ from namegraph import (
     PeerFault,
     PeerLetter,
     PeerMessage,
+    PeerMet,
     PeerReceived,
     PeerRestored,
     Reason,
@@ -133,6 +141,7 @@ class DeliveryCore:
             senders=self.senders,
             dead_letters=self.dead_letters,
         )
+        self.in_memory = InMemory(server, self.mailboxes, self.listeners, self.gateways, self.running, post.faults)
         self._retention = Retention(
             self.log,
             self.audiences,
@@ -141,12 +150,15 @@ class DeliveryCore:
             self.gateways,
             self.dead_letters,
             self.running,
+            self.in_memory.audiences,
         )
         self.reach: Reach | None = None
         """Set before the first step."""
         self._has_started = False
         """Whether a step has looked for what was removed before this server started."""
         self._answers: list[Answer] = []
+        self._unkept: list[Unkept] = []
+        self._now = 0.0
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
 
@@ -168,13 +180,18 @@ class DeliveryCore:
 
     def step(self, event: Event | DeliveryEvent, records: Records, now: float) -> tuple[list[PeerLetter], list[Answer]]:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
+        self._now = now
         self.running.step(now)
         self.writer.begin_step()
+        self.in_memory.writer.begin_step()
         self._take(event)
         self.spreading.make_parcels(self._reach, at=self.running.seconds)
+        self.in_memory.make_parcels(self._reach)
         self.spreading.take_posts(self._reach)
+        self.in_memory.spreading.take_posts(self._reach)
         self.policies.forget_deleted(records, self._reach.is_group)
         self.spreading.begin_rounds(self._reach)
+        self.in_memory.spreading.begin_rounds(self._reach)
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
@@ -188,12 +205,21 @@ class DeliveryCore:
         letters, self.spreading.letters = self.spreading.letters, []
         answers = [*self._answers, *self.spreading.answers]
         self._answers, self.spreading.answers = [], []
+        self._unkept += self._end_of_memory(now)
         return letters, answers
+
+    def _end_of_memory(self, now: float) -> list[Unkept]:
+        in_memory = self.in_memory
+        leaving, through = in_memory.end_step(self._reach, now)
+        answers, in_memory.spreading.answers = in_memory.spreading.answers, []
+        grown = [] if through is None else [RingGrew(through)]
+        # What is told to be accepted is not handed over before.
+        return [*filter(is_told_unkept, answers), *grown, *leaving]
 
     def take_unkept(self) -> list[Unkept]:
         """What the step that was just taken lets out of which nothing is kept."""
-        unkept: list[Unkept] = [*self._sent, *self.datagrams.take_leaving(), *self._shown]
-        self._shown, self._sent = [], []
+        unkept: list[Unkept] = [*self._sent, *self.datagrams.take_leaving(), *self._shown, *self._unkept]
+        self._shown, self._sent, self._unkept = [], [], []
         return unkept
 
     @property
@@ -201,11 +227,24 @@ class DeliveryCore:
         """Whether messages wait for `CloseParcels`."""
         return self.origin.has_open
 
+    def next_number(self, numbering: Numbering) -> int:
+        """Of the next message of a sender to a target, as far as they are in parcels."""
+        return self._senders_to(numbering[1]).next_number(numbering)
+
+    def _senders_to(self, addressed: NodeId) -> Senders:
+        return self.in_memory.senders if self.policies.of(addressed).kept is Kept.MEMORY else self.senders
+
+    @property
+    def next_deadline(self) -> float | None:
+        """When a `Tick` is wanted, on the clock of `step`'s `now`."""
+        return self.in_memory.lanes.next_deadline()
+
     @property
     def has_more(self) -> bool:
         """Whether the last step left something for a `Tick`."""
         is_overrun = self._retention.overrun_by(self.origin.oldest_needed()) is not None
-        return self.spreading.has_more or self.giving_up.has_more or self.gateways.has_more or is_overrun
+        has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
+        return has_parcels or self.giving_up.has_more or self.gateways.has_more or is_overrun
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
@@ -225,12 +264,17 @@ class DeliveryCore:
                 self._take_datagram(sender, encoded)
             case CloseParcels():
                 self.spreading.close()
-            case Acknowledge(number, name, epoch, through):
+            case Acknowledge(number, name, epoch, through, in_memory):
                 if through <= self.log.end():
                     self.mailboxes.acknowledge((number, name), through, epoch=epoch)
                     self.listeners.move(number, epoch, through)
+                if in_memory is not None:
+                    self.in_memory.acknowledge((number, name), epoch, in_memory)
             case StopListening(ticket):
                 self.listeners.end(ticket)
+                self.in_memory.end(ticket)
+            case PeerMet(peer):
+                self.in_memory.lanes.met(peer)
             case PeerRestored(peer):
                 self._begin_again(peer)
             case RemovePeer():
@@ -260,19 +304,46 @@ class DeliveryCore:
             case OpenMailbox(ticket, process):
                 is_new = self.mailboxes.number_of(process) is None
                 number = self.subscriptions.mailbox_of(process, self._reach, opens_archive=True)
+                if is_new:
+                    self.in_memory.open(number)
                 self._answers.append(MailboxOpened(ticket, number, is_new))
             case CloseMailbox(ticket, process):
+                closed = self.mailboxes.number_of(process)
                 self.subscriptions.close(process)
+                if closed is not None:
+                    self.in_memory.close(closed)
                 self._answers.append(MailboxClosed(ticket))
             case Subscribe():
-                self._answers.append(self.subscriptions.begin(event, self._reach))
+                self._answers.append(self._subscribe(event))
             case ReplayDeadLetters():
                 self._replay(event)
             case DropDeadLetters(ticket, numbers):
                 self._answers.append(DeadLettersDropped(ticket, self.dead_letters.drop(numbers)))
-            case SetPolicy(ticket, group, quality, senders):
-                policy = self.policies.change(group, quality, senders, self._reach, self.server)
-                self._answers.append(PolicySet(ticket, policy))
+            case SetPolicy():
+                self._set_policy(event)
+
+    def _subscribe(self, event: Subscribe) -> Subscribed:
+        number = self.mailboxes.number_of(event.process)
+        is_there = number is not None and self.mailboxes.cursor((number, event.subscription)) is not None
+        begun = self.subscriptions.begin(event, self._reach)
+        if event.is_ephemeral:
+            return replace(begun, in_memory=self.in_memory.begin_ephemeral(event.ticket))
+        if number is None:
+            self.in_memory.open(begun.mailbox)
+        is_new = event.start is Start.NOW and not is_there
+        key = (begun.mailbox, event.subscription)
+        return replace(begun, in_memory=self.in_memory.begin(key, is_new=is_new, sought=event.in_memory))
+
+    def _set_policy(self, event: SetPolicy) -> None:
+        before = self.policies.of(event.group)
+        policy = self.policies.change(event.group, event.quality, event.senders, event.kept, self._reach, self.server)
+        if policy.kept is not before.kept:
+            # What was sent before is accepted as it was sent; numbers go on.
+            self.spreading.close()
+            self.spreading.make_parcels(self._reach, at=self.running.seconds)
+            senders, others = self._senders_to(event.group), self.senders
+            senders.take_over(self.in_memory.senders if senders is others else others, event.group)
+        self._answers.append(PolicySet(event.ticket, policy))
 
     # -- sending
 
@@ -280,7 +351,14 @@ class DeliveryCore:
         message = send.message
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
-        if send.quality is not Quality.DATAGRAM and self.spreading.is_known(send):
+        is_in_memory = self.policies.of(send.targets[0].name).kept is Kept.MEMORY
+        spreading, other = self.spreading, self.in_memory.spreading
+        if is_in_memory:
+            spreading, other = other, spreading
+        if send.quality is not Quality.DATAGRAM and spreading.is_known(send):
+            return
+        # It may have been accepted before its group had its messages kept as they are now.
+        if send.request_id and not send.number and send.quality is not Quality.DATAGRAM and other.is_known(send):
             return
         if send.objection is not None:
             raise RefusedError(send.objection)
@@ -290,8 +368,11 @@ class DeliveryCore:
         if quality is Quality.DATAGRAM:
             self._send_datagram(send)
             return
-        self._require_room()
-        self.spreading.take(send, quality)
+        if is_in_memory:
+            self.in_memory.require_room(self._reach)
+        else:
+            self._require_room()
+        spreading.take(send, quality)
 
     def _require_possible(self, send: Send) -> None:
         message, reach = send.message, self._reach
@@ -338,7 +419,9 @@ class DeliveryCore:
         except NotAPostError:
             faults[sender, PeerFault.UNREADABLE] += 1
             return
-        if isinstance(found, Onward):
+        if isinstance(found, Carried):
+            self.in_memory.came(sender, found, self._reach, self._now)
+        elif isinstance(found, Onward):
             if not self.datagrams.told(sender, found, self._reach):
                 faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         elif not is_home(sender, found.targets, self._reach):
@@ -371,6 +454,7 @@ class DeliveryCore:
         """Servers that are not known any more are gone for good: nothing waits for them, nor anything of theirs."""
         self.giving_up.look(self._reach)
         self.arrivals.forget_removed(self._reach)
+        self.in_memory.look_for_removed(self._reach)
 
     def _give_up(self) -> None:
         if not self._has_started:

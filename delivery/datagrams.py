@@ -23,7 +23,7 @@ from typing import NamedTuple
 from msgspec import structs
 from pyroaring import BitMap
 
-from delivery.events import DatagramSent, Send
+from delivery.events import Send
 from delivery.model import DATAGRAM_BYTES_LIMIT, Message
 from delivery.reach import Reach
 from delivery.servers_below import onward, servers_below
@@ -49,10 +49,6 @@ class Shown(NamedTuple):
     mailboxes: BitMap
     """For which they listen."""
     datagram: Datagram
-
-
-Unkept = PeerDatagram | Shown | DatagramSent
-"""What a step lets out of which nothing is kept."""
 
 
 class Spread(NamedTuple):

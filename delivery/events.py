@@ -11,17 +11,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from delivery.model import Message, Position, Quality
+from delivery.model import Kept, Message, Position, Quality
 from delivery.policy import Policy
 from namegraph import NodeId, Refusal, ServerId, TargetSet
+
+BEGINNING = Position(0, -1)
+"""Before all that is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
     """A client sends a message. This server must be the home of the addressed target (or that is nobody's process).
 
-    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. A datagram
-    is answered `DatagramSent` at once.
+    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. What is
+    kept in memory, as the policy of the addressed group says, is accepted in the same step. A datagram is answered
+    `DatagramSent` at once.
     """
 
     ticket: int
@@ -128,6 +132,8 @@ class Subscribe:
     start: Start | Position = Start.START
     is_ephemeral: bool = False
     """It begins now, has no name and no mailbox, and nothing is left of it after `StopListening`, or a restart."""
+    in_memory: Position | None = None
+    """Through where it has handled what is kept in memory, as it remembers itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,8 @@ class Acknowledge:
     epoch: int
     """Of its `Subscribed`: one that was taken over acknowledges nothing."""
     through: Position
+    in_memory: Position | None = None
+    """The same of what is kept in memory; None: nothing new."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +187,7 @@ class SetPolicy:
     quality: Quality | None = None
     senders: str | None = None
     """As in `Policy`. Of a group of another server, that one was asked whether it exists."""
+    kept: Kept | None = None
 
 
 OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
@@ -194,11 +203,12 @@ DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message is durable at its origin, or was before."""
+    """A message is durable at its origin, or was before; or is in memory there, where `kept` says so."""
 
     ticket: int
     message_id: str
     is_repeated: bool = False
+    kept: Kept = Kept.DURABLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +273,8 @@ class Subscribed:
     cursor: Position
     epoch: int
     """Of an ephemeral one: its ticket."""
+    in_memory: Position = BEGINNING
+    """The same as `cursor`, of what is kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)

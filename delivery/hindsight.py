@@ -17,6 +17,9 @@ Things are compared by their *place*, which is their number in the history. Hind
         It skipped what lies between, as if it were told a gap.
     an endpoint wants some groups or senders alone
         What else there is is not owed to its subscription.
+    a message is kept in memory, and a server started again
+        Its origin, before it was settled: it is owed to nobody any more. That of a mailbox, before it was handed over:
+        it is not owed to that (`Hindsight.may_be_lost`). What comes of it comes once, and in order.
     a process has mailboxes at several servers, for it is foreign
         What one of them was handed, the others are not owed; nor what one of these servers has in its log for it.
 
@@ -53,7 +56,7 @@ from delivery.history import (
     SubscriptionId,
     WentBack,
 )
-from delivery.model import Filter, Position
+from delivery.model import Filter, Kept, Position
 from namegraph import NodeId, ServerId, TargetSet
 
 NOTHING = Position(-1, -1)
@@ -149,8 +152,9 @@ class Reading:
         return Mailbox(self.subscription.server, self.subscription.process)
 
     def wants(self, sent: Sent) -> bool:
-        """Whether all its streams want a message."""
-        return all(_passes(wanted, sent) for wanted in self.wanted)
+        """Whether all its streams want a message, and it is kept where this reads."""
+        is_here = sent.accepted.kept is self.subscription.kept
+        return is_here and all(_passes(wanted, sent) for wanted in self.wanted)
 
     def handed(self) -> list[tuple[int, Handed]]:
         """All hand-overs, with their places."""
@@ -186,6 +190,8 @@ class Hindsight:
         self.instants: list[int] = []
         """Of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
+        self._memory_lost: dict[ServerId, list[int]] = defaultdict(list)
+        """The places where each server lost what was in its memory."""
         self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
@@ -218,7 +224,9 @@ class Hindsight:
                         self._servers_that_handed[reader, happening.message_id].add(happening.server)
                 case Restarted():
                     self._restarts[happening.server].append(place)
+                    self._memory_lost[happening.server].append(place)
                 case WentBack():
+                    self._memory_lost[happening.server].append(place)
                     watch.went_back(place, happening.server)
                     for servers in self.servers_that_serve.values():
                         servers.discard(happening.server)
@@ -232,8 +240,8 @@ class Hindsight:
 
     def add_handed(self, handed: Handed) -> None:
         """A mailbox was handed a message."""
-        server, process, _ = handed.subscription
-        self._servers_that_handed[process, handed.message_id].add(server)
+        subscription = handed.subscription
+        self._servers_that_handed[subscription.process, handed.message_id].add(subscription.server)
 
     def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
         """Of each target set, the spans in which all homes above a process knew that it was below."""
@@ -271,9 +279,18 @@ class Hindsight:
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
         """Whether a server restarted between two places."""
-        restarts = self._restarts.get(server, [])
-        first = bisect_right(restarts, since)
-        return first < len(restarts) and restarts[first] < until
+        return _is_one_between(self._restarts.get(server, []), since, until)
+
+    def may_be_lost(self, sent: Sent, reader: ServerId, place: int) -> bool:
+        """Whether a message is kept in memory and may be lost, before a place, to those who read at a server."""
+        return sent.accepted.kept is Kept.MEMORY and (
+            self.may_be_lost_at_origin(sent) or _is_one_between(self._memory_lost.get(reader, []), sent.place, place)
+        )
+
+    def may_be_lost_at_origin(self, sent: Sent) -> bool:
+        """Whether its origin lost what was in its memory before it was settled."""
+        lost = self._memory_lost.get(sent.accepted.origin, [])
+        return sent.accepted.kept is Kept.MEMORY and _is_one_between(lost, sent.place, self.settled(sent))
 
     def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
         """Whether the mailbox of the same process at another server was handed a message, or is to be."""
@@ -336,6 +353,12 @@ class Runs:
         high = behind.position if behind else BEYOND
         last = bisect_left(self._gaps, high, key=lambda gap: gap[0]) - 1
         return last >= 0 and self._gaps[last][1] > low
+
+
+def _is_one_between(places: list[int], since: int, until: int) -> bool:
+    """Whether some of these places, which are sorted, is behind one and before another."""
+    first = bisect_right(places, since)
+    return first < len(places) and places[first] < until
 
 
 def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:

@@ -17,30 +17,38 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from delivery.model import EVERYTHING, Filter, Position
+from delivery.model import EVERYTHING, Filter, Kept, Position
 from namegraph import NodeId, ServerId, TargetSet
 
 
 class SubscriptionId(NamedTuple):
-    """A subscription of the mailbox that a process has at one server."""
+    """A subscription of the mailbox that a process has at one server.
+
+    What is kept in memory has places of its own. So each subscription is two here.
+    """
 
     server: ServerId
     process: NodeId
     name: str
+    kept: Kept = Kept.DURABLE
 
     def __str__(self) -> str:
-        return f"{self.process}/{self.name}@{self.server}"
+        return f"{self.process}/{self.name}@{self.server}{' in memory' if self.kept is Kept.MEMORY else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message is durable at its origin, whether or not its sender was told; a repeated one is not recorded again."""
+    """A message is durable at its origin, whether or not its sender was told; a repeated one is not recorded again.
+
+    One that is kept in memory is accepted once its sender is told.
+    """
 
     at: int
     message_id: str
     origin: ServerId
     sequence: str
-    """A key that names one sequence: origin, target set, quality, how often the origin went back."""
+    """A key that names one sequence: origin, target set, quality, how often the origin went back. Of what is kept in
+    memory: and the start of the origin."""
     serial: int
     """In the sequence, rising by 1."""
     targets: TargetSet
@@ -50,6 +58,8 @@ class Accepted:
     """The sender's own; 0 where nobody numbers."""
     expires_at: int | None = None
     """The instant after which it is handed to nobody; None: it has no deadline."""
+    kept: Kept = Kept.DURABLE
+    """As its sender was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +213,10 @@ class GapTold:
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """A server stopped, in order or not, and began again from its own database. Nothing is forgiven for it."""
+    """A server stopped, in order or not, and began again from its own database.
+
+    Nothing is forgiven for it but the loss of what is kept in memory.
+    """
 
     at: int
     server: ServerId

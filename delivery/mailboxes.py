@@ -91,12 +91,15 @@ class Mailboxes:
             self._numbered_as(process)[process] = mailbox.number
         self.version = 0
         """Rises when a mailbox is opened or closed."""
+        self._idle: set[int] = {each.number for each in self._mailboxes.values()}
+        """Of mailboxes that have no subscription."""
         self._subscriptions: dict[int, list[str]] = {each.number: [] for each in self._mailboxes.values()}
         self._needed = Places()
         self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
         """By number of a mailbox: through where all of its subscriptions have acknowledged."""
         for number, name in self._cursors:
             self._subscriptions[number].append(name)
+            self._idle.discard(number)
             self._needed.add(self._cursors[number, name].entry)
         for mailbox in self._mailboxes.values():
             if mailbox.is_archive or not self._subscriptions[mailbox.number]:
@@ -120,6 +123,7 @@ class Mailboxes:
         self._mailboxes[process] = Mailbox(number, at, is_archive)
         self._numbered_as(process)[process] = number
         self._subscriptions[number] = []
+        self._idle.add(number)
         self._needed.add(at)
         self._slowest[number] = _place(Position.before(at))
         self.version += 1
@@ -137,6 +141,7 @@ class Mailboxes:
         mailbox = self._mailboxes.pop(process)
         del self._numbered_as(process)[process]
         names = self._subscriptions.pop(mailbox.number)
+        self._idle.discard(mailbox.number)
         if mailbox.is_archive or not names:
             self._needed.remove(mailbox.opened_at)
         for name in names:
@@ -164,6 +169,7 @@ class Mailboxes:
         if not (mailbox.is_archive or self._subscriptions[mailbox.number]):
             self._needed.remove(mailbox.opened_at)
         self._subscriptions[mailbox.number].append(name)
+        self._idle.discard(mailbox.number)
         self._needed.add(cursor.entry)
         self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0)
         self._slowest[mailbox.number] = self._slowest_of(mailbox)
@@ -186,6 +192,10 @@ class Mailboxes:
         if through > cursor.position:
             self._move(key, through, epoch)
         return True
+
+    def have_readers(self, count: int) -> bool:
+        """Whether every mailbox has a subscription, and these are so many in all."""
+        return not self._idle and len(self._cursors) == count
 
     def _move(self, key: SubscriptionKey, position: Position, epoch: int) -> None:
         self._needed.remove(self._cursors[key].entry)

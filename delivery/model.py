@@ -34,6 +34,15 @@ class Quality(IntEnum):
     """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
 
 
+class Kept(IntEnum):
+    """Where a message is until it is handed over."""
+
+    DURABLE = 0
+    """On disk, at its origin and at each server below: nothing is lost for a restart."""
+    MEMORY = 1
+    """In memory alone: nobody waits for a disk, and a restart of a server loses what it had not handed over yet."""
+
+
 EVERYBODY = "*"
 """The pattern of a gateway for all processes of a server."""
 
@@ -122,6 +131,9 @@ class PositionToken(NamedTuple):
     incarnation: int
     """Of that server: its log begins anew where it goes on from an older copy of its database."""
     position: Position
+    kept: Kept = Kept.DURABLE
+    """What is in memory has positions of its own."""
 
     def __str__(self) -> str:
-        return f"{self.position.entry}.{self.position.item}@{self.server}#{self.incarnation}"
+        mark = "m" if self.kept is Kept.MEMORY else ""
+        return f"{mark}{self.position.entry}.{self.position.item}@{self.server}#{self.incarnation}"

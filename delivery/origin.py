@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from msgspec import Struct, structs
 
 from delivery.events import Answer, Send, Settled
-from delivery.model import Quality
-from delivery.post import Post
+from delivery.model import Kept, Quality
+from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import own_onward, servers_below
 from delivery.unsettled import STUB, UNCONFIRMED, UNCONFIRMED_AGAIN, ParcelRow, Progress, Sequence
@@ -49,6 +49,9 @@ from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, T
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 """Of parcels that are not settled: they are kept in memory, too."""
+
+ParcelKey = tuple[int, int, int]
+"""What names a parcel of this server: its sequence, the start, and the first serial."""
 
 OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 """Of messages that wait for the next parcels."""
@@ -88,14 +91,15 @@ class Waiting:
 class Origin:
     """All sequences of this server."""
 
-    def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
+    def __init__(self, durable: DurableState, server: ServerId, post: Postage, kept: Kept = Kept.DURABLE) -> None:
+        self.kept = kept
         self._server = server
         self._post = post
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
         self._sequences = {number: Sequence() for number in self._rows}
-        self._by_serial: dict[tuple[int, int, int], int] = {}
+        self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
         self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
         """Messages that are in no parcel yet."""
@@ -164,7 +168,7 @@ class Origin:
             for together in _cut_up(all_waiting):
                 messages = tuple(waiting.send.message for waiting in together)
                 yield (
-                    Parcel(number, self.start, row.next_serial, row.targets, row.quality, messages),
+                    Parcel(number, self.start, row.next_serial, row.targets, row.quality, messages, kept=self.kept),
                     together,
                 )
                 row.next_serial += len(together)
@@ -314,13 +318,15 @@ class Origin:
         row.audience, row.mailboxes = audience, mailboxes
         below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self._server))
         again = filter(reach.is_known, row.posted)
-        row.posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
+        posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
+        row.posted = posted | dict.fromkeys(row.lost, 0)
         self._parcels.touch(position)
         encoded, sequence = encode(parcel), self._sequences[row.sequence]
         leaving: list[PeerLetter] = []
         for server in row.posted:
-            leaving += self._end_stubs(server, sequence)
-            leaving.append(self._post.send_inline(server, encoded))
+            if server not in row.lost:
+                leaving += self._end_stubs(server, sequence)
+                leaving.append(self._post.send_inline(server, encoded))
         return leaving
 
     def state_of(self, position: int) -> tuple[bytes, int, int]:
@@ -353,6 +359,11 @@ class Origin:
         position = self._position_of(name)
         return None if position is None else self._parcels[position].progress
 
+    def is_settled(self, name: str) -> bool:
+        """Whether a message that was accepted here since the start, or is not settled, is settled."""
+        position = self._position_of(name)
+        return position is None or self._parcels[position].is_settled
+
     def pending(self) -> dict[ServerId, int]:
         """For how many parcels each server is waited for that has not confirmed all of them; sorted by server.
 
@@ -373,7 +384,7 @@ class Origin:
         for position, row in self._parcels.items():
             if row.first_serial <= serial < row.first_serial + row.messages:
                 targets = self._rows[row.sequence].targets
-                if message_id(serial, targets, row.sequence, row.start) == name:
+                if message_id(serial, targets, row.sequence, row.start, self.kept) == name:
                     return position
         return None
 
@@ -447,6 +458,42 @@ class Origin:
         row.unknown = tuple(sorted({*row.unknown, server}))
         return self._post.parcels[position]
 
+    def lose(self, position: int, server: ServerId) -> bool:
+        """A server does not get a parcel, or has it no more, whatever it had: it is posted no more to that one.
+
+        Returns whether it was waited for. That is told as of a server that was never met.
+        """
+        row = self._parcels[position]
+        count = row.posted[server]
+        if count in (UNCONFIRMED, STUB):
+            row.unknown = tuple(sorted({*row.unknown, server}))
+        row.posted[server] = max(count, 0)
+        row.lost = tuple(sorted({*row.lost, server}))
+        self._parcels.touch(position)
+        return count < 0
+
+    def posted_and_not_lost(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
+        """The parcels that were posted to a server and are not settled, by position, with what names them."""
+        return [
+            (position, (row.sequence, row.start, row.first_serial))
+            for position, row in self._parcels.items()
+            if server in row.posted and server not in row.lost
+        ]
+
+    def had_before(self, position: int, server: ServerId) -> bool:
+        """Whether a server that has not confirmed a parcel in this round had it before."""
+        return self._parcels[position].posted[server] == UNCONFIRMED_AGAIN
+
+    def ids(self, position: int) -> list[str]:
+        """What names the messages of a parcel that is not settled."""
+        row, targets = self._parcels[position], self.targets_of(position)
+        serials = range(row.first_serial, row.first_serial + row.messages)
+        return [message_id(serial, targets, row.sequence, row.start, self.kept) for serial in serials]
+
+    def targets_of(self, position: int) -> TargetSet:
+        """Of a parcel that is not settled."""
+        return self._rows[self._parcels[position].sequence].targets
+
     def accepted_before(self, at: float, *, at_most: int) -> list[int]:
         """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""
         found: list[int] = []
@@ -456,6 +503,10 @@ class Origin:
             if not row.is_settled:
                 found.append(position)
         return found
+
+    def is_kept(self, position: int) -> bool:
+        """Whether a parcel is not settled, or waits for one before it."""
+        return position in self._parcels
 
     def expire(self, position: int) -> list[ServerId]:
         """A parcel is not posted once more; returns who has not confirmed it and is to be given up, sorted."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from delivery.model import Quality
+from delivery.model import Kept, Quality
 from delivery.reach import Reach
 from namegraph import (
     NODES,
@@ -48,6 +48,8 @@ class Policy(Struct, frozen=True, array_like=True):
     """The most that a message to the group can have, and what it has where nothing else is said."""
     senders: str = ANYONE
     """`ANYONE`; `MEMBERS`, who is below the group; or the id of the group below which a sender must be."""
+    kept: Kept = Kept.DURABLE
+    """Where messages are that are sent from now on."""
 
     def senders_of(self, group: NodeId) -> NodeId | None:
         """The group below which a sender to `group`, whose policy this is, must be; None: anyone may send."""
@@ -89,7 +91,13 @@ class Policies:
         return wanted
 
     def change(
-        self, group: NodeId, quality: Quality | None, senders: str | None, reach: Reach, server: ServerId
+        self,
+        group: NodeId,
+        quality: Quality | None,
+        senders: str | None,
+        kept: Kept | None,
+        reach: Reach,
+        server: ServerId,
     ) -> Policy:
         """Lay down what holds for a group from now on, and return it; what is None stays. Raises `RefusedError`."""
         if reach.home_of(group) not in (None, server):
@@ -98,6 +106,7 @@ class Policies:
         policy = Policy(
             before.quality if quality is None else quality,
             before.senders if senders is None else senders,
+            before.kept if kept is None else kept,
         )
         named = None if senders is None else policy.senders_of(group)
         for needed in (group,) if named is None else (group, named):

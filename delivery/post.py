@@ -9,16 +9,45 @@ Source: delivery.md sections 3 and 4.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
+from typing import Protocol
 
 from delivery.wire import Over, Parcel, Stub, decode_stored_post, encode
-from namegraph import Channels, DurableState, Lane, PeerLetter, ServerId
+from namegraph import Channels, DurableState, Lane, PeerFault, PeerLetter, ServerId
 
 _PARCEL, _INLINE = b"p", b"i"
 
 _BLANK = _INLINE + encode(Over(0, 0, 0))
 """Says nothing, for no sequence has the number 0. It keeps the numbers of a lane without a gap."""
+
+
+class Postage(Protocol):
+    """What parcels and confirmations travel in, as those who post and those who take need it."""
+
+    parcels: dict[int, bytes]
+    """The encoded parcels of this server that are not settled, or under way, by position in its log."""
+    faults: Counter[tuple[ServerId, PeerFault]]
+    """What other servers did wrong, by server and kind; for operators."""
+
+    def send_parcel(self, receiver: ServerId, position: int) -> PeerLetter:
+        """Post a parcel of this server's log."""
+
+    def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
+        """Post what is in no log."""
+
+    def positions_kept(self) -> set[int]:
+        """The parcels that some lane still refers to."""
+
+    def refers_to(self, position: int) -> bool:
+        """Whether some lane still refers to a parcel."""
+
+    def handled_through(self, sender: ServerId) -> int:
+        """The number of the last post of a sender that was handled; 0 where there was none."""
+
+    def take(self, sender: ServerId, number: int) -> bool:
+        """The next post of a sender is handled."""
 
 
 class Post(Channels):

@@ -20,7 +20,7 @@ from itertools import pairwise
 
 from delivery.hindsight import NOTHING, First, Hindsight, Mailbox, Reached, Reading, Runs, Sent, is_wanted
 from delivery.history import Acknowledged, GapTold, Handed, History, Sizes, StreamBegan, SubscriptionId
-from delivery.model import Position
+from delivery.model import Kept, Position
 from namegraph import ServerId, TargetSet
 
 
@@ -81,7 +81,7 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
         for sent in past.messages.values()
         if sent.again
     ]
-    message_at: dict[tuple[ServerId, int, Position], str] = {}
+    message_at: dict[tuple[ServerId, int, Kept, Position], str] = {}
     for reading in past.readings:
         subscription = reading.subscription
         position_of: dict[str, Position] = {}
@@ -95,10 +95,14 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
                 wrong.append("handed before it was accepted")
             elif sent.accepted.payload != handed.payload:
                 wrong.append("handed with another payload than was accepted")
+            elif sent.accepted.kept is not subscription.kept:
+                wrong.append(f"kept {sent.accepted.kept.name.lower()}, as its sender was told, and not handed as such")
             position = position_of.setdefault(message_id, handed.position)
             if position != handed.position:
                 wrong.append(f"handed at {_at(handed.position)} and at {_at(position)}")
-            there = message_at.setdefault((subscription.server, reading.log, handed.position), message_id)
+            there = message_at.setdefault(
+                (subscription.server, reading.log, subscription.kept, handed.position), message_id
+            )
             if there != message_id:
                 wrong.append(f"handed at {_at(handed.position)}, where {there} is")
             violations += [Violation(Property.INTEGRITY, what, message_id, subscription) for what in wrong]
@@ -280,7 +284,11 @@ def p13_timely(past: Hindsight) -> list[Violation]:
 
 
 def _unsettled(past: Hindsight) -> Iterator[Sent]:
-    return (sent for sent in past.messages.values() if sent.settled is None and not (sent.is_dead or sent.is_forgotten))
+    return (
+        sent
+        for sent in past.messages.values()
+        if sent.settled is None and not (sent.is_dead or sent.is_forgotten or past.may_be_lost_at_origin(sent))
+    )
 
 
 def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
@@ -304,6 +312,7 @@ def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
         run.has(sent.accepted.message_id)
         or not run.reading.wants(sent)
         or past.is_given_up(sent, place)
+        or past.may_be_lost(sent, run.reading.subscription.server, place)
         or past.is_handed_elsewhere(run.reading.mailbox, sent.accepted.message_id)
         or run.is_told(sent)
     )
@@ -358,12 +367,14 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
 
 def _senders_out_of_order(run: Runs) -> Iterator[Violation]:
     """Numbers that do not rise. One whose origin went back numbers anew."""
-    highest: dict[tuple[str, TargetSet, int], int] = {}
+    highest: dict[tuple[str, TargetSet, int, str], int] = {}
     for each in run.in_order:
         accepted = each.sent.accepted
         if not accepted.sender or not accepted.number:
             continue
-        key = (accepted.sender, accepted.targets, each.sent.origin_log)
+        # One that is kept in memory is another message, where it is sent again after its origin has started again.
+        of_start = accepted.sequence if accepted.kept is Kept.MEMORY else ""
+        key = (accepted.sender, accepted.targets, each.sent.origin_log, of_start)
         if accepted.number <= highest.get(key, 0):
             yield Violation(
                 Property.SEQUENCE,

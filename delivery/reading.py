@@ -11,7 +11,7 @@ from typing import NamedTuple
 from delivery.audiences import Audiences
 from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES
 from delivery.model import EVERYTHING, Filter, Message, Position
-from delivery.wire import Parcel, decode_stored
+from delivery.wire import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 
 
@@ -35,6 +35,16 @@ class Item(NamedTuple):
         return self.parcel.message_id(self.position.item)
 
 
+class Entry(NamedTuple):
+    """What an endpoint is handed of an entry."""
+
+    end: Position
+    """All through it is handed out then, or not for this endpoint."""
+    items: list[Item]
+    lost: int = 0
+    """Parcels that were for it, and were lost before they came here."""
+
+
 def read(
     records: Iterable[LogRecord],
     mailbox: int,
@@ -42,13 +52,17 @@ def read(
     *,
     after: Position,
     wanted: Filter = EVERYTHING,
-) -> Iterator[tuple[Position, list[Item]]]:
-    """Of each entry of the log, in order: where it ends, and what of it an endpoint is handed behind a position."""
+) -> Iterator[Entry]:
+    """Of each entry of the log, in order: what an endpoint is handed of it behind a position."""
     for record in records:
         found: list[Item] = []
         end = Position.before(record.position + 1)
         if audiences.is_for(record.audience, mailbox):
-            parcel = decode_stored(record.encoded)
+            parcel = decode_stored_post(record.encoded)
+            if isinstance(parcel, Lost):
+                yield Entry(end, [], parcel.parcels)
+                continue
+            assert isinstance(parcel, Parcel)
             recipients = tuple(audiences.names(audiences.recipients(record.audience, mailbox)))
             found = [
                 Item(position, parcel, message, recipients)
@@ -56,7 +70,7 @@ def read(
                 if (position := Position(record.position, number)) > after
                 and wanted.passes(parcel.targets[0].name, message.sender)
             ]
-        yield end, found
+        yield Entry(end, found)
 
 
 def gap(cursor: Position, *, cut: int) -> Position | None:

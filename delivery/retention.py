@@ -29,7 +29,10 @@ class Retention:
         gateways: Gateways,
         dead_letters: DeadLetters,
         running: RunningTime,
+        in_memory: Audiences,
     ) -> None:
+        """`in_memory`: the audiences of what is in no log."""
+        self._in_memory = in_memory
         self._log, self._audiences, self._dead_letters, self._running = log, audiences, dead_letters, running
         self._mailboxes, self._listeners, self._gateways = mailboxes, listeners, gateways
         self._started_at = log.last
@@ -55,7 +58,7 @@ class Retention:
         if log.cut != before:
             self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences)
             self._gateways.look_again()
-        self._gateways.forget(reach.lives_here, self._audiences.everybody)
+        self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
 
     def overrun_by(self, posted_from: int | None) -> LossReason | None:
         """Why the oldest segment of the log is to go, whoever has not read it; None: it is not."""

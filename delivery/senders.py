@@ -46,7 +46,9 @@ _NONE = _Last(0, "")
 class Senders:
     """What was sent last, by sender, and by request id."""
 
-    def __init__(self, durable: DurableState) -> None:
+    def __init__(self, durable: DurableState, *, begin_anywhere: bool = False) -> None:
+        """`begin_anywhere`: a sender that is not remembered may go on with any number."""
+        self._begin_anywhere = begin_anywhere
         self._last = DurableMap(durable, "sender", _NUMBERINGS, packed(_Last))
         by_time = sorted((last.sent_at_ms, numbering) for numbering, last in self._last.items())
         self._silent = OrderedDict.fromkeys(numbering for _, numbering in by_time)
@@ -70,7 +72,8 @@ class Senders:
         if number == last.number:
             return last.message_id
         expected = self._ahead.get(numbering, last.number) + 1
-        if number != expected:
+        is_remembered = expected > 1 or not self._begin_anywhere
+        if number != expected and is_remembered:
             raise refuse(
                 Reason.OUT_OF_SEQUENCE,
                 f"the next message of {numbering[0]} to {numbering[1]} is number {expected}, not {number}",
@@ -106,6 +109,14 @@ class Senders:
             self._order.append(request_id)
             if len(self._order) > REQUESTS_REMEMBERED:
                 del self._requests[self._order.popleft()]
+
+    def take_over(self, other: Senders, addressed: NodeId) -> None:
+        """Remember of the messages to a target what another remembers, too."""
+        for numbering, last in other._last.items():
+            if numbering[1] == addressed and last.number > self._last.get(numbering, _NONE).number:
+                self._last[numbering] = last
+                self._silent[numbering] = None
+                self._silent.move_to_end(numbering)
 
     def _forget_silent(self, now_ms: int) -> None:
         """Forget who was silent longest: those beyond the limit, and those whose time is over."""

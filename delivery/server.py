@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from delivery.core import DeliveryCore
-from delivery.datagrams import Unkept
 from delivery.events import Answer, DeliveryEvent
 from delivery.post import Post
 from delivery.reach import Reach
 from delivery.snapshot import MessageSnapshot
+from delivery.unkept import Unkept
 from namegraph import (
     Channels,
     CoreQueries,
@@ -70,6 +70,7 @@ class Server(ServerCore):
         core.reach = reach(self)
         core.incarnation = self.incarnations.own
         core.datagrams.start = core.origin.begin_start(start)
+        core.in_memory.begin_start(core.origin.start)
         for record in stored:
             core.keep(record)
 
@@ -91,10 +92,10 @@ class Server(ServerCore):
     @property
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted, on the clock of `step`'s `now`: at once where a step has left something to do."""
-        deadline = super().next_deadline
+        deadlines = [super().next_deadline, self.delivery.next_deadline]
         if self.delivery.has_more:
-            return self._stepped_at if deadline is None else min(deadline, self._stepped_at)
-        return deadline
+            deadlines.append(self._stepped_at)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Take one event in; return what the shell must make durable and then let out."""

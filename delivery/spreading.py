@@ -20,10 +20,10 @@ from delivery.events import Accepted, Answer, Send
 from delivery.log_writer import LogWriter
 from delivery.model import Quality
 from delivery.origin import Origin, Waiting
-from delivery.post import Post
+from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
-from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored, encode
+from delivery.wire import Confirm, Lost, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored, encode
 from namegraph import PeerFault, PeerLetter, ServerId
 
 
@@ -34,7 +34,7 @@ class Spreading:
         self,
         *,
         origin: Origin,
-        post: Post,
+        post: Postage,
         arrivals: Arrivals,
         writer: LogWriter,
         audiences: Audiences,
@@ -70,7 +70,7 @@ class Spreading:
         first = self._senders.first_answer(numbering, send.number, send.request_id)
         if first is None:
             return False
-        self.answers.append(Accepted(send.ticket, first, is_repeated=True))
+        self.answers.append(Accepted(send.ticket, first, is_repeated=True, kept=self._origin.kept))
         if send.wants_settled:
             self.answers += self._origin.wait(send.ticket, first, self._dead_letters.lacking(first))
         return True
@@ -104,7 +104,7 @@ class Spreading:
                 numbering = (send.message.sender, send.targets[0].name)
                 sent_at_ms = send.message.sent_at_ms
                 self._senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=sent_at_ms)
-                self.answers += [Accepted(ticket, name) for ticket in waiting.tickets]
+                self.answers += [Accepted(ticket, name, kept=self._origin.kept) for ticket in waiting.tickets]
             audience = self._writer.audience(parcel.targets, reach)
             servers = origin.servers_below(parcel, reach)
             if not audience and not servers:
@@ -174,6 +174,8 @@ class Spreading:
 
     def _take_post(self, sender: ServerId, message: PostMessage, encoded: bytes, reach: Reach) -> None:
         match message:
+            case Parcel() if message.kept is not self._origin.kept:
+                self._post.faults[sender, PeerFault.UNREADABLE] += 1
             case Parcel():
                 confirm = self._arrivals.log(sender, message, encoded, reach)
                 if confirm is not None:
@@ -193,6 +195,8 @@ class Spreading:
                     self._answer_post(sender, parcel)
             case Over():
                 self._arrivals.over(sender, message)
+            case Lost():
+                self._arrivals.lose(sender, message, reach)
 
     def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
         self.letters.append(self._post.send_inline(sender, encode(message)))

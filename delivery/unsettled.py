@@ -62,6 +62,8 @@ class ParcelRow(Struct, array_like=True):
     is_of_copy: bool = False
     """This server has gone back to an older copy of its database, and the parcel is of that. It may have been settled
     since, and forgotten by those who have it: so it is posted once more to nobody."""
+    lost: tuple[ServerId, ...] = ()
+    """Servers that do not get it, or may have forgotten it: it is not posted to them again. Sorted."""
 
     @property
     def is_confirmed(self) -> bool:

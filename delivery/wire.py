@@ -3,6 +3,7 @@
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
     origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
+    server <--Carried--> server       what is kept in memory: the rest of this page, in lanes that are in memory, too
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
 
 Source: delivery.md sections 4 and 5.
@@ -18,6 +19,7 @@ from delivery.model import (
     HEADERS_BYTES_LIMIT,
     PAYLOAD_BYTES_LIMIT,
     TARGETS_LIMIT,
+    Kept,
     Message,
     Quality,
 )
@@ -60,10 +62,11 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     is_replayed: bool = False
     """Posted again to a server that did not get it before, whatever that one has got of the sequence since. Its round
     is above 0."""
+    kept: Kept = Kept.DURABLE
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""
-        return message_id(self.first_serial + index, self.targets, self.sequence, self.start)
+        return message_id(self.first_serial + index, self.targets, self.sequence, self.start, self.kept)
 
 
 class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
@@ -160,10 +163,32 @@ class Probed(Struct, frozen=True, array_like=True, tag="probed"):
     number: int
 
 
-PostMessage = Parcel | Stub | Confirm | Want | Over | Probe | Probed
+class Lost(Struct, frozen=True, array_like=True, tag="lost"):
+    """Of what is kept in memory: parcels that a server is not sent, though they were for it."""
+
+    targets: TargetSet
+    parcels: int
+
+
+class Carried(Struct, frozen=True, array_like=True, tag="carried"):
+    """Pieces of posts that are in memory alone, from one start of a server to one start of another."""
+
+    start: int
+    """Of the server that says it."""
+    to_start: int
+    """Of the one that it is said to, as far as that is known: 0 asks which it is."""
+    through: int
+    """The last piece that is handled of those that came the other way."""
+    first: int
+    """The number of the first of the pieces."""
+    pieces: tuple[tuple[bytes, bool], ...]
+    """Each with whether a post ends with it."""
+
+
+PostMessage = Parcel | Stub | Confirm | Want | Over | Probe | Probed | Lost
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
-_DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward)
+_DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward | Carried)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -171,7 +196,7 @@ class NotAPostError(ValueError):
     """Bytes that no correct server posts."""
 
 
-def encode(message: PostMessage | Datagram | Onward) -> bytes:
+def encode(message: PostMessage | Datagram | Onward | Carried) -> bytes:
     """The message as bytes."""
     return _ENCODER.encode(message)
 
@@ -186,6 +211,9 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError(str(error)) from None
     if isinstance(message, Probe | Probed):
         numbers = [message.number]
+    elif isinstance(message, Lost):
+        _require_possible_targets(message.targets)
+        numbers = [message.parcels]
     else:
         numbers = [message.sequence, message.start, message.first_serial, getattr(message, "round", 0)]
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
@@ -203,14 +231,18 @@ def decode(encoded: bytes) -> PostMessage:
     return message
 
 
-def decode_datagram(encoded: bytes) -> Datagram | Onward:
+def decode_datagram(encoded: bytes) -> Datagram | Onward | Carried:
     """Read what another server sent in no lane, checked as all else. Raises `NotAPostError`."""
     if len(encoded) > LARGEST_DATAGRAM_BYTES:
         raise NotAPostError("larger than any datagram")
     try:
-        found: Datagram | Onward = _DATAGRAMS_DECODER.decode(encoded)
+        found: Datagram | Onward | Carried = _DATAGRAMS_DECODER.decode(encoded)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise NotAPostError(str(error)) from None
+    if isinstance(found, Carried):
+        if not all(0 <= number <= NUMBER_LIMIT for number in (found.start, found.to_start, found.through, found.first)):
+            raise NotAPostError("an impossible number")
+        return found
     _require_possible_targets(found.targets)
     servers = found.onward if isinstance(found, Datagram) else found.servers
     numbers = (found.start, found.serial) if isinstance(found, Datagram) else (found.start,)
@@ -234,11 +266,16 @@ def decode_stored(encoded: bytes) -> Parcel:
     return parcel
 
 
-def message_id(serial: int, targets: TargetSet, sequence: int, start: int) -> str:
-    """Names a message among all servers: `serial@addressed#start`; with `+sequence` where there is a set."""
+def message_id(serial: int, targets: TargetSet, sequence: int, start: int, kept: Kept = Kept.DURABLE) -> str:
+    """Names a message among all servers: `serial@addressed#start`.
+
+    With `+sequence` where there is a set; with `~` before that number, or alone, where it is kept in memory.
+    """
     first = targets[0]
-    is_plain = len(targets) == 1 and not first.excluding
-    return f"{serial}@{first.name}{'' if is_plain else f'+{sequence}'}#{start}"
+    mark = "~" if kept is Kept.MEMORY else ""
+    if len(targets) > 1 or first.excluding:
+        mark += str(sequence)
+    return f"{serial}@{first.name}{mark and '+' + mark}#{start}"
 
 
 def _require_possible_targets(targets: TargetSet) -> None:

@@ -140,6 +140,7 @@ if TYPE_CHECKING:
     from namegraph.state.durable_maps import DurableMap as DurableMap
     from namegraph.state.durable_maps import DurableState as DurableState
     from namegraph.state.durable_maps import KeyForm as KeyForm
+    from namegraph.state.durable_maps import VolatileState as VolatileState
     from namegraph.state.durable_maps import packed as packed
     from namegraph.state.incarnations import GREATEST_LEAP as GREATEST_LEAP
     from namegraph.state.incarnations import LEAST_LEAP as LEAST_LEAP
@@ -288,6 +289,7 @@ _PUBLIC_NAMES = {
         "DIGITS",
         "DurableMap",
         "DurableState",
+        "VolatileState",
         "KeyForm",
         "NODES",
         "NUMBERS",

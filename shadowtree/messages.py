@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from shadowtree.vocabulary import GroupId, MemberId, MessageId, Position, Quality, SendState, SubscriptionName
+from shadowtree.vocabulary import GroupId, Kept, MemberId, MessageId, Position, Quality, SendState, SubscriptionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +32,8 @@ class Sent:
     Of a datagram also those that are out of reach."""
     quality: Quality = "fifo"
     """What its receivers can rely on: what was asked for, or what the group of its first target gives."""
+    kept: Kept = "durable"
+    """Where it is until it is handed over; of a message that is in `memory`, `accepted` says that it is there."""
 
     @property
     def is_settled_everywhere(self) -> bool:
@@ -59,11 +61,14 @@ class Message:
     sent_at: str = ""
     """When it was accepted, on the clock of that server: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
     gap: int = 0
-    """Parcels, of one message or more, that the server let go before this listener was handed what was its in them."""
+    """Parcels, of one message or more, that the server let go before this listener was handed what was its in them.
+    Those in memory that a restart may have lost count as one."""
     quality: str = "fifo"
     """`fifo`, or `datagram`: acknowledging one says nothing. Empty where this version does not know it."""
     recipients: tuple[MemberId, ...] = ()
     """Of a gateway: who is to get it, each once, in no order."""
+    kept: Kept = "durable"
+    """What is in `memory` is in one order, and what is `durable` in another."""
     _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
 
     def acknowledge(self) -> Any:
@@ -83,6 +88,8 @@ class Delivery:
     """What their receivers can rely on."""
     senders: str
     """Who may send: ``anyone``, ``members``, or the id of a group, whose members may."""
+    kept: Kept = "durable"
+    """Where messages are kept: on disk, or in memory alone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ ChangeKind: TypeAlias = Literal["created", "deleted", "joined", "left"]
 EffectKind: TypeAlias = Literal["formed", "grown", "changed", "broken", "controlled", "released"]
 
 Quality: TypeAlias = Literal["fifo", "datagram"]
+Kept: TypeAlias = Literal["durable", "memory"]
 """What a member that is there throughout can rely on."""
 
 Wait: TypeAlias = Literal["accepted", "settled"]

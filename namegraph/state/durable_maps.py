@@ -69,6 +69,18 @@ class DurableState:
         return [row for each in self.maps.values() if each._changed for row in each.take_rows()]
 
 
+class VolatileState(DurableState):
+    """Maps that are in memory alone: what changes in them is written nowhere."""
+
+    def take_rows(self) -> list[ProtocolRow]:
+        """None."""
+        if self.must_write:
+            self.must_write = False
+            for each in self.maps.values():
+                each._changed.clear()
+        return []
+
+
 class DurableMap(dict[K, V]):
     """A dict of one part. Values that are changed in place are to be `touch`ed; they are encoded once a step."""
 

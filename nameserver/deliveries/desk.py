@@ -19,6 +19,7 @@ from delivery.queue import Due
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.run_loop import DatagramCounts, RunLoop
 from storage.store import LogWanted
 
@@ -43,6 +44,7 @@ class Desk:
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
+        self.ring = RingView(core.delivery.in_memory)
         run_loop.desk = self
 
     @property
@@ -121,7 +123,8 @@ class Desk:
 
     def progress(self, message_id: str) -> Progress | None:
         """How far a message is that was accepted here; None where it is settled, or not known."""
-        found = self._core.delivery.origin.progress(message_id)
+        delivery = self._core.delivery
+        found = delivery.in_memory.origin.progress(message_id) or delivery.origin.progress(message_id)
         return None if found is None else Progress(*found)
 
     async def until_durable(self) -> None:
@@ -131,7 +134,7 @@ class Desk:
     async def next_number(self, sender: str, addressed: NodeId) -> int:
         """The number that the next message of a sender to this first target has, as far as that is durable."""
         await self.until_durable()
-        return self._core.delivery.senders.next_number((sender, addressed))
+        return self._core.delivery.next_number((sender, addressed))
 
     def queued_subnets(self) -> list[Subnet]:
         """For whose homes anything waits here; sorted."""
@@ -184,7 +187,7 @@ class Desk:
         return self._core.delivery.dead_letters.messages_lost
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or none will be."""
+        """Done once more of the log is durable, or more is in memory, or nothing will be."""
         if self._more_logged is None or self._more_logged.cancelled():
             self._more_logged = asyncio.get_running_loop().create_future()
         return asyncio.shield(self._more_logged)
@@ -239,6 +242,14 @@ class Desk:
     def logged_through(self, through: int) -> None:
         """The log is durable through a position."""
         self.logged = max(self.logged, through)
+        self._tell_more()
+
+    def in_memory_through(self, through: int) -> None:
+        """What is kept in memory may be handed out through a position."""
+        self.ring.through = through
+        self._tell_more()
+
+    def _tell_more(self) -> None:
         if self._more_logged is not None:
             self._more_logged.set_result(None)
             self._more_logged = None

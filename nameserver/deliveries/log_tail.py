@@ -14,9 +14,10 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from delivery.model import Message, Position, PositionToken
-from delivery.wire import Parcel, decode_stored
+from delivery.wire import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.deliveries.message_wire import WIRE_OF_KEPT
 from shadowtree.v1 import delivery_pb2 as wire
 
 TAIL_BYTES_LIMIT: Final = 64 * 1024 * 1024
@@ -44,7 +45,7 @@ class Told(NamedTuple):
 
 
 class LogEntry:
-    """An entry of the log."""
+    """An entry of the log, or of the ring of what is in memory."""
 
     def __init__(self, record: LogRecord, machine: DeliveryMachine) -> None:
         self.position = record.position
@@ -54,15 +55,28 @@ class LogEntry:
         self._machine = machine
 
     @cached_property
+    def _held(self) -> Parcel | Lost:
+        held = decode_stored_post(self._encoded)
+        assert isinstance(held, Parcel | Lost)
+        return held
+
+    @cached_property
     def addressed(self) -> NodeId:
         """The first target of what it holds."""
-        return decode_stored(self._encoded).targets[0].name
+        return self._held.targets[0].name
+
+    @cached_property
+    def lost(self) -> int:
+        """Parcels in whose place it is: they were lost before they came here."""
+        return self._held.parcels if isinstance(self._held, Lost) else 0
 
     @cached_property
     def messages(self) -> Sequence[Told]:
         """What it holds, made when the first listener asks for it."""
-        parcel = decode_stored(self._encoded)
-        return [self._told(parcel, item, message) for item, message in enumerate(parcel.messages)]
+        held = self._held
+        if isinstance(held, Lost):
+            return ()
+        return [self._told(held, item, message) for item, message in enumerate(held.messages)]
 
     @cached_property
     def encoded(self) -> bytes:
@@ -81,7 +95,7 @@ class LogEntry:
 
     def _told(self, parcel: Parcel, item: int, message: Message) -> Told:
         machine = self._machine
-        position = PositionToken(machine.server, machine.incarnation, Position(self.position, item))
+        position = PositionToken(machine.server, machine.incarnation, Position(self.position, item), parcel.kept)
         told = wire.SubscribeResponse.Message(
             id=parcel.message_id(item),
             group=parcel.targets[0].name,
@@ -92,6 +106,7 @@ class LogEntry:
             sent_at_ms=message.sent_at_ms,
             late=parcel.round > 0,
             quality=wire.QUALITY_FIFO,
+            kept=WIRE_OF_KEPT[parcel.kept],
         )
         size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
         expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0

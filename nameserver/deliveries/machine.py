@@ -15,6 +15,7 @@ from delivery.model import Position
 from delivery.policy import Policy
 from delivery.queue import Due
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId, Subnet
+from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.run_loop import DatagramCounts
 
 
@@ -48,6 +49,9 @@ class DeliveryMachine(Protocol):
     @property
     def incarnation(self) -> int:
         """Of this server: its log begins anew where it goes on from an older copy of its database."""
+
+    ring: RingView
+    """What is kept in memory."""
 
     on_shown: Callable[[Shown], None]
     """Told of each datagram that is to be handed to those who listen."""
@@ -130,7 +134,7 @@ class DeliveryMachine(Protocol):
         """The last position that was cut from it."""
 
     def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or none will be."""
+        """Done once more of the log is durable, or more is in memory, or nothing will be."""
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""

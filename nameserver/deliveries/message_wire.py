@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from delivery.events import Accepted, Answer, DatagramSent, Queued, Settled
-from delivery.model import EVERYBODY, Filter, Message, Position, PositionToken, Quality
+from delivery.model import EVERYBODY, Filter, Kept, Message, Position, PositionToken, Quality
 from delivery.wire import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Target, TargetSet, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
@@ -29,7 +29,13 @@ _QUALITIES: Final[dict[int, Quality]] = {
 }
 TOLD_QUALITIES: Final = {Quality.FIFO: wire.QUALITY_FIFO, Quality.DATAGRAM: wire.QUALITY_DATAGRAM}
 """As callers are told them."""
-_POSITION: Final = re.compile(r"(\d{1,18})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
+KEPT_OF_WIRE: Final[dict[int, Kept | None]] = {
+    wire.KEPT_UNSPECIFIED: None,
+    wire.KEPT_DURABLE: Kept.DURABLE,
+    wire.KEPT_MEMORY: Kept.MEMORY,
+}
+WIRE_OF_KEPT: Final = {Kept.DURABLE: wire.KEPT_DURABLE, Kept.MEMORY: wire.KEPT_MEMORY}
+_POSITION: Final = re.compile(r"(\d{1,18}|m\d{1,30})\.(-1|\d{1,9})@([^#]{1,300})#(\d{1,18})", re.ASCII)
 
 
 def read_first_target(told: wire.SendRequest.Message, known: KnownIds) -> NodeId:
@@ -142,6 +148,7 @@ def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
     if found is None:
         raise refuse(Reason.INVALID_REQUEST, f"{text[:100]!r} is no position", field=field)
     entry, item, named, incarnation = found.groups()
+    kept = Kept.MEMORY if entry.startswith("m") else Kept.DURABLE
     if named != server:
         raise refuse(
             Reason.INVALID_REQUEST,
@@ -149,7 +156,23 @@ def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
             field=field,
             server=server,
         )
-    return PositionToken(server, int(incarnation), Position(int(entry), int(item)))
+    return PositionToken(server, int(incarnation), Position(int(entry.removeprefix("m")), int(item)), kept)
+
+
+def read_positions(text: str, field: str, *, server: ServerId) -> dict[Kept, PositionToken]:
+    """One position, or two with a space between: of what is durable and in memory. Raises `RefusedError`."""
+    tokens = [read_position(one, field, server=server) for one in text.split(" ")] if text else []
+    found = {token.kept: token for token in tokens}
+    if len(found) < len(tokens):
+        raise refuse(Reason.INVALID_REQUEST, "two positions of one kind", field=field)
+    return found
+
+
+def read_kept(kept: int) -> Kept | None:
+    """Where messages are to be kept; None: as before. Raises `RefusedError`."""
+    if kept not in KEPT_OF_WIRE:
+        raise refuse(Reason.INVALID_REQUEST, f"where to keep messages is durable or memory, not {kept}", field="kept")
+    return KEPT_OF_WIRE[kept]
 
 
 def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
@@ -160,6 +183,7 @@ def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
         id=answer.message_id,
         is_repeated=answer.is_repeated,
         quality=wire.QUALITY_FIFO,
+        kept=WIRE_OF_KEPT[answer.kept],
     )
 
 

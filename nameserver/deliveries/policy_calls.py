@@ -44,12 +44,13 @@ class PolicyCalls:
         group = conversion.read_id(request.group, "group", self._known)
         quality = message_wire.read_quality(request.quality)
         senders = self._read_senders(request.senders)
-        if quality is None and senders is None:
+        kept = message_wire.read_kept(request.kept)
+        if quality is None and senders is None and kept is None:
             raise refuse(Reason.INVALID_REQUEST, f"nothing is said of what is to hold for {group}", field="senders")
         if senders not in (None, ANYONE, MEMBERS):
             await self._require_elsewhere(NodeId(senders), context)
         machine = self._machine
-        answer = await machine.carry_out_delivery(SetPolicy(machine.new_ticket(), group, quality, senders))
+        answer = await machine.carry_out_delivery(SetPolicy(machine.new_ticket(), group, quality, senders, kept))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, PolicySet)
@@ -88,4 +89,5 @@ class PolicyCalls:
 
 
 def _told(group: NodeId, policy: Policy) -> wire.Delivery:
-    return wire.Delivery(group=group, quality=message_wire.TOLD_QUALITIES[policy.quality], senders=policy.senders)
+    quality, kept = message_wire.TOLD_QUALITIES[policy.quality], message_wire.WIRE_OF_KEPT[policy.kept]
+    return wire.Delivery(group=group, quality=quality, senders=policy.senders, kept=kept)

@@ -286,7 +286,8 @@ class _SendStream:
                 found = await self._machine.next_number(message.sender, first)
             except RefusedError as error:
                 return message_wire.refused_by(number, error)
-            return wire.SendResponse.Answer(message=number, next_number=found)
+            kept = message_wire.WIRE_OF_KEPT[self._machine.policy_of(first).kept]
+            return wire.SendResponse.Answer(message=number, next_number=found, kept=kept)
 
         return asyncio.ensure_future(ask())
 

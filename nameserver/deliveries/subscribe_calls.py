@@ -15,12 +15,12 @@ Source: delivery.md sections 9, 11, 16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Final
 
 from delivery.datagrams import Shown
 from delivery.events import Acknowledge, DeliveryRefused, Start, StopListening, Subscribe, Subscribed
-from delivery.model import Filter, Position, PositionToken
+from delivery.model import Filter, Kept, Position, PositionToken
 from delivery.reading import Standing
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
@@ -28,6 +28,7 @@ from nameserver.deliveries import message_wire
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
 from nameserver.deliveries.log_tail import LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
+from nameserver.deliveries.sources import LogSource, Reading, RingSource, Source
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
@@ -56,7 +57,7 @@ class SubscribeCalls:
         self._machine = machine
         self._known = known
         self._endpoints = endpoints
-        self._tail = tail
+        self._log, self._ring = LogSource(machine, tail), RingSource(machine)
         self._now_ms = now_ms
         machine.on_shown = self.show
 
@@ -79,8 +80,8 @@ class SubscribeCalls:
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
-            endpoint, standing = await self._begin(ticket, first.begin)
-            await self._listen(endpoint, standing, first, requests, context)
+            endpoint, readings = await self._begin(ticket, first.begin)
+            await self._listen(endpoint, readings, first, requests, context)
         finally:
             if first.begin.ephemeral:
                 self._machine.notice(StopListening(ticket))
@@ -88,19 +89,20 @@ class SubscribeCalls:
     async def _listen(
         self,
         endpoint: Endpoint,
-        standing: Standing,
+        readings: Sequence[Reading],
         first: wire.SubscribeRequest,
         requests: AsyncIterator[wire.SubscribeRequest],
         context: Context,
     ) -> None:
         self._endpoints.begin(endpoint)
-        acknowledging = _Acknowledging(self._machine, endpoint, standing)
+        of_log = readings[0].standing
+        acknowledging = _Acknowledging(self._machine, endpoint, {each.source.kept: each.standing for each in readings})
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
         try:
             with self._machine.told_of_end(endpoint.end):
-                token = PositionToken(self._machine.server, self._machine.incarnation, standing.cursor)
+                token = PositionToken(self._machine.server, self._machine.incarnation, of_log.cursor)
                 await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
-                await self._hand_out(endpoint, standing, acknowledging, context)
+                await self._hand_out(endpoint, readings, acknowledging, context)
                 await reader
                 await acknowledging.finish()
         finally:
@@ -108,14 +110,14 @@ class SubscribeCalls:
             acknowledging.end()
             self._endpoints.leave(endpoint)
 
-    async def _begin(self, ticket: int, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Standing]:
-        """The endpoint, and how far it has come."""
+    async def _begin(self, ticket: int, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Sequence[Reading]]:
+        """The endpoint, and how far it has come, in the log first."""
         machine = self._machine
         process = message_wire.read_reader(begin.name, "name", self._known)
         wanted = message_wire.read_filter(begin, self._known)
         start: Start | Position = Start.NOW if getattr(begin, "from") == wire.SubscribeRequest.FROM_NOW else Start.START
-        if begin.position:
-            token = message_wire.read_position(begin.position, "position", server=machine.server)
+        handled = message_wire.read_positions(begin.position, "position", server=machine.server)
+        if (token := handled.get(Kept.DURABLE)) is not None:
             if token.incarnation != machine.incarnation:
                 raise refuse(
                     Reason.INVALID_REQUEST,
@@ -123,7 +125,10 @@ class SubscribeCalls:
                     field="position",
                 )
             start = token.position
-        subscribe = Subscribe(ticket, process, begin.subscription, start, is_ephemeral=begin.ephemeral)
+        in_memory = self._place_in_memory(handled)
+        subscribe = Subscribe(
+            ticket, process, begin.subscription, start, is_ephemeral=begin.ephemeral, in_memory=in_memory
+        )
         if begin.ephemeral and begin.handed_out:
             raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription ended with its stream", field="handed_out")
         answer = await machine.carry_out_delivery(subscribe)
@@ -131,14 +136,27 @@ class SubscribeCalls:
             raise RefusedError(answer.refusal)
         assert isinstance(answer, Subscribed)
         handed_out: Position | None = None
-        if begin.handed_out:
-            token = message_wire.read_position(begin.handed_out, "handed_out", server=machine.server)
-            if token.incarnation == machine.incarnation and token.position.entry <= machine.logged:
-                handed_out = token.position
-        standing = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
+        handed = message_wire.read_positions(begin.handed_out, "handed_out", server=machine.server)
+        token = handed.get(Kept.DURABLE)
+        if token and token.incarnation == machine.incarnation and token.position.entry <= machine.logged:
+            handed_out = token.position
+        of_log = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
+        of_ring = Standing(answer.in_memory, handed_out=self._place_in_memory(handed), is_ephemeral=begin.ephemeral)
+        # Whoever was handed something before this server started may have lost what came behind it.
+        was_before = any(
+            token.kept is Kept.MEMORY and not machine.ring.is_of_this_start(token.position.entry)
+            for token in (*handled.values(), *handed.values())
+        )
+        readings = (Reading(self._log, of_log), Reading(self._ring, of_ring, gap=int(was_before)))
         # Nobody takes over an ephemeral one: each is named by its ticket.
         key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
-        return Endpoint(process, key, answer.epoch, wanted=wanted), standing
+        return Endpoint(process, key, answer.epoch, wanted=wanted), readings
+
+    def _place_in_memory(self, told: dict[Kept, PositionToken]) -> Position | None:
+        """The place that a caller names of what is in memory, where it is one of this start."""
+        token, ring = told.get(Kept.MEMORY), self._machine.ring
+        is_one = token is not None and ring.is_of_this_start(token.position.entry)
+        return token.position if token is not None and is_one and token.position.entry <= ring.through else None
 
     async def _read(
         self,
@@ -165,15 +183,17 @@ class SubscribeCalls:
         endpoint.changed.set()
         if request.acknowledged:
             machine = self._machine
-            token = message_wire.read_position(request.acknowledged, "acknowledged", server=machine.server)
-            if token.incarnation == machine.incarnation:
-                acknowledging.take(token.position)
+            told = message_wire.read_positions(request.acknowledged, "acknowledged", server=machine.server)
+            for kept, token in told.items():
+                is_here = kept is Kept.DURABLE or machine.ring.is_of_this_start(token.position.entry)
+                if token.incarnation == machine.incarnation and is_here:
+                    acknowledging.take(kept, token.position)
 
     async def _hand_out(
-        self, endpoint: Endpoint, standing: Standing, acknowledging: _Acknowledging, context: Context
+        self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: _Acknowledging, context: Context
     ) -> None:
         """Send what the mailbox gets from there on; returns once the endpoint leaves. Raises why it is ended."""
-        machine, gap = self._machine, 0
+        machine = self._machine
         while True:
             endpoint.changed.clear()
             if endpoint.refusal is not None:
@@ -185,33 +205,41 @@ class SubscribeCalls:
                 continue
             if endpoint.datagrams:
                 await self._hand_out_datagrams(endpoint, context)
-            passed = standing.passed()
-            if passed is not None:
-                acknowledging.take(passed)
             more = machine.next_logged()
-            entries = await self._tail.read(standing.cursor.entry - 1)
-            if standing.cursor.entry <= machine.log_cut:
-                # What is read from here on was not cut yet, so its audience is still known.
-                gap += machine.log_cut + 1 - standing.cursor.entry
-                standing.pass_over(Position.before(machine.log_cut + 1))
-                continue
-            handed_out = _HandedOut(endpoint, standing, gap, self._now_ms())
-            for entry in entries:
-                if not (machine.is_for(entry.audience, endpoint.key[0]) and _may_want(endpoint.wanted, entry)):
-                    handed_out.pass_over(entry)
-                elif handed_out.names_recipients(entry, machine):
-                    handed_out.add(entry)
-                else:
-                    break
-                if handed_out.is_full:
-                    break
-            gap = handed_out.gap
-            if handed_out.has_something:
-                await handed_out.write(context)
-            elif entries:
-                await asyncio.sleep(0)
-            else:
+            has_some = False
+            for reading in readings:
+                passed = reading.standing.passed()
+                if passed is not None:
+                    acknowledging.take(reading.source.kept, passed)
+                has_some |= endpoint.has_credit and await self._hand_out_some(endpoint, reading, context)
+            if not has_some:
                 await _until_either(more, endpoint.changed)
+
+    async def _hand_out_some(self, endpoint: Endpoint, reading: Reading, context: Context) -> bool:
+        """Send some of what there is in a source; returns whether there was something there."""
+        source, standing = reading.source, reading.standing
+        entries = await source.read(standing.cursor.entry - 1)
+        if standing.cursor.entry <= source.cut:
+            # What is read from here on was not cut yet, so its audience is still known.
+            reading.gap += source.lost_before(standing.cursor.entry)
+            standing.pass_over(Position.before(source.cut + 1))
+            return True
+        handed_out = _HandedOut(endpoint, standing, reading.gap, self._now_ms())
+        for entry in entries:
+            if not (source.is_for(entry.audience, endpoint.key[0]) and _may_want(endpoint.wanted, entry)):
+                handed_out.pass_over(entry)
+            elif handed_out.names_recipients(entry, source, self._machine):
+                handed_out.add(entry)
+            else:
+                break
+            if handed_out.is_full:
+                break
+        reading.gap = handed_out.gap
+        if handed_out.has_something:
+            await handed_out.write(context)
+        elif entries:
+            await asyncio.sleep(0)
+        return bool(entries)
 
     async def _hand_out_datagrams(self, endpoint: Endpoint, context: Context) -> None:
         now_ms, chunks, size = self._now_ms(), list[bytes](), 0
@@ -271,9 +299,9 @@ class _HandedOut:
             last = response
         await context.write(b"".join((last, *self.chunks)))
 
-    def names_recipients(self, entry: LogEntry, machine: DeliveryMachine) -> bool:
+    def names_recipients(self, entry: LogEntry, source: Source, machine: DeliveryMachine) -> bool:
         """Have a gateway told for whom an entry is; False where others come before, whom that would be told of, too."""
-        recipients = machine.recipients(entry.audience, self._endpoint.key[0])
+        recipients = source.recipients(entry.audience, self._endpoint.key[0])
         if recipients != self._endpoint.recipients:
             if self.has_something:
                 return False
@@ -293,6 +321,7 @@ class _HandedOut:
 
     def add(self, entry: LogEntry) -> None:
         """Hand out an entry, as far as there is credit for."""
+        self.gap += entry.lost
         endpoint, standing = self._endpoint, self._standing
         is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0
         fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
@@ -332,18 +361,18 @@ def _with_gap(encoded: bytes, gap: int) -> bytes:
 class _Acknowledging:
     """What one endpoint acknowledges: the newest position goes when the last one is durable."""
 
-    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint, standing: Standing) -> None:
+    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint, standings: Mapping[Kept, Standing]) -> None:
         self._machine = machine
         self._endpoint = endpoint
-        self._standing = standing
-        self._through: Position | None = None
+        self._standings = standings
+        self._through: dict[Kept, Position] = {}
         """What is to go next."""
         self._task: asyncio.Task[None] | None = None
 
-    def take(self, through: Position) -> None:
+    def take(self, kept: Kept, through: Position) -> None:
         """All through a position is handled."""
-        self._standing.acknowledge(through)
-        self._through = through if self._through is None else max(through, self._through)
+        self._standings[kept].acknowledge(through)
+        self._through[kept] = max(through, self._through.get(kept, through))
         if self._task is None or self._task.done():
             self._give_up_task()
             self._task = asyncio.create_task(self._run())
@@ -366,12 +395,14 @@ class _Acknowledging:
             self._task.cancel()
 
     async def _run(self) -> None:
-        while self._through is not None:
+        while self._through:
             self._say()
             await self._machine.until_durable()
 
     def _say(self) -> None:
-        through, self._through = self._through, None
-        if through is not None:
-            endpoint = self._endpoint
-            self._machine.notice(Acknowledge(endpoint.key[0], endpoint.key[1], endpoint.epoch, through))
+        told, self._through = self._through, {}
+        if told:
+            endpoint, standing = self._endpoint, self._standings[Kept.DURABLE]
+            through = told.get(Kept.DURABLE, standing.acknowledged)
+            number, name = endpoint.key
+            self._machine.notice(Acknowledge(number, name, endpoint.epoch, through, told.get(Kept.MEMORY)))

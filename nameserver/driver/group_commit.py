@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from delivery.datagrams import Unkept
 from delivery.events import Answer
+from delivery.unkept import RingGrew, Unkept
 from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
 
 
@@ -99,7 +99,9 @@ class Batch:
         for reader in self.held_reads:
             if not reader.done():
                 reader.set_result(unavailable(why))
+        of_memory: list[Unkept] = [each for each in self.unkept if isinstance(each, RingGrew)]
         self._forget_waiters()
+        self.unkept = of_memory
 
     def _forget_waiters(self) -> None:
         self.unkept = []

@@ -40,9 +40,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from delivery.datagrams import PeerDatagram, Shown, Unkept
-from delivery.events import Answer, CloseParcels, DatagramCame, DatagramSent, DeliveryEvent
+from delivery.datagrams import PeerDatagram, Shown
+from delivery.events import Answer, CloseParcels, DatagramCame, DeliveryEvent
 from delivery.server import ServerEffects
+from delivery.unkept import RingGrew, Unkept
 from namegraph import (
     AddPeer,
     Channels,
@@ -169,6 +170,9 @@ class DeliveryDesk(Protocol):
 
     def show(self, shown: Shown) -> None:
         """Hand a datagram to those who listen."""
+
+    def in_memory_through(self, through: int) -> None:
+        """What is kept in memory may be handed out through a position."""
 
     def fail(self, why: str) -> None:
         """Tell all callers that wait that it is not known when the database can be written."""
@@ -650,8 +654,8 @@ class RunLoop:
             self._let_out(unkept)
             return
         for each in unkept:
-            # Somebody waits for an answer.
-            if isinstance(each, DatagramSent) or len(batch.unkept) < UNKEPT_HELD_LIMIT:
+            # Somebody waits for an answer, or for what comes into memory.
+            if not isinstance(each, PeerDatagram | Shown) or len(batch.unkept) < UNKEPT_HELD_LIMIT:
                 batch.unkept.append(each)
             else:
                 self.datagrams.dropped += 1
@@ -662,9 +666,13 @@ class RunLoop:
                 has_left = self.send_datagram(each.receiver, each.encoded)
                 self.datagrams.sent += has_left
                 self.datagrams.dropped += not has_left
-            elif self.desk is not None and isinstance(each, Shown):
+            elif self.desk is None:
+                continue
+            elif isinstance(each, Shown):
                 self.desk.show(each)
-            elif self.desk is not None and isinstance(each, DatagramSent):
+            elif isinstance(each, RingGrew):
+                self.desk.in_memory_through(each.through)
+            else:
                 self.desk.answer([each])
 
     def _arm_timer(self) -> None:

@@ -39,6 +39,7 @@ from shadowtree.vocabulary import (
     ChildKind,
     Consistency,
     GroupId,
+    Kept,
     MemberId,
     Position,
     Quality,
@@ -654,14 +655,19 @@ class Client:
         *,
         senders: str | None = None,
         quality: Quality | None = None,
+        kept: Kept | None = None,
         timeout: Seconds | None = None,
     ) -> Delivery:
         """Lay down what holds for messages to a group; what is not given stays.
 
         `senders`: who may send: ``anyone``, ``members`` (who is below the group), or the id of a group, of any server.
         `quality`: the most that a message to it can have, and what it has where nothing else is said.
+        `kept`: ``durable``, on disk at each server; or ``memory``: nobody waits for a disk, and a restart of a server
+        loses what it had not handed over yet.
         """
-        return await self._call(delivery_calls.set_delivery(group, quality=quality, senders=senders), timeout)
+        return await self._call(
+            delivery_calls.set_delivery(group, quality=quality, senders=senders, kept=kept), timeout
+        )
 
     async def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> Delivery:
         """What holds for messages to a group."""

@@ -12,9 +12,18 @@ class Quality(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     QUALITY_UNSPECIFIED: _ClassVar[Quality]
     QUALITY_FIFO: _ClassVar[Quality]
     QUALITY_DATAGRAM: _ClassVar[Quality]
+
+class Kept(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    KEPT_UNSPECIFIED: _ClassVar[Kept]
+    KEPT_DURABLE: _ClassVar[Kept]
+    KEPT_MEMORY: _ClassVar[Kept]
 QUALITY_UNSPECIFIED: Quality
 QUALITY_FIFO: Quality
 QUALITY_DATAGRAM: Quality
+KEPT_UNSPECIFIED: Kept
+KEPT_DURABLE: Kept
+KEPT_MEMORY: Kept
 
 class Header(_message.Message):
     __slots__ = ("name", "value")
@@ -85,7 +94,7 @@ class SendResponse(_message.Message):
     STATE_SETTLED: SendResponse.State
     STATE_QUEUED: SendResponse.State
     class Answer(_message.Message):
-        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused", "quality")
+        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused", "quality", "kept")
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         ID_FIELD_NUMBER: _ClassVar[int]
@@ -97,6 +106,7 @@ class SendResponse(_message.Message):
         NEXT_NUMBER_FIELD_NUMBER: _ClassVar[int]
         REFUSED_FIELD_NUMBER: _ClassVar[int]
         QUALITY_FIELD_NUMBER: _ClassVar[int]
+        KEPT_FIELD_NUMBER: _ClassVar[int]
         message: int
         state: SendResponse.State
         id: str
@@ -108,7 +118,8 @@ class SendResponse(_message.Message):
         next_number: int
         refused: Refused
         quality: Quality
-        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., quality: _Optional[_Union[Quality, str]] = ...) -> None: ...
+        kept: Kept
+        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ...) -> None: ...
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[SendResponse.Answer]
     def __init__(self, answers: _Optional[_Iterable[_Union[SendResponse.Answer, _Mapping]]] = ...) -> None: ...
@@ -171,7 +182,7 @@ class SubscribeRequest(_message.Message):
 class SubscribeResponse(_message.Message):
     __slots__ = ("position", "messages", "recipients", "more_recipients")
     class Message(_message.Message):
-        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late", "quality")
+        __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late", "quality", "kept")
         ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_FIELD_NUMBER: _ClassVar[int]
         SENDER_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +193,7 @@ class SubscribeResponse(_message.Message):
         GAP_FIELD_NUMBER: _ClassVar[int]
         LATE_FIELD_NUMBER: _ClassVar[int]
         QUALITY_FIELD_NUMBER: _ClassVar[int]
+        KEPT_FIELD_NUMBER: _ClassVar[int]
         id: str
         group: str
         sender: str
@@ -192,7 +204,8 @@ class SubscribeResponse(_message.Message):
         gap: int
         late: bool
         quality: Quality
-        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ..., quality: _Optional[_Union[Quality, str]] = ...) -> None: ...
+        kept: Kept
+        def __init__(self, id: _Optional[str] = ..., group: _Optional[str] = ..., sender: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., payload: _Optional[bytes] = ..., position: _Optional[str] = ..., sent_at_ms: _Optional[int] = ..., gap: _Optional[int] = ..., late: _Optional[bool] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ...) -> None: ...
     POSITION_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
@@ -204,14 +217,16 @@ class SubscribeResponse(_message.Message):
     def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ..., recipients: _Optional[_Iterable[str]] = ..., more_recipients: _Optional[bool] = ...) -> None: ...
 
 class SetDeliveryRequest(_message.Message):
-    __slots__ = ("group", "quality", "senders")
+    __slots__ = ("group", "quality", "senders", "kept")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUALITY_FIELD_NUMBER: _ClassVar[int]
     SENDERS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     group: str
     quality: Quality
     senders: str
-    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ...) -> None: ...
+    kept: Kept
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ..., kept: _Optional[_Union[Kept, str]] = ...) -> None: ...
 
 class GetDeliveryRequest(_message.Message):
     __slots__ = ("group",)
@@ -220,14 +235,16 @@ class GetDeliveryRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ...) -> None: ...
 
 class Delivery(_message.Message):
-    __slots__ = ("group", "quality", "senders")
+    __slots__ = ("group", "quality", "senders", "kept")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     QUALITY_FIELD_NUMBER: _ClassVar[int]
     SENDERS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
     group: str
     quality: Quality
     senders: str
-    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ...) -> None: ...
+    kept: Kept
+    def __init__(self, group: _Optional[str] = ..., quality: _Optional[_Union[Quality, str]] = ..., senders: _Optional[str] = ..., kept: _Optional[_Union[Kept, str]] = ...) -> None: ...
 
 class OpenMailboxRequest(_message.Message):
     __slots__ = ("process",)

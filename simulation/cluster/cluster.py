@@ -17,8 +17,9 @@ from random import Random
 from typing import Protocol
 
 from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import Answer, DatagramCame, DatagramSent, DeliveryEvent
+from delivery.events import Answer, DatagramCame, DeliveryEvent
 from delivery.server import Server, ServerEffects
+from delivery.unkept import RingGrew, UnkeptAnswer
 from namegraph import (
     AddPeer,
     ChangeRecord,
@@ -119,7 +120,7 @@ class Watcher:
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
         """What clients of the delivery half are told."""
 
-    def let_out(self, server: ServerId, unkept: Shown | DatagramSent, instant: int) -> None:
+    def let_out(self, server: ServerId, unkept: Shown | RingGrew | UnkeptAnswer, instant: int) -> None:
         """What a server lets out of which nothing is kept, but for what is on its way to others."""
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
@@ -421,6 +422,7 @@ class Cluster:
                     for letter in effects.messages:
                         self._send(sender, letter)
                     self._answer(effects.replies)
+                    self._let_out_unkept(sender, effects, self.instant)
                     handled_before = _drain_handled_changed(self.servers[sender])
                     self._give_receipts(sender, _receipts_after(receipt, self.servers[sender], handled_before))
                     self._arm(sender)
@@ -551,15 +553,15 @@ class Cluster:
             self.send_kept(server, met)
         self._answer(replies)
         self.watcher.answered(server, taken.effects.answers)
-        self._let_out_unkept(server, taken)
+        self._let_out_unkept(server, taken.effects, taken.instant)
         self._arm(server)
         self._give_receipts(server, taken.receipts)
 
-    def _let_out_unkept(self, server: ServerId, taken: Taken) -> None:
+    def _let_out_unkept(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """Datagrams leave, unless they are lost, or the other server is not connected."""
-        for each in taken.effects.unkept:
+        for each in effects.unkept:
             if not isinstance(each, PeerDatagram):
-                self.watcher.let_out(server, each, taken.instant)
+                self.watcher.let_out(server, each, instant)
                 continue
             is_open = self.connections is None or self.connections.is_open(server, each.receiver)
             if is_open and not self._chance_of(DATAGRAMS_LOST_SHARE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from delivery.wire import Confirm, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored_post
+from delivery.wire import Confirm, Lost, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored_post
 from namegraph import ArcId, Priority, UpdateId
 from namegraph.wire.codec import Message, decode_outcome
 from namegraph.wire.columns import nodes_in, unpack_arcs
@@ -64,6 +64,8 @@ def _describe_post(post: PostMessage) -> str:
             return f"serial {post.first_serial}"
         case Probe() | Probed():
             return f"number {post.number}"
+        case Lost():
+            return f"{post.parcels} parcels"
         case _:
             assert_never(post)
 

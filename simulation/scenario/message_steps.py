@@ -126,7 +126,7 @@ class MessageSteps(Watcher):
         core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
         reader.position = gap(position, cut=core.log.cut) or position
         records = [log[entry] for entry in sorted(log)]
-        for end, items in read(records, reader.mailbox, core.audiences, after=reader.position):
+        for end, items, _ in read(records, reader.mailbox, core.audiences, after=reader.position):
             for item in items:
                 handed = HandedText(item.message.payload.decode(), item.is_late)
                 reader.handed.append(handed)

@@ -12,7 +12,7 @@ Source: delivery.md sections 2 and 18.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -38,6 +38,7 @@ from delivery.events import (
     OpenMailbox,
     ReplayDeadLetters,
     Send,
+    SetPolicy,
     Settled,
     Start,
     StopListening,
@@ -45,11 +46,24 @@ from delivery.events import (
     Subscribed,
 )
 from delivery.history import History, SubscriptionId
+from delivery.in_memory import POSITIONS_OF_START
 from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import EVERYBODY, EVERYTHING, Filter, Message, Position, Quality, is_pattern, serves, target_set
+from delivery.model import (
+    EVERYBODY,
+    EVERYTHING,
+    Filter,
+    Kept,
+    Message,
+    Position,
+    Quality,
+    is_pattern,
+    serves,
+    target_set,
+)
 from delivery.properties import check
 from delivery.reading import Item, gap, read
 from delivery.server import Server, ServerEffects
+from delivery.unkept import RingGrew, UnkeptAnswer
 from delivery.wire import decode_stored
 from namegraph import NodeId, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
@@ -149,6 +163,23 @@ RESTLESS_TIMES = 3
 """How often each in a burst."""
 
 
+HAS_MEMORY = True
+"""Whether some groups have messages that are kept in memory. A run without such runs as if there were none anywhere."""
+
+MEMORY_RUNS_SHARE = 0.4
+"""Of runs, those with such groups."""
+
+MEMORY_SHARE = 0.6
+"""Of sets of targets in such a run, those whose messages are kept in memory from then on, at each burst; the others are
+durable from then on."""
+
+SMALL_RINGS_SHARE = 0.3
+SMALL_RING_BYTES = 1_000
+"""In some of these runs what is in memory is overrun soon."""
+
+NOTHING_IN_MEMORY = Position(0, -1)
+
+
 @dataclass(slots=True)
 class _Sender:
     """One client that numbers its messages: it sends the next one when the last one is accepted."""
@@ -175,6 +206,32 @@ class _Endpoint:
     wanted: Filter = EVERYTHING
     is_ephemeral: bool = False
     """Its history is that of a mailbox of its own, which is open while it lasts."""
+    in_memory: Position = NOTHING_IN_MEMORY
+    """As `handed`, of what is kept in memory."""
+    told_in_memory: Position = NOTHING_IN_MEMORY
+    """Through where it has acknowledged of that."""
+    known_in_memory: Position = NOTHING_IN_MEMORY
+    """Through where the history says so."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What a run has to do with messages that are kept in memory."""
+
+    chance: Random
+    is_there: bool
+    has_small_rings: bool
+    ring_through: dict[ServerId, int] = field(default_factory=dict)
+    """Through where what is in each server's memory may be handed out."""
+    unsettled: dict[ServerId, dict[str, None]] = field(default_factory=dict)
+    """Ids of what each server has accepted to be kept in memory, since it started."""
+    started: set[ServerId] = field(default_factory=set)
+
+    @classmethod
+    def drawn(cls, chance: Random) -> _Memory:
+        """Drawn apart, so that a run without memory is the same whether there are runs with it."""
+        own = Random(repr(chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
+        return cls(own, HAS_MEMORY and own.random() < MEMORY_RUNS_SHARE, own.random() < SMALL_RINGS_SHARE)
 
 
 class Deliveries(Watcher):
@@ -221,6 +278,7 @@ class Deliveries(Watcher):
             cluster, chance, send=self._pass_on, later=self._later, new_ticket=self._new_ticket, tally=self.tally
         )
         cluster.watcher = self
+        self._memory = _Memory.drawn(chance)
         self._are_short_lived = chance.random() < SHORT_LIVED_SHARE
         self._backlog_seconds, self._log_seconds = chance.choice(KEPT_SECONDS), chance.choice(KEPT_SECONDS)
         for core in cluster.servers.values():
@@ -245,6 +303,15 @@ class Deliveries(Watcher):
             self._gone_back[core.server] = core.incarnations.own
             self._note_went_back(core)
             self._send_before_told(core.server)
+        elif core.server in self._memory.started:
+            self._note(history.Restarted(self._at, core.server))
+        self._memory.started.add(core.server)
+        self._memory.unsettled[core.server] = {}
+        self._memory.ring_through[core.server] = core.delivery.in_memory.log.last
+        core.delivery.in_memory.on_given_up = self._note_given_up
+        if self._memory.has_small_rings:
+            core.delivery.in_memory.ring_limit_bytes = SMALL_RING_BYTES
+            core.delivery.in_memory.backlog_limit_bytes = SMALL_RING_BYTES
         if self._are_short_lived:
             core.delivery.giving_up.limit_seconds = self._backlog_seconds
             core.delivery.log.limit_seconds = self._log_seconds
@@ -268,6 +335,13 @@ class Deliveries(Watcher):
         chance = self._chance
         self._choose_sets()
         spread = chance.choice(SPREADS)
+        for targets in self._sets if self._memory.is_there else ():
+            kept = Kept.MEMORY if self._memory.chance.random() < MEMORY_SHARE else Kept.DURABLE
+            home, policy = (
+                ServerId(subnet_of(targets[0].name)),
+                SetPolicy(self._new_ticket(), targets[0].name, kept=kept),
+            )
+            self._cluster.network.put(home, policy, delay=self._memory.chance.random() * spread)
         for _ in range(chance.randint(0, QUEUED_AT_MOST) if HAS_QUEUES and self._sets else 0):
             self._later(partial(self._queueing.submit, chance.choice(self._sets)), spread)
         if self._policies is not None:
@@ -443,10 +517,14 @@ class Deliveries(Watcher):
             if not endpoint.is_ephemeral:
                 self._later(partial(self._subscribe_to, endpoint.subscription), ASKED_AGAIN_AFTER)
             return
-        self._hand(endpoint, at_most=self._chance.choice([1, 3, 1000]))
+        at_most = self._chance.choice([1, 3, 1000])
+        self._hand(endpoint, at_most=at_most)
+        self._hand_from_memory(endpoint, at_most=at_most)
         if self._chance.random() < 0.6:
+            endpoint.told_in_memory = endpoint.in_memory
+            name, epoch = endpoint.subscription.name, endpoint.epoch
             self._submit(
-                server, Acknowledge(endpoint.mailbox, endpoint.subscription.name, endpoint.epoch, endpoint.handed)
+                server, Acknowledge(endpoint.mailbox, name, epoch, endpoint.handed, in_memory=endpoint.in_memory)
             )
 
     def _hand(self, endpoint: _Endpoint, *, at_most: int) -> None:
@@ -458,7 +536,7 @@ class Deliveries(Watcher):
                 self._note(history.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
         records = [log[position] for position in sorted(log) if position >= endpoint.handed.entry]
-        for end, items in read(
+        for end, items, _ in read(
             records, endpoint.mailbox, core.audiences, after=endpoint.handed, wanted=endpoint.wanted
         ):
             for item in items:
@@ -469,8 +547,58 @@ class Deliveries(Watcher):
                 endpoint.handed = item.position
             endpoint.handed = max(endpoint.handed, end)
 
-    def _note_handed(self, endpoint: _Endpoint, item: Item) -> None:
-        subscription, message_id = endpoint.subscription, item.message_id
+    def _hand_from_memory(self, endpoint: _Endpoint, *, at_most: int) -> None:
+        """The same of what is kept in memory."""
+        server = endpoint.subscription.server
+        in_memory = self._cluster.servers[server].delivery.in_memory
+        overrun = gap(endpoint.in_memory, cut=in_memory.log.cut)
+        if overrun is not None:
+            self._note_gap_in_memory(endpoint, overrun)
+        records = in_memory.entries(endpoint.in_memory.entry - 1, self._memory.ring_through[server])
+        for end, items, lost in read(
+            records, endpoint.mailbox, in_memory.audiences, after=endpoint.in_memory, wanted=endpoint.wanted
+        ):
+            for item in items:
+                if not at_most:
+                    return
+                at_most -= 1
+                self._note_handed(endpoint, item, kept=Kept.MEMORY)
+                endpoint.in_memory = item.position
+            if lost:
+                self._note_gap_in_memory(endpoint, end)
+            endpoint.in_memory = max(endpoint.in_memory, end)
+
+    def _note_gap_in_memory(self, endpoint: _Endpoint, through: Position) -> None:
+        self.tally["gaps told of what is in memory"] += 1
+        for one in self._read_by(endpoint.subscription):
+            of_memory = one._replace(kept=Kept.MEMORY)
+            self._note(history.GapTold(self._at, of_memory, endpoint.stream, endpoint.in_memory, through))
+        endpoint.in_memory = through
+
+    def _begin_in_memory(self, endpoint: _Endpoint, cursor: Position) -> None:
+        """A stream begins to be handed what is kept in memory, behind a place."""
+        known, is_again = endpoint.known_in_memory, endpoint.known_in_memory > NOTHING_IN_MEMORY
+        of_start, began = (place.entry // POSITIONS_OF_START for place in (known, cursor))
+        if is_again and of_start == began and cursor > max(known, endpoint.told_in_memory):
+            what = f"{endpoint.subscription} goes on behind {cursor} of what is in memory, which is not acknowledged"
+            if self._cluster.servers[endpoint.subscription.server].delivery.in_memory.log.cut < cursor.entry - 1:
+                raise InvariantViolatedError(f"messages: {what}")
+        endpoint.in_memory = cursor
+        if not is_again or of_start == began:
+            endpoint.known_in_memory = cursor
+        for one in self._read_by(endpoint.subscription):
+            of_memory = one._replace(kept=Kept.MEMORY)
+            sought = cursor if endpoint.is_ephemeral else None
+            if not endpoint.is_ephemeral and endpoint.known_in_memory == cursor:
+                self._note(history.Acknowledged(self._at, of_memory, cursor))
+            self._note(history.StreamBegan(self._at, of_memory, endpoint.stream, sought, wanted=endpoint.wanted))
+        if is_again and of_start != began:
+            endpoint.in_memory = known
+            self._note_gap_in_memory(endpoint, cursor)
+            endpoint.known_in_memory = cursor
+
+    def _note_handed(self, endpoint: _Endpoint, item: Item, *, kept: Kept = Kept.DURABLE) -> None:
+        subscription, message_id = endpoint.subscription._replace(kept=kept), item.message_id
         readers = [subscription]
         if is_pattern(subscription.process):
             readers = [subscription._replace(process=_served_by(subscription.process, who)) for who in item.recipients]
@@ -482,12 +610,14 @@ class Deliveries(Watcher):
             what = (item.position, message_id, item.message.payload, item.is_late)
             self._note(history.Handed(self._at, one, endpoint.stream, *what))
             self.tally["handed"] += 1
+            self.tally["handed from memory"] += kept is Kept.MEMORY
 
     def _end(self, endpoint: _Endpoint) -> None:
         if endpoint.is_open:
             endpoint.is_open = False
             for one in self._read_by(endpoint.subscription):
                 self._note(history.StreamEnded(self._at, one, endpoint.stream))
+                self._note(history.StreamEnded(self._at, one._replace(kept=Kept.MEMORY), endpoint.stream))
             if endpoint.is_ephemeral:
                 self._submit(endpoint.subscription.server, StopListening(endpoint.ticket))
 
@@ -517,17 +647,20 @@ class Deliveries(Watcher):
                     self._senders.pop(ticket, None)
                     self._subscribing.pop(ticket, None)
                     self.tally[f"refused {refusal.reason.value}"] += 1
-                case Subscribed(ticket, mailbox, cursor, epoch):
+                case Subscribed(ticket, mailbox, cursor, epoch, in_memory):
                     endpoint = self._subscribing.pop(ticket, None)
                     if endpoint is None or server in self._cluster.down:
                         continue
                     self._streams += 1
+                    if endpoint.mailbox != mailbox:
+                        endpoint.known_in_memory = NOTHING_IN_MEMORY
                     endpoint.mailbox, endpoint.epoch, endpoint.stream = mailbox, epoch, self._streams
                     endpoint.handed, endpoint.is_open = cursor, True
                     sought = cursor if endpoint.is_ephemeral else None
                     for one in self._read_by(endpoint.subscription):
                         began = history.StreamBegan(self._at, one, endpoint.stream, sought, wanted=endpoint.wanted)
                         self._note(began)
+                    self._begin_in_memory(endpoint, in_memory)
                     for _ in range(8):
                         self._later(partial(self._read, endpoint, endpoint.stream), 20.0)
                 case DeadLettersReplayed(_, replayed):
@@ -535,8 +668,16 @@ class Deliveries(Watcher):
                 case MailboxClosed() | DeadLettersDropped():
                     pass
 
-    def let_out(self, server: ServerId, unkept: Shown | DatagramSent, instant: int) -> None:
-        """Datagrams that are sent, and handed to those who listen at the moment."""
+    def let_out(self, server: ServerId, unkept: Shown | RingGrew | UnkeptAnswer, instant: int) -> None:
+        """What is in memory may be handed out; datagrams are sent, and handed to those who listen at the moment."""
+        if isinstance(unkept, RingGrew):
+            self._memory.ring_through[server] = unkept.through
+            return
+        if isinstance(unkept, Accepted | Settled):
+            if isinstance(unkept, Accepted):
+                self._note_once(server, unkept, instant)
+            self.answered(server, [unkept])
+            return
         if isinstance(unkept, DatagramSent):
             send = self._sends[unkept.ticket]
             if self._policies is not None:
@@ -567,6 +708,12 @@ class Deliveries(Watcher):
             self._policies.watch()
         # Those that are down, too: others may end a membership meanwhile.
         cores = self._cluster.servers
+        for server, ids in self._memory.unsettled.items():
+            origin = cores[server].delivery.in_memory.origin
+            settled = [message_id for message_id in ids if origin.is_settled(message_id)]
+            self._note_settled(settled)
+            for message_id in settled:
+                del ids[message_id]
         state = [
             (
                 core,
@@ -642,15 +789,8 @@ class Deliveries(Watcher):
             parcel = decode_stored(record.encoded)
             known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
         accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
-        is_untold = self._gone_back.get(server) == self._cluster.servers[server].incarnations.own
         for answer in accepted:
-            # That a server gives an id twice is judged: it is no repetition of one message.
-            found = (answer.message_id, self._sends[answer.ticket].message.payload)
-            if found not in self._noted:
-                self._noted.add(found)
-                self.tally["accepted after a server had gone back"] += bool(self._gone_back)
-                self.tally["accepted before a server was told that it had gone back"] += is_untold
-                self._note_accepted(server, answer, instant)
+            self._note_once(server, answer, instant)
         if FOREIGN_ARE_SERVED_ONCE:
             self._note_served(server, effects)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
@@ -658,9 +798,7 @@ class Deliveries(Watcher):
         ids |= {answer.message_id for answer in accepted} - posted
         # Settled is what callers were told: where an older parcel is not settled, its row stays.
         ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Settled)}
-        for message_id in sorted(ids & self._accepted.keys() - self._settled):
-            self._settled.add(message_id)
-            self._note(history.SettledAt(self._at, message_id, 0))
+        self._note_settled(ids)
         for begun in effects.answers:
             if isinstance(begun, Subscribed) and begun.ticket in self._ephemeral:
                 reader = self._ephemeral[begun.ticket][1].subscription.process
@@ -686,6 +824,22 @@ class Deliveries(Watcher):
                     for message_id in self._known[server][record.position]:
                         self._note(history.Logged(self._at, server, process, message_id, readers))
 
+    def _note_once(self, server: ServerId, answer: Accepted, instant: int) -> None:
+        # That a server gives an id twice is judged: it is no repetition of one message.
+        found = (answer.message_id, self._sends[answer.ticket].message.payload)
+        if found not in self._noted and not answer.is_repeated:
+            self._noted.add(found)
+            is_untold = self._gone_back.get(server) == self._cluster.servers[server].incarnations.own
+            self.tally["accepted after a server had gone back"] += bool(self._gone_back)
+            self.tally["accepted before a server was told that it had gone back"] += is_untold
+            self.tally["accepted in memory"] += answer.kept is Kept.MEMORY
+            self._note_accepted(server, answer, instant)
+
+    def _note_settled(self, ids: Iterable[str]) -> None:
+        for message_id in sorted(set(ids) & self._accepted.keys() - self._settled):
+            self._settled.add(message_id)
+            self._note(history.SettledAt(self._at, message_id, 0))
+
     def _note_went_back(self, core: Server) -> None:
         server = core.server
         for endpoint in self._endpoints.values():
@@ -702,6 +856,11 @@ class Deliveries(Watcher):
             self._numbers[server, process] = number
             for one in self._read_by(SubscriptionId(server, process, "")):
                 self._note(history.MailboxOpened(self._at, server, one.process, number))
+
+    def _note_given_up(self, ids: list[str]) -> None:
+        for message_id in ids:
+            self.tally["given up in memory"] += 1
+            self._note(history.DeadLettered(self._at, message_id, "no room in memory"))
 
     def _note_dead(self, server: ServerId, position: int) -> None:
         for message_id in self._known[server].get(position, ()):
@@ -731,17 +890,22 @@ class Deliveries(Watcher):
         send = self._sends[accepted.ticket]
         serial = int(accepted.message_id.partition("@")[0])
         self._accepted[accepted.message_id] = server
+        is_in_memory = accepted.kept is Kept.MEMORY
+        if is_in_memory:
+            self._memory.unsettled[server][accepted.message_id] = None
+        of_start = f" in memory since {accepted.message_id.rpartition('#')[2]}" if is_in_memory else ""
         self._note(
             history.Accepted(
                 instant,
                 accepted.message_id,
                 server,
-                f"{send.targets} of {server}{' gone back' if server in self._gone_back else ''}",
+                f"{send.targets} of {server}{' gone back' if server in self._gone_back else ''}{of_start}",
                 serial,
                 send.targets,
                 send.message.payload,
                 send.message.sender,
                 send.number,
+                kept=accepted.kept,
             )
         )
 
@@ -756,6 +920,8 @@ class Deliveries(Watcher):
                 self._end(endpoint)
             elif endpoint.is_open and endpoint.subscription.server not in self._cluster.down:
                 self._hand(endpoint, at_most=1_000_000)
+                self._memory.ring_through[endpoint.subscription.server] = 2**63
+                self._hand_from_memory(endpoint, at_most=1_000_000)
         for message_id, origin in self._accepted.items():
             if origin in self._cluster.gone and message_id not in self._settled:
                 self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
@@ -767,8 +933,9 @@ class Deliveries(Watcher):
         if violations:
             raise InvariantViolatedError(f"messages: {violations[0]}")
         for server, core in self._cluster.servers.items():
-            if server not in self._cluster.down and core.delivery.origin.unsettled:
-                raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
+            for each in (core.delivery.origin, core.delivery.in_memory.origin):
+                if server not in self._cluster.down and each.unsettled:
+                    raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
             if server not in self._cluster.down and core.delivery.dead_letters.replayed_to():
                 raise InvariantViolatedError(f"messages: {server} has dead letters under way")
 

@@ -12,8 +12,10 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from msgspec import structs
+
 from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
-from delivery.model import Message, Quality
+from delivery.model import Kept, Message, Quality
 from delivery.policy import ANYONE, DEFAULT, MEMBERS, Policy
 from namegraph import NodeId, Reason, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
@@ -81,8 +83,9 @@ class PolicySetting:
     def answered(self, server: ServerId, answer: Answer) -> None:
         """What homes answer."""
         match answer:
-            case PolicySet(ticket, policy):
+            case PolicySet(ticket, told) if ticket in self._asked:
                 group, asked = self._asked.pop(ticket)
+                policy = _said(told)
                 if policy != asked:
                     raise InvariantViolatedError(f"policy: {asked} of {group} was asked for, and {policy} holds")
                 others = {other for name, other in self._asked.values() if name == group}
@@ -132,6 +135,11 @@ class PolicySetting:
                 if core.graph.group(group) is None:
                     raise InvariantViolatedError(f"policy: {server} keeps that of {group}, which is none")
             for group, policies in self._may_hold.items():
-                if ServerId(subnet_of(group)) == server and core.delivery.policies.of(group) not in policies:
-                    holds = core.delivery.policies.of(group)
+                holds = _said(core.delivery.policies.of(group))
+                if ServerId(subnet_of(group)) == server and holds not in policies:
                     raise InvariantViolatedError(f"policy: {holds} holds for {group}, and one of {policies} was said")
+
+
+def _said(policy: Policy) -> Policy:
+    """What is laid down here of a policy: others say where messages are kept."""
+    return structs.replace(policy, kept=Kept.DURABLE)

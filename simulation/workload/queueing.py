@@ -152,7 +152,9 @@ class Queueing:
             return
         waiting = {message.encoded for core in cluster.servers.values() for message in core.delivery.queue.messages()}
         for payload, ids in self._accepted.items():
-            if len(ids) > 1:
+            # One that is kept in memory is another message after its origin has started again.
+            starts = {message_id.rpartition("#")[2] for message_id in ids if "+~" in message_id}
+            if len(ids) > max(1, len(starts)):
                 raise InvariantViolatedError(f"queue: {payload!r} is accepted as {', '.join(sorted(ids))}")
         for server, payload in self._told:
             is_there = payload in self._accepted or payload in self._dead or payload in waiting

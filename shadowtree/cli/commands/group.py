@@ -14,7 +14,7 @@ from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
 
 if TYPE_CHECKING:
-    from shadowtree.vocabulary import Quality
+    from shadowtree.vocabulary import Kept, Quality
 
 
 @click.group("group")
@@ -112,9 +112,16 @@ group_command.add_command(describe_command)
     type=click.Choice(["fifo", "datagram"]),
     help="What receivers can rely on, where who sends asks for no less.",
 )
+@click.option(
+    "--kept",
+    type=click.Choice(["durable", "memory"]),
+    help="Where messages are until they are handed over; a restart of a server loses what is in its memory.",
+)
 @everywhere()
 @in_session
-def deliver_command(session: Session, group: str, senders: str | None, quality: Quality | None) -> None:
+def deliver_command(
+    session: Session, group: str, senders: str | None, quality: Quality | None, kept: Kept | None
+) -> None:
     """Say what holds for messages to GROUP; without options, show it.
 
     It holds until it is set again, or GROUP is deleted. Who sends says so with `shadowtree send --as PROCESS`, and is
@@ -123,13 +130,17 @@ def deliver_command(session: Session, group: str, senders: str | None, quality: 
     \b
     Examples:
       shadowtree group deliver staff@ubc.example --senders members
+      shadowtree group deliver ticks@ubc.example --kept memory
       shadowtree group deliver staff@ubc.example
     """
-    is_change = senders is not None or quality is not None
+    is_change = not (senders is None and quality is None and kept is None)
     session.is_write = is_change
     with session.connect() as names:
-        found = names.set_delivery(group, senders=senders, quality=quality) if is_change else names.delivery(group)
+        if is_change:
+            found = names.set_delivery(group, senders=senders, quality=quality, kept=kept)
+        else:
+            found = names.delivery(group)
     if session.is_json:
         print_json(found)
     else:
-        print_lines((f"quality\t{found.quality}", f"senders\t{found.senders}"))
+        print_lines((f"quality\t{found.quality}", f"senders\t{found.senders}", f"kept\t{found.kept}"))

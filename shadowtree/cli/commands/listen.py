@@ -121,5 +121,6 @@ def _as_json(message: Message) -> dict[str, Any]:
         "sent_at": message.sent_at,
         "gap": message.gap,
         "quality": message.quality,
+        "kept": message.kept,
         "recipients": message.recipients,
     }

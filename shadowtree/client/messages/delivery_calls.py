@@ -11,7 +11,7 @@ from shadowtree.client.foreign_text import cleaned
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import DeadLetter, Delivery, Mailbox, Replayed, Subscription
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import GroupId, MemberId, Quality, SubnetName
+from shadowtree.vocabulary import GroupId, Kept, MemberId, Quality, SubnetName
 
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS: Final = 253_402_300_799_999
@@ -29,16 +29,27 @@ def shown_time(milliseconds: int) -> str:
 QUALITIES: Final = {"fifo": wire.QUALITY_FIFO, "datagram": wire.QUALITY_DATAGRAM}
 _QUALITY_NAMES: Final[dict[int, Quality]] = {wire.QUALITY_FIFO: "fifo", wire.QUALITY_DATAGRAM: "datagram"}
 
+KEPT: Final = {"durable": wire.KEPT_DURABLE, "memory": wire.KEPT_MEMORY}
+KEPT_NAMES: Final[dict[int, Kept]] = {
+    wire.KEPT_UNSPECIFIED: "durable",
+    wire.KEPT_DURABLE: "durable",
+    wire.KEPT_MEMORY: "memory",
+}
+"""Of a server that does not know of it, all is durable."""
 
-def set_delivery(group: GroupId, *, quality: Quality | None, senders: str | None) -> UnaryCall[Delivery]:
+
+def set_delivery(
+    group: GroupId, *, quality: Quality | None, senders: str | None, kept: Kept | None
+) -> UnaryCall[Delivery]:
     """Lay down what holds for messages to a group; what is None stays."""
-    if quality is None and senders is None:
-        raise InvalidRequest("nothing is said of what is to hold: quality, or senders", {"field": "senders"})
+    if quality is None and senders is None and kept is None:
+        raise InvalidRequest("nothing is said of what is to hold: quality, senders, or kept", {"field": "senders"})
     request = message_of(
         wire.SetDeliveryRequest,
         group=group,
         quality=wire.QUALITY_UNSPECIFIED if quality is None else choice(QUALITIES, quality, "quality"),
         senders=given(senders, "senders"),
+        kept=wire.KEPT_UNSPECIFIED if kept is None else choice(KEPT, kept, "kept"),
     )
     return UnaryCall("SetDelivery", request, _read_delivery)
 
@@ -49,9 +60,9 @@ def get_delivery(group: GroupId) -> UnaryCall[Delivery]:
 
 
 def _read_delivery(told: wire.Delivery) -> Delivery:
-    if told.quality not in _QUALITY_NAMES:
+    if told.quality not in _QUALITY_NAMES or told.kept not in KEPT_NAMES:
         raise ServerFault("the server sent a value that this client does not know; it may be newer")
-    return cleaned(Delivery(told.group, _QUALITY_NAMES[told.quality], told.senders))
+    return cleaned(Delivery(told.group, _QUALITY_NAMES[told.quality], told.senders, KEPT_NAMES[told.kept]))
 
 
 def open_mailbox(process: MemberId) -> UnaryCall[Mailbox]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from shadowtree.client.calls import message_of
 from shadowtree.client.foreign_text import printable
-from shadowtree.client.messages.delivery_calls import shown_time
+from shadowtree.client.messages.delivery_calls import KEPT_NAMES, shown_time
 from shadowtree.client.messages.sending import QUALITY_NAMES
 from shadowtree.errors import InvalidRequest, ServerFault
 from shadowtree.messages import Message
@@ -26,6 +26,10 @@ CREDIT_BYTES: Final = 1024 * 1024
 """What a server may have sent, and the user not taken: so much memory a listener takes, and one message more."""
 
 _STARTS: Final = {"start": wire.SubscribeRequest.FROM_START, "now": wire.SubscribeRequest.FROM_NOW}
+
+
+IN_MEMORY: Final = "m"
+"""How a position of what is in memory begins."""
 
 
 class Listening:
@@ -67,6 +71,8 @@ class Listening:
         """Whether the next response names more of them."""
         self._told_recipients: tuple[MemberId, ...] = ()
         """The same, once all are named."""
+        self._places: dict[bool, Position] = {}
+        """Behind the last message that came, of what is durable, and, with True, of what is in memory."""
         self._pending: deque[tuple[Message, int]] = deque()
         """With the size of each."""
         self._has_begun = False
@@ -82,6 +88,7 @@ class Listening:
     def begin_stream(self) -> wire.SubscribeRequest:
         """The first request of a new stream. What came on the one before, and was not handed out, comes again."""
         self._pending.clear()
+        self._places = _parts(self._begin.handed_out)
         self._has_begun = self._is_acknowledging = self._are_more_recipients = False
         self._told_recipients = ()
         self._credit_messages = self._credit_bytes = 0
@@ -150,12 +157,19 @@ class Listening:
         self._is_acknowledging, self._credit_messages, self._credit_bytes = False, 0, 0
         return told
 
+    def _place_behind(self, told: wire.SubscribeResponse.Message) -> Position:
+        """The place behind a message in both orders: of what is durable, and of what is in memory."""
+        if not told.position:
+            return ""
+        self._places |= _parts(printable(told.position))
+        return " ".join(self._places[is_in_memory] for is_in_memory in sorted(self._places))
+
     def _read(self, told: wire.SubscribeResponse.Message) -> Message:
         return Message(
             group=printable(told.group),
             payload=told.payload,
             sender=printable(told.sender),
-            position=printable(told.position),
+            position=self._place_behind(told),
             headers={printable(header.name): printable(header.value) for header in told.headers},
             id=printable(told.id),
             sent_at=shown_time(told.sent_at_ms),
@@ -163,8 +177,14 @@ class Listening:
             gap=told.gap,
             quality=QUALITY_NAMES.get(told.quality, ""),
             recipients=self._told_recipients,
+            kept=KEPT_NAMES.get(told.kept, "durable"),
             _acknowledge=self.acknowledge,
         )
+
+
+def _parts(position: Position) -> dict[bool, Position]:
+    """Of a place in both orders: the position of what is durable, and, with True, that of what is in memory."""
+    return {part.startswith(IN_MEMORY): part for part in position.split(" ") if part}
 
 
 def _several(names: Iterable[str], field: str) -> list[str]:

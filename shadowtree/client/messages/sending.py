@@ -21,7 +21,7 @@ from typing import Any, Final, NamedTuple
 from shadowtree.client.calls import as_kept, choice, given, message_of, new_request_id
 from shadowtree.client.failures import Failure, read_refusal
 from shadowtree.client.foreign_text import cleaned
-from shadowtree.client.messages.delivery_calls import QUALITIES
+from shadowtree.client.messages.delivery_calls import KEPT_NAMES, QUALITIES
 from shadowtree.errors import InvalidRequest, LimitExceeded, OutcomeUnknown, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
 from shadowtree.v1 import delivery_pb2 as wire
@@ -154,7 +154,8 @@ class SingleAnswer:
         """Take the next response; raises the error of a refusal."""
         for answer in response.answers:
             raise_refusal(answer)
-            if answer.state not in _STATES or answer.quality not in QUALITY_NAMES:
+            is_known = answer.quality in QUALITY_NAMES and answer.kept in KEPT_NAMES
+            if answer.state not in _STATES or not is_known:
                 raise ServerFault("the server sent a value that this client does not know; it may be newer")
             found = Sent(
                 id=answer.id,
@@ -165,6 +166,7 @@ class SingleAnswer:
                 unreachable=tuple(sorted(answer.unreachable)),
                 # A server of before does not say.
                 quality="datagram" if self._is_datagram else QUALITY_NAMES[answer.quality],
+                kept=KEPT_NAMES[answer.kept] if self.sent is None else self.sent.kept,
             )
             self.sent = cleaned(found)
 
@@ -304,7 +306,11 @@ class NumberedMessages:
         # What is refused is still under way: it is said again, or whoever waits for it is told.
         self._under_way.popleft()
         if isinstance(said, _Target):
-            self._learn(target, answer.next_number)
+            # One that is kept in memory forgets its senders when its home starts again, and takes any number then.
+            is_forgotten = (
+                answer.kept == wire.KEPT_MEMORY and answer.next_number == 1 and target.next_number is not None
+            )
+            self._learn(target, (is_forgotten and target.next_number) or answer.next_number)
             self._ready[target.name] = target
         else:
             self._accept(target)

@@ -3,7 +3,7 @@
 from collections import deque
 
 from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Subscribe
+from delivery.events import Accepted, CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Settled, Subscribe
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
@@ -56,7 +56,7 @@ class Servers:
         self.gone = set()
         self.receipts_of = set(self.disks)
         """Who tells what it has handled."""
-        self._waiting = deque()
+        self.waiting = deque()
         self._ticket = 0
         self.now = 0.0
         for server in self.disks:
@@ -121,7 +121,7 @@ class Servers:
             case PeerDatagram(receiver):
                 self.datagrams_sent.append((server, receiver))
                 self.under_way.append((server, receiver, unkept))
-            case DatagramSent(ticket):
+            case DatagramSent(ticket) | Accepted(ticket) | Settled(ticket):
                 self.answers.setdefault(ticket, []).append(unkept)
             case Shown(mailboxes, datagram):
                 if server in self.on_shown:
@@ -132,8 +132,8 @@ class Servers:
 
     def run(self):
         """Let all that is under way arrive."""
-        self.under_way.extend(self._waiting)
-        self._waiting.clear()
+        self.under_way.extend(self.waiting)
+        self.waiting.clear()
         for server, core in self.servers.items():
             while server not in self.gone and core.delivery.has_more:
                 self.step(server, Tick())
@@ -141,7 +141,7 @@ class Servers:
             sender, receiver, letter = self.under_way.popleft()
             is_post = isinstance(letter, PeerLetter) and letter.lane is Lane.POST
             if (sender, receiver) in self.held or (is_post and (sender, receiver) in self.held_posts):
-                self._waiting.append((sender, receiver, letter))
+                self.waiting.append((sender, receiver, letter))
                 continue
             if isinstance(letter, PeerDatagram):
                 self.step(receiver, DatagramCame(sender, letter.encoded))
@@ -247,7 +247,7 @@ class Servers:
         self.gone.discard(server)
         others = [other for other in self.disks if other != server]
         self.held -= {pair for other in others for pair in ((server, other), (other, server))}
-        self._waiting = deque(one for one in self._waiting if server not in one[:2])
+        self.waiting = deque(one for one in self.waiting if server not in one[:2])
         self.start(server)
         for other in others:
             if not self.servers[other].has_met(server):

@@ -38,7 +38,7 @@ def handed(servers, begun, server=A):
     entries = [log[position] for position in sorted(log)]
     return [
         (item.message.payload, list(item.recipients))
-        for _, items in read(entries, begun.mailbox, core.audiences, after=begun.cursor)
+        for _, items, _ in read(entries, begun.mailbox, core.audiences, after=begun.cursor)
         for item in items
     ]
 
@@ -148,7 +148,7 @@ def test_what_is_for_none_of_its_recipients_moves_it_on(servers):
     core, log = servers.servers[A].delivery, servers.disks[A].log
     for _ in range(120):
         servers.send(STAFF)
-    for end, items in read([log[one] for one in sorted(log)], begun.mailbox, core.audiences, after=begun.cursor):
+    for end, items, _ in read([log[one] for one in sorted(log)], begun.mailbox, core.audiences, after=begun.cursor):
         assert not items
         standing.pass_over(end)
     assert standing.passed() == core.log.end()

@@ -21,7 +21,7 @@ from delivery.history import (
     StreamBegan,
     WentBack,
 )
-from delivery.model import Filter, Position
+from delivery.model import Filter, Kept, Position
 from delivery.properties import check, p10_no_memory
 from namegraph import NodeId
 from tests.unit.delivery.right_run import right_run
@@ -928,3 +928,95 @@ class TestFilters:
         story.begin(3, wanted=Filter(STAFF_ALONE))
         story.hand(2, stream=3)
         assert ("P8", "1") in story.broken()
+
+
+IN_MEMORY = DESK._replace(kept=Kept.MEMORY)
+
+
+def in_memory():
+    """As `listening`, for messages that are kept in memory."""
+    story = Story()
+    story.open()
+    story.join()
+    story.begin(1, who=IN_MEMORY)
+    return story
+
+
+def accepted_and_settled(story, *serials):
+    for serial in serials:
+        story.accept(serial, kept=Kept.MEMORY)
+        story.settle(serial)
+
+
+class TestWhatIsKeptInMemory:
+    def test_nothing_is_wrong_where_it_comes_once(self):
+        story = in_memory()
+        accepted_and_settled(story, 1, 2)
+        story.hand(1, who=IN_MEMORY)
+        story.hand(2, who=IN_MEMORY)
+        assert not story.broken()
+
+    def test_it_is_lost_to_nobody_where_no_server_started_again(self):
+        story = in_memory()
+        accepted_and_settled(story, 1, 2)
+        story.hand(2, who=IN_MEMORY)
+        assert ("P2", "1") in story.broken()
+
+    @pytest.mark.parametrize("server", [HOME, ORIGIN])
+    def test_what_a_restart_may_lose_is_forgiven(self, server):
+        story = in_memory()
+        story.accept(1, kept=Kept.MEMORY)
+        story.restart(server)
+        story.settle(1)
+        assert not story.broken()
+
+    @pytest.mark.parametrize("server", [HOME, ORIGIN])
+    def test_what_was_sent_after_a_restart_is_not(self, server):
+        story = in_memory()
+        story.restart(server)
+        accepted_and_settled(story, 1)
+        assert story.broken() == [("P2", "1")]
+
+    def test_a_restart_of_an_origin_loses_nothing_that_was_settled(self):
+        story = in_memory()
+        accepted_and_settled(story, 1)
+        story.restart(ORIGIN)
+        assert ("P2", "1") in story.broken()
+
+    def test_it_is_settled_unless_its_origin_started_again(self):
+        story = in_memory()
+        story.accept(1, kept=Kept.MEMORY)
+        story.hand(1, who=IN_MEMORY)
+        assert story.broken() == [("P7", "1")]
+        story.restart(ORIGIN)
+        assert not story.broken()
+
+    def test_a_restart_excuses_nothing_that_comes_twice(self):
+        story = in_memory()
+        accepted_and_settled(story, 1)
+        story.hand(1, who=IN_MEMORY)
+        story.restart(HOME)
+        story.hand(1, entry=9, who=IN_MEMORY)
+        assert ("P1", "1") in story.broken()
+
+    def test_nor_what_comes_out_of_order(self):
+        story = in_memory()
+        accepted_and_settled(story, 1, 2)
+        story.restart(HOME)
+        story.hand(2, entry=1, who=IN_MEMORY)
+        story.hand(1, entry=2, who=IN_MEMORY)
+        assert ("P3", "1") in story.broken()
+
+    def test_who_is_told_that_it_is_durable_is_owed_that(self):
+        story = in_memory()
+        story.begin(2)
+        story.send(1)
+        story.hand(1, who=IN_MEMORY)
+        assert {("P1", "1"), ("P2", "1")} <= set(story.broken())
+
+    def test_a_restart_excuses_nothing_that_is_durable(self):
+        story = listening()
+        story.accept(1)
+        story.restart(HOME)
+        story.settle(1)
+        assert ("P12", "1") in story.broken()

@@ -78,7 +78,7 @@ def send_when_one_of_two_is_known_to_be_wanted(servers):
     servers.open(CY)
     servers.held_posts = {(C, A)}
     servers.run()
-    _, _, first = servers._waiting.popleft()
+    _, _, first = servers.waiting.popleft()
     servers.step(A, PeerMessage(C, first.number, first.encoded, Lane.POST))
     servers.send(TOP, payload=b"fourth")
     servers.held_posts = set()

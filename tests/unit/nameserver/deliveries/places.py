@@ -13,6 +13,7 @@ from namegraph import NodeId, Reason, ServerId, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.deliveries.machine import MailboxState, Progress
+from nameserver.deliveries.ring_view import RingView
 from nameserver.delivery_service import (
     DELIVERY_SERVICE,
     PATIENT_METHODS,
@@ -58,6 +59,12 @@ class CoreMachine:
     @property
     def incarnation(self):
         return self.core.incarnation
+
+    @property
+    def ring(self):
+        view = RingView(self.core.in_memory)
+        view.through = self.core.in_memory.log.last
+        return view
 
     def new_ticket(self):
         return self._servers.ticket()
@@ -116,7 +123,7 @@ class CoreMachine:
         await asyncio.sleep(0)
 
     async def next_number(self, sender, addressed):
-        return self.core.senders.next_number((sender, addressed))
+        return self.core.next_number((sender, addressed))
 
     def policy_of(self, name):
         return self.core.policies.of(name)

@@ -1,0 +1,322 @@
+"""What is kept in memory: all that one server does with messages to groups whose policy says so. None of it is a row.
+
+    Send --> origin --in the same step--> parcel --+--> lanes in memory --> other servers
+                                                   +--> ring, for the mailboxes here --> endpoints
+
+It is the machinery of what is durable, over maps that nobody writes, lanes that are in memory, and a ring in place of
+the log: who is below is found in the same way, and everybody gets the same sequence. A server that starts again has
+forgotten all of it. Others notice that by its start: what it had not confirmed by then it does not get, nor anything
+once more, for it may have handed that out.
+
+A position in the ring is above all those of earlier starts. So whoever was handed something before a restart is known
+to be behind.
+
+Source: delivery.md sections 0, 3 and 8.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from delivery.arrivals import Arrivals
+from delivery.audiences import Audiences
+from delivery.datagrams import PeerDatagram
+from delivery.dead_letters import DeadLetters
+from delivery.gateways import Gateways
+from delivery.listeners import Listeners
+from delivery.log import CUT_AT_LEAST, Log
+from delivery.log_writer import LogWriter
+from delivery.mailboxes import Mailboxes, SubscriptionKey
+from delivery.memory_lanes import Broken, MemoryLanes
+from delivery.model import Kept, Position
+from delivery.origin import OPEN_BYTES_LIMIT, Origin, ParcelKey
+from delivery.post import Postage
+from delivery.reach import Reach
+from delivery.running_time import RunningTime
+from delivery.senders import Senders
+from delivery.servers_below import is_home
+from delivery.spreading import Spreading
+from delivery.wire import Carried, Confirm, Lost, Parcel, encode
+from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, TargetSet, VolatileState, refuse
+
+RING_BYTES_LIMIT = 64 * 1024 * 1024
+"""Of parcels; the oldest go, whoever has not read them."""
+
+BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
+"""Of parcels that are not settled."""
+
+POSITIONS_OF_START = 2**20
+"""The first position of a start is its number times this; a start has a number for each few microseconds."""
+
+
+class Ring:
+    """The newest entries, by position: all behind the one that was dropped last."""
+
+    def __init__(self) -> None:
+        self.records: dict[int, LogRecord] = {}
+        self.size = 0
+
+    def add(self, record: LogRecord) -> None:
+        """Put one behind all others."""
+        self.records[record.position] = record
+        self.size += len(record.encoded)
+
+    def cut(self, through: int) -> None:
+        """Forget those at a position and before."""
+        while self.records and (oldest := next(iter(self.records))) <= through:
+            self.size -= len(self.records.pop(oldest).encoded)
+
+    def overrun(self, limit: int) -> int | None:
+        """Through which position it is to be cut, to be no larger; None: it is not."""
+        size, through = self.size, None
+        for position, record in self.records.items():
+            if size <= limit:
+                break
+            size -= len(record.encoded)
+            through = position
+        return through
+
+
+class MemoryArrivals(Arrivals):
+    """What other servers post of it."""
+
+    def __init__(self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter) -> None:
+        super().__init__(state, server, post, writer)
+        self._starts: dict[tuple[ServerId, TargetSet], int] = {}
+        """The start in which an origin accepted the last parcel to a target set that came."""
+
+    def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
+        """As of what is durable; those whom it reaches are told before that its origin has started again."""
+        before = self._starts.get((sender, parcel.targets))
+        if before is not None and before < parcel.start:
+            # How much of the start before did not come, nobody knows.
+            self._append_lost(Lost(parcel.targets, 1), reach)
+        self._starts[sender, parcel.targets] = parcel.start
+        return super().log(sender, parcel, encoded, reach)
+
+    def lose(self, sender: ServerId, lost: Lost, reach: Reach) -> None:
+        """Some parcels do not come: those whom they would reach are told."""
+        if is_home(sender, lost.targets, reach):
+            self._append_lost(lost, reach)
+        else:
+            self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+
+    def _append_lost(self, lost: Lost, reach: Reach) -> None:
+        audience = self._writer.audience(lost.targets, reach)
+        if audience:
+            self._writer.append(audience, encode(lost), lost.parcels)
+
+
+class InMemory:
+    """See the module."""
+
+    def __init__(
+        self,
+        server: ServerId,
+        mailboxes: Mailboxes,
+        listeners: Listeners,
+        gateways: Gateways,
+        running: RunningTime,
+        faults: Counter[tuple[ServerId, PeerFault]],
+    ) -> None:
+        """`faults`: what other servers did wrong is counted there."""
+        self._mailboxes = mailboxes
+        self._volatile = VolatileState()
+        self.lanes = MemoryLanes(faults)
+        self.log = Log(self._volatile)
+        self.ring = Ring()
+        self.audiences = Audiences(self._volatile, mailboxes, listeners, gateways)
+        self.origin = Origin(self._volatile, server, self.lanes, Kept.MEMORY)
+        self.senders = Senders(self._volatile, begin_anywhere=True)
+        self.writer = writer = LogWriter(self.log, self.audiences, running)
+        self._running = running
+        self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer)
+        self.spreading = Spreading(
+            origin=self.origin,
+            post=self.lanes,
+            arrivals=self.arrivals,
+            writer=writer,
+            audiences=self.audiences,
+            senders=self.senders,
+            dead_letters=DeadLetters(self._volatile),
+        )
+        self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
+        """Told of messages that do not come to those who are behind suspended arcs."""
+        self.ring_limit_bytes = RING_BYTES_LIMIT
+        self.backlog_limit_bytes = BACKLOG_BYTES_LIMIT
+        self._cursors: dict[SubscriptionKey, Position] = {}
+        """Through where subscriptions of mailboxes have acknowledged, as far as an endpoint has come for each."""
+        self._ephemeral: dict[int, Position] = {}
+        """The same of ephemeral ones, by ticket."""
+        self._opened: dict[int, int] = {}
+        """Of mailboxes that were opened since this server started: the first entry that can be for them."""
+        self._acknowledged = 0
+        """How often, since it was last looked what nobody needs any more."""
+
+    def begin_start(self, start: int) -> None:
+        """To be called before the first step."""
+        self.lanes.start = self.origin.start = start
+        self.log.last = self.log.cut = start * POSITIONS_OF_START
+
+    # -- sending
+
+    def require_room(self, reach: Reach) -> None:
+        """Raise `RefusedError` where too much waits for servers that are in reach; what waits for others goes."""
+        origin = self.origin
+        if origin.backlog_bytes >= self.backlog_limit_bytes:
+            self._give_up_for_servers_away(reach)
+        if origin.backlog_bytes >= self.backlog_limit_bytes or origin.open_bytes >= OPEN_BYTES_LIMIT:
+            raise refuse(Reason.BACKLOG_FULL, "too many messages are in memory here and on their way; try again later")
+
+    def _give_up_for_servers_away(self, reach: Reach) -> None:
+        """Half of what is not settled, the oldest first, is not sent to servers that are away, as far as it was not."""
+        origin = self.origin
+        oldest = origin.unsettled
+        oldest = oldest[: len(oldest) // 2 + 1]
+        for server in origin.posted_to():
+            if not reach.is_settled_with(server):
+                self._give_up(server, set(oldest))
+        for position in oldest:
+            if origin.is_kept(position):
+                if origin.needs_round(position):
+                    self.on_given_up(origin.ids(position))
+                if not origin.expire(position):
+                    self.spreading.end_round(position, reach)
+        origin.release()
+
+    def _give_up(self, server: ServerId, positions: set[int]) -> None:
+        waiting, keys = self.lanes.waiting(server), defaultdict[TargetSet, set[ParcelKey]](set)
+        for position, key in self.origin.posted_and_not_lost(server):
+            if position in positions and key in waiting:
+                self.origin.lose(position, server)
+                keys[self.origin.targets_of(position)].add(key)
+        for targets, some in keys.items():
+            self.lanes.drop(server, some, targets)
+
+    def make_parcels(self, reach: Reach) -> None:
+        """Make parcels of all that came in this step."""
+        if self.origin.has_open:
+            self.spreading.close()
+        self.spreading.make_parcels(reach, at=self._running.seconds)
+
+    # -- other servers
+
+    def came(self, sender: ServerId, carried: Carried, reach: Reach, now: float) -> None:
+        """Another server has sent pieces of what it posts."""
+        whole, broken = self.lanes.came(sender, carried, now)
+        if broken is not None:
+            self._break(broken, reach)
+        for post in whole:
+            self.arrivals.keep(post)
+
+    def _break(self, broken: Broken, reach: Reach) -> None:
+        """A server has started again: it gets no more of what was sent to it, whatever it had."""
+        server, origin = broken.server, self.origin
+        self.arrivals.begin_again(server)
+        lost = Counter[TargetSet]()
+        left = []
+        for position, key in origin.posted_and_not_lost(server):
+            if key not in broken.waiting:
+                left.append(position)
+            elif origin.had_before(position, server):
+                self.lanes.withdraw(server, key)
+                left.append(position)
+        for position in left:
+            lost[origin.targets_of(position)] += origin.lose(position, server)
+        for targets, parcels in lost.items():
+            if parcels:
+                self.lanes.lose(server, targets, parcels)
+        for position in left:
+            self.spreading.go_on(position, reach)
+
+    def look_for_removed(self, reach: Reach) -> None:
+        """Nothing waits for servers that are gone for good, nor anything of theirs."""
+        self.arrivals.forget_removed(reach)
+        for server in self.origin.posted_to():
+            if not reach.is_known(server):
+                self.origin.removed(server)
+                left = [position for position, _ in self.origin.posted_and_not_lost(server)]
+                for position in left:
+                    self.origin.lose(position, server)
+                for position in left:
+                    self.spreading.go_on(position, reach)
+                self.lanes.forget(server)
+
+    # -- endpoints
+
+    def begin(self, key: SubscriptionKey, *, is_new: bool, sought: Position | None) -> Position:
+        """An endpoint begins to read the ring, behind what it has acknowledged; returns where.
+
+        `is_new`: it is to be handed nothing of before. `sought`: all through that it has handled.
+        """
+        oldest = Position.before(max(self.log.cut + 1, self._opened.get(key[0], 0)))
+        cursor = self._cursors.get(key, self.log.end() if is_new else oldest)
+        if sought is not None and cursor < sought <= self.log.end():
+            cursor = sought
+        self._cursors[key] = cursor
+        return cursor
+
+    def begin_ephemeral(self, ticket: int) -> Position:
+        """The same of an ephemeral one: it begins with what comes next."""
+        self._ephemeral[ticket] = self.log.end()
+        return self.log.end()
+
+    def acknowledge(self, key: SubscriptionKey, epoch: int, through: Position) -> None:
+        """All through a position is handled, by the endpoint of an epoch; of an ephemeral one, that is its ticket."""
+        cursor = self._mailboxes.cursor(key)
+        self._acknowledged += 1
+        if through > self.log.end():
+            return
+        if cursor is not None and cursor.epoch == epoch and key in self._cursors:
+            self._cursors[key] = max(through, self._cursors[key])
+        elif epoch in self._ephemeral:
+            self._ephemeral[epoch] = max(through, self._ephemeral[epoch])
+
+    def end(self, ticket: int) -> None:
+        """An ephemeral one ends, if it is there."""
+        self._ephemeral.pop(ticket, None)
+
+    def open(self, mailbox: int) -> None:
+        """The mailbox of a number is opened: it gets what comes from now on."""
+        self._opened[mailbox] = self.log.last + 1
+
+    def close(self, mailbox: int) -> None:
+        """The mailbox of a number is closed."""
+        self._opened.pop(mailbox, None)
+        for key in [key for key in self._cursors if key[0] == mailbox]:
+            del self._cursors[key]
+
+    # -- steps
+
+    def end_step(self, reach: Reach, now: float) -> tuple[list[PeerDatagram], int | None]:
+        """What is to leave, and through which position the ring goes, where that is more than before."""
+        self.origin.release()
+        new, _ = self.log.take_rows()
+        for record in new:
+            self.ring.add(record)
+        self._cut()
+        self.spreading.letters.clear()
+        self._volatile.take_rows()
+        return list(self.lanes.leaving(reach, now)), new[-1].position if new else None
+
+    def _cut(self) -> None:
+        before = self.log.cut
+        through = self.ring.overrun(self.ring_limit_bytes)
+        if through is not None:
+            self.log.cut_through(through, at_least=1)
+        if self._acknowledged >= CUT_AT_LEAST:
+            self._acknowledged = 0
+            cursors = [*self._cursors.values(), *self._ephemeral.values()]
+            if cursors and self._mailboxes.have_readers(len(self._cursors)):
+                self.log.cut_through(min(cursors).entry - 1)
+        if self.log.cut > before:
+            self.ring.cut(self.log.cut)
+            self.log.take_rows()
+            needed = {*self.arrivals.audiences(), *self.origin.audiences()}
+            self.audiences.forget_unused(cut=self.log.cut, started_at=0, needed=needed)
+
+    def entries(self, after: int, through: int) -> Iterator[LogRecord]:
+        """Those behind a position and through another one that are still there, in order."""
+        first = max(after, self.log.cut) + 1
+        return (self.ring.records[position] for position in range(first, min(through, self.log.last) + 1))

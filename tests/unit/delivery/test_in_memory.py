@@ -1,0 +1,254 @@
+"""What is kept in memory: accepted and handed out without a row, once and in order, unless a server starts again."""
+
+import pytest
+
+from delivery.datagrams import PeerDatagram
+from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SetPolicy, Settled, Subscribe
+from delivery.in_memory import POSITIONS_OF_START
+from delivery.model import Kept
+from delivery.reading import read
+from delivery.wire import Carried, Lost, decode_datagram, encode
+from namegraph import NodeId, PeerFault, Reason, ServerId, Tick
+from tests.unit.delivery.servers import Servers
+
+STAFF = "staff@a"
+
+
+@pytest.fixture
+def servers():
+    """Staff of a, whose messages are kept in memory, has the lab of b, and that the pool of c; each has somebody."""
+    made = Servers("a", "b", "c")
+    made.create(STAFF, "lab@b", "pool@c")
+    made.join("pool@c", "cyd@c")
+    made.join("lab@b", "bob@b")
+    made.join("lab@b", "pool@c")
+    made.join(STAFF, "ann@a")
+    made.join(STAFF, "lab@b")
+    keep(made, Kept.MEMORY)
+    for process in ("ann@a", "bob@b", "cyd@c"):
+        made.listen(process)
+    return made
+
+
+def keep(servers, kept, group=STAFF):
+    servers.step(ServerId("a"), SetPolicy(servers.ticket(), NodeId(group), kept=kept))
+
+
+def send(servers, payload=b"hello", **more):
+    """Send one; returns what its sender is told."""
+    asked = servers.new_send(STAFF, payload=payload, **more)
+    servers.step(ServerId("a"), asked)
+    servers.run()
+    return servers.answers.get(asked.ticket, [])
+
+
+def wait(servers, seconds):
+    """Let time go by."""
+    servers.now += seconds
+    for server in servers.servers:
+        servers.step(server, Tick())
+    servers.run()
+
+
+def entries(servers, process, *, after=BEGINNING):
+    server = ServerId(process.partition("@")[2])
+    core = servers.servers[server].delivery
+    records = core.in_memory.entries(after.entry - 1, core.in_memory.log.last)
+    return list(read(records, core.mailboxes.numbers[NodeId(process)], core.in_memory.audiences, after=after))
+
+
+def got(servers, process):
+    return [item.message.payload for entry in entries(servers, process) for item in entry.items]
+
+
+def told_lost(servers, process):
+    return [entry.lost for entry in entries(servers, process) if entry.lost]
+
+
+def test_it_is_accepted_and_comes_to_everybody_in_one_order_and_writes_nothing(servers):
+    before = {server: disk.read() for server, disk in servers.disks.items()}
+    answers = [send(servers, b"%d" % number) for number in range(5)]
+    for accepted, settled in answers:
+        assert isinstance(accepted, Accepted) and accepted.kept is Kept.MEMORY
+        assert isinstance(settled, Settled) and (settled.mailboxes, settled.servers) == (3, 3)
+    for process in ("ann@a", "bob@b", "cyd@c"):
+        assert got(servers, process) == [b"0", b"1", b"2", b"3", b"4"]
+    assert {server: disk.read() for server, disk in servers.disks.items()} == before
+
+
+def test_what_is_durable_and_what_is_in_memory_never_have_the_same_id(servers):
+    (in_memory, _) = send(servers)
+    keep(servers, Kept.DURABLE)
+    (durable, _) = servers.send(STAFF)
+    assert (in_memory.message_id, durable.message_id) == ("1@staff@a+~#1", "1@staff@a#1")
+    assert (in_memory.kept, durable.kept) == (Kept.MEMORY, Kept.DURABLE)
+    assert servers.log_of("cyd@c") == [b"hello"] == got(servers, "cyd@c")
+
+
+def test_numbers_go_on_where_a_group_changes_how_its_messages_are_kept(servers):
+    first = send(servers, sender="x", number=7)[0]
+    assert send(servers, sender="x", number=7)[0].message_id == first.message_id
+    keep(servers, Kept.DURABLE)
+    (repeated, _) = servers.send(STAFF, sender="x", number=7)
+    assert repeated.is_repeated and repeated.message_id == first.message_id
+    assert servers.send(STAFF, sender="x", number=8)[0].kept is Kept.DURABLE
+    keep(servers, Kept.MEMORY)
+    assert send(servers, sender="x", number=9)[0].kept is Kept.MEMORY
+    (refused,) = send(servers, sender="x", number=11)
+    assert isinstance(refused, DeliveryRefused) and refused.refusal.reason is Reason.OUT_OF_SEQUENCE
+    servers.restart("a")
+    # Who is not remembered goes on with any number.
+    assert send(servers, sender="x", number=11)[0].message_id.startswith("1@")
+
+
+def test_a_request_id_is_known_whichever_way_its_message_was_kept(servers):
+    first = send(servers, request_id="once")[0]
+    keep(servers, Kept.DURABLE)
+    assert servers.send(STAFF, request_id="once")[0].message_id == first.message_id
+    second = servers.send(STAFF, request_id="twice")[0]
+    keep(servers, Kept.MEMORY)
+    repeated = send(servers, request_id="twice")[0]
+    assert repeated.is_repeated and (repeated.message_id, repeated.kept) == (second.message_id, Kept.DURABLE)
+
+
+def drop(servers, receiver):
+    """What is under way to a server is lost."""
+    lost = [one for one in servers.under_way if one[1] == receiver]
+    for one in lost:
+        servers.under_way.remove(one)
+    return len(lost)
+
+
+def test_what_is_lost_on_the_way_is_sent_again_and_comes_once(servers):
+    send(servers, b"0")
+    for number in range(1, 4):
+        servers.step(ServerId("a"), servers.new_send(STAFF, payload=b"%d" % number))
+        if number == 2:
+            assert drop(servers, "b")
+    servers.run()
+    assert got(servers, "bob@b") == [b"0"]
+    wait(servers, 1.0)
+    wait(servers, 1.0)
+    for process in ("bob@b", "cyd@c"):
+        assert got(servers, process) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_large_one_is_carried_in_pieces(servers):
+    payload = bytes(range(256)) * 4096
+    send(servers, payload)
+    for _ in range(3):
+        wait(servers, 1.0)
+    assert got(servers, "cyd@c") == [payload]
+    assert [answer for answer in send(servers, b"small") if isinstance(answer, Settled)]
+
+
+def test_a_destination_that_starts_again_gets_nothing_twice_and_its_members_are_told_what_it_lost(servers):
+    send(servers, b"handed out")
+    servers.held |= {("b", "a")}
+    lost = servers.new_send(STAFF, payload=b"not confirmed")
+    servers.step(ServerId("a"), lost)
+    servers.run()
+    assert got(servers, "bob@b") == [b"handed out", b"not confirmed"]
+    servers.held.clear()
+    servers.waiting.clear()
+    servers.restart("b")
+    wait(servers, 1.0)
+    send(servers, b"later")
+    wait(servers, 1.0)
+    assert got(servers, "bob@b") == [b"later"]
+    assert told_lost(servers, "bob@b") == [1]
+    settled = next(answer for answer in servers.answers[lost.ticket] if isinstance(answer, Settled))
+    assert "b" in settled.unreachable
+
+
+def test_an_origin_that_starts_again_forgets_and_whoever_it_reached_before_is_told_that(servers):
+    send(servers, b"before")
+    servers.restart("a")
+    send(servers, b"after")
+    wait(servers, 1.0)
+    assert got(servers, "bob@b") == [b"before", b"after"]
+    assert told_lost(servers, "bob@b") == [1]
+    assert got(servers, "ann@a") == [b"after"]
+
+
+def test_positions_rise_over_starts_so_who_comes_back_is_known_to_be_behind(servers):
+    send(servers)
+    (entry,) = [entry for entry in entries(servers, "ann@a") if entry.items]
+    assert entry.end.entry // POSITIONS_OF_START == servers.servers["a"].delivery.origin.start
+    servers.restart("a")
+    begun = servers.listen("ann@a", in_memory=entry.end)
+    assert begun.in_memory > entry.end
+
+
+def test_an_endpoint_goes_on_behind_what_it_acknowledged_or_says_it_has_handled(servers):
+    for number in range(3):
+        send(servers, b"%d" % number)
+    first = entries(servers, "ann@a")[0].items[0].position
+    begun = servers.listen("ann@a", in_memory=first)
+    assert begun.in_memory == first
+    assert servers.listen("ann@a").in_memory == first
+    fresh = servers.listen("ann@a", "new")
+    assert fresh.in_memory < first
+    ticket = servers.ticket()
+    servers.step(ServerId("a"), Subscribe(ticket, NodeId("ann@a"), is_ephemeral=True))
+    assert servers.answers[ticket][-1].in_memory == servers.servers["a"].delivery.in_memory.log.end()
+
+
+def test_the_oldest_go_where_there_is_too_much_and_the_ring_is_no_larger_than_it_may_be(servers):
+    in_memory = servers.servers["a"].delivery.in_memory
+    in_memory.ring_limit_bytes = 1_000
+    for number in range(100):
+        send(servers, b"%d" % number)
+    assert 0 < in_memory.ring.size <= 1_000
+    assert got(servers, "ann@a")[-1] == b"99" and len(got(servers, "ann@a")) < 30
+
+
+def test_what_waits_for_a_server_that_is_away_goes_and_it_is_told_how_much(servers):
+    send(servers, b"0")
+    in_memory = servers.servers["a"].delivery.in_memory
+    in_memory.backlog_limit_bytes = 500
+    servers.lose("b")
+    for number in range(1, 40):
+        assert isinstance(send(servers, b"%d" % number)[0], Accepted)
+    assert in_memory.origin.backlog_bytes < 1_000
+    servers.bring_back("b")
+    for _ in range(4):
+        wait(servers, 5.0)
+    found = got(servers, "bob@b")
+    assert found[-1] == b"39" and found == sorted(found, key=int)
+    assert sum(told_lost(servers, "bob@b")) == 39 - len(found)
+    assert not in_memory.origin.unsettled
+
+
+def test_a_sender_that_is_faster_than_servers_in_reach_is_held_up(servers):
+    servers.servers["a"].delivery.in_memory.backlog_limit_bytes = 500
+    servers.held |= {("a", "b")}
+    answers = [send(servers)[0] for _ in range(20)]
+    assert isinstance(answers[0], Accepted)
+    assert isinstance(answers[-1], DeliveryRefused) and answers[-1].refusal.reason is Reason.BACKLOG_FULL
+    servers.held.clear()
+    for _ in range(3):
+        wait(servers, 1.0)
+    assert isinstance(send(servers)[0], Accepted)
+
+
+def test_what_nobody_may_say_is_counted(servers):
+    send(servers)
+    core = servers.servers["b"].delivery
+    start_of_a = servers.servers["a"].delivery.origin.start
+    for carried in (
+        Carried(start_of_a, core.origin.start, 10_000, 0, ()),
+        Carried(start_of_a, core.origin.start, 0, 2, ((encode(Lost(servers.new_send("lab@b").targets, 1)), True),)),
+    ):
+        servers.step(ServerId("b"), DatagramCame(ServerId("a"), encode(carried)))
+    assert core.post.faults[ServerId("a"), PeerFault.UNEARNED_RECEIPT] == 1
+    assert core.post.faults[ServerId("a"), PeerFault.NOT_ITS_TARGET] == 1
+
+
+def test_what_a_start_before_has_sent_is_passed_over(servers):
+    send(servers)
+    core = servers.servers["b"].delivery
+    stale = encode(Carried(0, core.origin.start, 0, 2, ((b"", True),)))
+    effects = servers.step(ServerId("b"), DatagramCame(ServerId("a"), stale))
+    assert not [each for each in effects.unkept if isinstance(each, PeerDatagram)]
+    assert isinstance(decode_datagram(stale), Carried)
