@@ -14,7 +14,7 @@ from delivery.running_time import RunningTime
 from delivery.wire import Parcel, encode
 from namegraph import TargetSet
 
-ITEMS_OF_A_STEP = 10_000
+ITEMS_OF_A_STEP = 5_000
 """Of audiences that are found for the first time, one step looks at so many processes: some milliseconds."""
 
 
