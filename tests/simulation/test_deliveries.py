@@ -30,8 +30,8 @@ READ, PASSES, ANSWER_STUB = read, Filter.passes, Arrivals.answer_stub
 @pytest.fixture
 def as_before(monkeypatch):
     """Seeds that were found before there were other listeners run as they did then."""
-    monkeypatch.setattr("simulation.workload.deliveries.HAS_OTHER_LISTENERS", False)
-    monkeypatch.setattr("simulation.workload.deliveries.HAS_GATEWAYS", False)
+    monkeypatch.setattr("simulation.workload.endpoints.HAS_OTHER_LISTENERS", False)
+    monkeypatch.setattr("simulation.workload.endpoints.HAS_GATEWAYS", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_QUEUES", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_POLICIES", False)
 
@@ -52,7 +52,7 @@ def test_so_they_do_whatever_goes_wrong_for_a_while():
 
 
 def test_that_two_servers_serve_a_process_that_nobody_owns_is_found(monkeypatch):
-    monkeypatch.setattr("simulation.workload.deliveries.FOREIGN_ARE_SERVED_ONCE", True)
+    monkeypatch.setattr("simulation.workload.recorder.FOREIGN_ARE_SERVED_ONCE", True)
     with pytest.raises(AssertionError, match=r"messages: P1: e0@elsewhere\.example is served by"):
         run_seed(5, servers=5, updates=20, messages=True)
 
@@ -193,13 +193,13 @@ def _handed_too_little(wanted, addressed, sender):
 
 
 def test_a_filter_that_lets_pass_too_much_is_found(monkeypatch):
-    monkeypatch.setattr("simulation.workload.deliveries.read", partial(_read_by, _handed_whatever_is_wanted))
+    monkeypatch.setattr("simulation.workload.handing.read", partial(_read_by, _handed_whatever_is_wanted))
     with pytest.raises(AssertionError, match=r"messages: P8: .*wants others alone"):
         run_seeds(faults=False)
 
 
 def test_a_filter_that_lets_pass_too_little_is_found(monkeypatch):
-    monkeypatch.setattr("simulation.workload.deliveries.read", partial(_read_by, _handed_too_little))
+    monkeypatch.setattr("simulation.workload.handing.read", partial(_read_by, _handed_too_little))
     with pytest.raises(AssertionError, match="messages: P"):
         run_seeds(12, faults=False)
 

@@ -1,0 +1,248 @@
+"""Writes into the history what becomes durable at each server, and who is below what there.
+
+    step --written--> accepted, settled, dead letters, mailboxes, cursors
+    step --watch--> memberships, where they have changed
+
+What endpoints are handed, `handing` writes there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from delivery import history
+from delivery.events import Accepted, Send, Settled, Subscribed
+from delivery.history import SubscriptionId
+from delivery.mailboxes import Cursor, Mailbox
+from delivery.model import EVERYBODY, Kept
+from delivery.server import Server, ServerEffects
+from delivery.wire import decode_stored
+from namegraph import NodeId, ServerId, TargetSet
+from simulation.cluster.cluster import Cluster
+from simulation.workload import known_members
+from simulation.workload.clients import FOREIGN, Population, is_foreign
+from simulation.workload.kept_in_memory import KeptInMemory
+from simulation.workload.known_members import KnownMembers
+from simulation.workload.readers import Readers, served_by
+
+FOREIGN_ARE_SERVED_ONCE = False
+"""Whether it is judged that of several servers with a process that nobody owns below a target one alone logs a message
+for it. They know nothing of one another, so it comes from each: one seed in ten fails the judgement."""
+
+
+class Recorder:
+    """Looks on at the servers of one cluster."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        population: Population,
+        *,
+        readers: Readers,
+        memory: KeptInMemory,
+        sends: Mapping[int, Send],
+        note: Callable[[history.Happening], None],
+        tally: Counter[str],
+    ) -> None:
+        """`sends`: all that was sent, by ticket. `note`: puts something into the history."""
+        self._cluster, self._population, self._tally = cluster, population, tally
+        self._readers, self._memory, self._sends, self._note = readers, memory, sends, note
+        self._members_known = KnownMembers(cluster)
+        self._known: dict[ServerId, dict[int, list[str]]] = {}
+        """Of each server, the ids of the messages of its parcels that are not settled, by position."""
+        self._accepted: dict[str, ServerId] = {}
+        """By message, where it was."""
+        self._noted: set[tuple[str, bytes]] = set()
+        """Ids of messages, with what they say."""
+        self._gone_back: dict[ServerId, int] = {}
+        """Servers that have started on an older disk, with the incarnation that they took themselves for then."""
+        self._settled: set[str] = set()
+        self._dead: set[str] = set()
+        self._numbers: dict[tuple[ServerId, NodeId], int] = {}
+        """Of mailboxes, as far as they are durable."""
+        self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
+        self._seen: object = None
+        """The states of all graphs when it was looked last who is below what."""
+
+    # -- servers that start
+
+    def has_gone_back(self, server: ServerId) -> bool:
+        """Whether it is written that a server has started on an older disk."""
+        return server in self._gone_back
+
+    def note_went_back(self, core: Server) -> None:
+        """A server starts on an older disk, with the mailboxes of then."""
+        server = core.server
+        self._gone_back[server] = core.incarnations.own
+        self._note(history.WentBack(self._at, server))
+        self._known.pop(server, None)
+        for key in [key for key in self._numbers if key[0] == server]:
+            del self._numbers[key]
+        mailboxes = core.delivery.mailboxes
+        for process, number in (*mailboxes.numbers.items(), *mailboxes.gateways.items()):
+            self._numbers[server, process] = number
+            for one in self._readers.read_by(SubscriptionId(server, process, "")):
+                self._note(history.MailboxOpened(self._at, server, one.process, number))
+
+    # -- what they make durable
+
+    def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
+        """What a step changed became durable."""
+        known = self._known.setdefault(server, {})
+        settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
+        for record in effects.records.log:
+            parcel = decode_stored(record.encoded)
+            known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
+        accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
+        for answer in accepted:
+            self.note_accepted(server, answer, instant)
+        if FOREIGN_ARE_SERVED_ONCE:
+            self._note_served(server, effects)
+        ids = {message_id for position in settled for message_id in known.get(position, ())}
+        posted = {message_id for record in effects.records.log for message_id in known[record.position]}
+        ids |= {answer.message_id for answer in accepted} - posted
+        # Settled is what callers were told: where an older parcel is not settled, its row stays.
+        ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Settled)}
+        self.note_settled(ids)
+        for begun in effects.answers:
+            if isinstance(begun, Subscribed) and begun.ticket in self._readers.ephemeral:
+                reader = self._readers.ephemeral[begun.ticket].subscription.process
+                self._note(history.MailboxOpened(instant, server, reader, begun.mailbox))
+        for part, key, value in effects.records.protocol:
+            if part == "mailbox":
+                self._note_mailbox(server, NodeId(key), value, instant)
+            elif part == "dead letter" and value is not None:
+                self._note_dead(server, int(key))
+            elif part == "cursor" and value is not None:
+                self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
+
+    def note_accepted(self, server: ServerId, answer: Accepted, instant: int) -> None:
+        """A server accepts a message, which may be let out before it is written."""
+        # That a server gives an id twice is judged: it is no repetition of one message.
+        found = (answer.message_id, self._sends[answer.ticket].message.payload)
+        if found in self._noted or answer.is_repeated:
+            return
+        self._noted.add(found)
+        is_untold = self._gone_back.get(server) == self._cluster.servers[server].incarnations.own
+        self._tally["accepted after a server had gone back"] += bool(self._gone_back)
+        self._tally["accepted before a server was told that it had gone back"] += is_untold
+        self._tally["accepted in memory"] += answer.kept is Kept.MEMORY
+        send = self._sends[answer.ticket]
+        serial = int(answer.message_id.partition("@")[0])
+        self._accepted[answer.message_id] = server
+        is_in_memory = answer.kept is Kept.MEMORY
+        if is_in_memory:
+            self._memory.accepted(server, answer.message_id)
+        of_start = f" in memory since {answer.message_id.rpartition('#')[2]}" if is_in_memory else ""
+        self._note(
+            history.Accepted(
+                instant,
+                answer.message_id,
+                server,
+                f"{send.targets} of {server}{' gone back' if server in self._gone_back else ''}{of_start}",
+                serial,
+                send.targets,
+                send.message.payload,
+                send.message.sender,
+                send.number,
+                kept=answer.kept,
+            )
+        )
+
+    def note_settled(self, ids: Iterable[str]) -> None:
+        """These are settled, as far as they were accepted."""
+        for message_id in sorted(set(ids) & self._accepted.keys() - self._settled):
+            self._settled.add(message_id)
+            self._note(history.SettledAt(self._at, message_id, 0))
+
+    def note_given_up(self, ids: list[str]) -> None:
+        """A server has no room for these in its memory."""
+        for message_id in ids:
+            self._tally["given up in memory"] += 1
+            self._note(history.DeadLettered(self._at, message_id, "no room in memory"))
+
+    def note_lost(self) -> None:
+        """All is at rest: what servers that are gone for good have not settled, they never will."""
+        for message_id, origin in self._accepted.items():
+            if origin in self._cluster.gone and message_id not in self._settled:
+                self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
+
+    def _note_served(self, server: ServerId, effects: ServerEffects) -> None:
+        """Which processes that nobody owns what became durable in the log is for."""
+        core = self._cluster.servers[server].delivery
+        for record in effects.records.log:
+            audience = core.audiences.bitmap(record.audience)
+            for process in filter(is_foreign, self._population.processes):
+                numbers = (core.mailboxes.numbers.get(process), core.gateways.number_of(process))
+                if any(number in audience for number in numbers if number is not None):
+                    patterns = (EVERYBODY, f"*@{FOREIGN}")
+                    readers = (process, *(served_by(NodeId(pattern), process) for pattern in patterns))
+                    for message_id in self._known[server][record.position]:
+                        self._note(history.Logged(self._at, server, process, message_id, readers))
+
+    def _note_dead(self, server: ServerId, position: int) -> None:
+        for message_id in self._known[server].get(position, ()):
+            if message_id not in self._dead:
+                self._dead.add(message_id)
+                self._tally["dead letters"] += 1
+                self._note(history.DeadLettered(self._at, message_id, "given up"))
+
+    def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
+        kind: type[history.MailboxOpened | history.MailboxClosed]
+        if value is None:
+            kind, number = history.MailboxClosed, self._numbers.pop((server, process), 0)
+        else:
+            kind, number = history.MailboxOpened, msgspec.msgpack.decode(value, type=Mailbox).number
+            self._numbers[server, process] = number
+        for one in self._readers.read_by(SubscriptionId(server, process, "")):
+            self._note(kind(instant, server, one.process, number))
+
+    def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
+        number, _, name = key.partition(" ")
+        for (home, process), mailbox in self._numbers.items():
+            if home == server and mailbox == int(number):
+                for one in self._readers.read_by(SubscriptionId(server, process, name)):
+                    self._note(history.Acknowledged(self._at, one, cursor.position))
+
+    # -- who is below what
+
+    def watch(self, sets: list[TargetSet]) -> None:
+        """Called after each step: who is below what, at the home of each mailbox."""
+        # Those that are down, too: others may end a membership meanwhile.
+        cores = self._cluster.servers
+        state = [
+            (
+                core,
+                core.graph.update_count,
+                frozenset(core.graph.suspended),
+                core.delivery.mailboxes.version,
+                core.delivery.listeners.version,
+                len(core.delivery.listeners),
+                core.standing,
+                core.is_steady,
+            )
+            for core in cores.values()
+        ]
+        if self._seen == (state, len(sets)):
+            return
+        self._seen = (state, len(sets))
+        for targets in sets:
+            known = self._members_known.below(targets)
+            for server, core in cores.items():
+                may_be_cut_off = core.is_parted or not core.is_steady
+                for process, reader, is_below in self._readers.at(server, targets):
+                    is_cut_off = not is_below and may_be_cut_off
+                    # A process that was made a group keeps its mailbox, and gets nothing while it is one.
+                    is_process = core.graph.group(process) is None
+                    is_owed = is_below or (is_cut_off and is_process and known_members.CUT_OFF_IS_OWED)
+                    found = (is_below or is_cut_off, is_owed and self._members_known.is_so_at(process, known, server))
+                    if self._members.get((server, reader, targets)) != found:
+                        self._members[server, reader, targets] = found
+                        self._note(history.Membership(self._at, server, reader, targets, *found))
+
+    @property
+    def _at(self) -> int:
+        return self._cluster.instant
