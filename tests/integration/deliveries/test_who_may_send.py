@@ -43,7 +43,7 @@ def test_members_and_those_of_another_servers_group_may_send_from_everywhere(ser
 
 def test_the_command_line_says_what_holds_and_why_somebody_may_not(servers):
     status, output, _ = command(servers, 2, "group", "deliver", MIDDLE, "--senders", LOW)
-    assert (status, output) == (0, f"quality\tfifo\nsenders\t{LOW}\n")
+    assert (status, output) == (0, f"quality\tfifo\nsenders\t{LOW}\nkept\tdurable\n")
     status, _, errors = command(servers, 0, "send", MIDDLE, standard_input=b"x")
     assert (status, errors.count("\n")) == (4, 1)
     assert f"only members of {LOW} may send to {MIDDLE}" in errors and "--as PROCESS" in errors
