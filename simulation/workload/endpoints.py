@@ -74,7 +74,7 @@ EPHEMERAL_SHARE = 0.3
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
 
-FOREIGN_JOIN_OFTEN = 3
+FOREIGN_JOIN_OFTEN = 20
 """How often each process that nobody owns is among the processes that clients choose from."""
 
 FOREIGN_LISTEN_SHARE = 0.4

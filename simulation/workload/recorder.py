@@ -30,7 +30,7 @@ from simulation.workload.readers import Readers, served_by
 
 FOREIGN_ARE_SERVED_ONCE = False
 """Whether it is judged that of several servers with a process that nobody owns below a target one alone logs a message
-for it. They know nothing of one another, so it comes from each: one seed in ten fails the judgement."""
+for it. They know nothing of one another, so it comes from each: one seed in forty fails the judgement."""
 
 
 class Recorder:
