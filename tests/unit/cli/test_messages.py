@@ -88,6 +88,7 @@ def test_who_waits_hears_how_many_get_it_and_who_is_away(shadowtree, log, ann):
         "pending": [],
         "unreachable": [],
         "quality": "fifo",
+        "kept": "durable",
     }
     log.pending = ["y.example"]
     pending = shadowtree("send", STAFF, "--wait", "settled", stdin=b"")
@@ -112,10 +113,10 @@ def test_a_refused_message_is_one_line_and_status_4(shadowtree, log):
 
 def test_what_holds_for_messages_to_a_group_is_shown_and_laid_down(shadowtree, log):
     shown = shadowtree("group", "deliver", STAFF)
-    assert (shown.status, shown.out) == (0, "quality\tfifo\nsenders\tanyone\n")
+    assert (shown.status, shown.out) == (0, "quality\tfifo\nsenders\tanyone\nkept\tdurable\n")
     done = shadowtree("group", "deliver", STAFF, "--senders", LAB, "--quality", "fifo", "--format", "json")
-    assert (done.status, done.json) == (0, {"group": STAFF, "quality": "fifo", "senders": LAB})
-    assert shadowtree("group", "deliver", STAFF).out == f"quality\tfifo\nsenders\t{LAB}\n"
+    assert (done.status, done.json) == (0, {"group": STAFF, "quality": "fifo", "senders": LAB, "kept": "durable"})
+    assert shadowtree("group", "deliver", STAFF).out == f"quality\tfifo\nsenders\t{LAB}\nkept\tdurable\n"
     missing = shadowtree("group", "deliver", STAFF, "--senders", "nothing@x.example")
     assert (missing.status, missing.out) == (4, "")
     assert missing.err == "shadowtree: there is no group nothing@x.example\n"
@@ -123,7 +124,10 @@ def test_what_holds_for_messages_to_a_group_is_shown_and_laid_down(shadowtree, l
 
 
 def test_a_message_to_a_group_that_takes_datagrams_is_one_unless_more_is_asked_for(shadowtree, log):
-    assert shadowtree("group", "deliver", STAFF, "--quality", "datagram").out == "quality\tdatagram\nsenders\tanyone\n"
+    assert (
+        shadowtree("group", "deliver", STAFF, "--quality", "datagram").out
+        == "quality\tdatagram\nsenders\tanyone\nkept\tdurable\n"
+    )
     sent = shadowtree("send", STAFF, "--format", "json", stdin=b"tick")
     assert (sent.status, sent.json["quality"]) == (0, "datagram")
     assert [(one.quality, one.request_id) for one in log.requests] == [(delivery_pb2.QUALITY_DATAGRAM, "")]
@@ -258,6 +262,7 @@ def test_a_listener_prints_one_message_a_line_and_acknowledges_it(shadowtree, lo
         "sent_at": "2026-03-01T08:30:00.000Z",
         "gap": 0,
         "quality": "fifo",
+        "kept": "durable",
         "recipients": [],
     }
 
