@@ -14,8 +14,8 @@ from simulation.cluster.cluster import Cluster
 HAS_MEMORY = False
 """Whether some groups have messages that are kept in memory. A run without such runs as if there were none anywhere.
 
-With it one who has just joined may miss the first message and be told of no gap: seed 468 of 5 servers and 6 updates,
-without faults, shows it.
+With it a message may be missed and no gap told: its origin has just started, and the server through which it would
+learn of another one starts again before it confirms. Seed 468 of 5 servers and 6 updates, without faults, shows it.
 """
 
 MEMORY_RUNS_SHARE = 0.4
