@@ -148,7 +148,7 @@ class Arrivals:
             self._remembered[sender, stub.sequence, stub.start, stub.first_serial] = NOBODY
         return self._confirm(sender, stub, 0, reach)
 
-    def _confirm(self, sender: ServerId, taken: Parcel | Stub, mailboxes: int, reach: Reach) -> Confirm:
+    def _confirm(self, sender: ServerId, taken: Parcel | Stub | Lost, mailboxes: int, reach: Reach) -> Confirm:
         return Confirm(
             taken.sequence,
             taken.start,
@@ -185,9 +185,10 @@ class Arrivals:
         self._remembered[key] = self._writer.number_of(audience)
         return audience
 
-    def lose(self, sender: ServerId, _lost: Lost, _reach: Reach) -> None:
+    def lose(self, sender: ServerId, _lost: Lost, _reach: Reach) -> Confirm | None:
         """Nothing that is durable is lost on the way."""
         self._post.faults[sender, PeerFault.UNREADABLE] += 1
+        return None
 
     def over(self, sender: ServerId, over: Over) -> None:
         """An origin does not post a parcel once more."""

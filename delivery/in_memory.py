@@ -91,16 +91,20 @@ class MemoryArrivals(Arrivals):
         before = self._starts.get((sender, parcel.targets))
         if before is not None and before < parcel.start:
             # How much of the start before did not come, nobody knows.
-            self._append_lost(Lost(parcel.targets, 1), reach)
+            self._append_lost(Lost(parcel.sequence, parcel.start, parcel.first_serial, parcel.targets, 1), reach)
         self._starts[sender, parcel.targets] = parcel.start
         return super().log(sender, parcel, encoded, reach)
 
-    def lose(self, sender: ServerId, lost: Lost, reach: Reach) -> None:
-        """Some parcels do not come: those whom they would reach are told."""
-        if is_home(sender, lost.targets, reach):
-            self._append_lost(lost, reach)
-        else:
+    def lose(self, sender: ServerId, lost: Lost, reach: Reach) -> Confirm | None:
+        """Some parcels do not come: those whom they would reach are told; so is their origin, of who is further below.
+
+        Returns what it is to be told, None if it is none.
+        """
+        if not is_home(sender, lost.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
+            return None
+        self._append_lost(lost, reach)
+        return self._confirm(sender, lost, 0, reach)
 
     def _append_lost(self, lost: Lost, reach: Reach) -> None:
         audience = self._writer.audience(lost.targets, reach)
@@ -186,13 +190,14 @@ class InMemory:
         origin.release()
 
     def _give_up(self, server: ServerId, positions: set[int]) -> None:
-        waiting, keys = self.lanes.waiting(server), defaultdict[TargetSet, set[ParcelKey]](set)
-        for position, key in self.origin.posted_and_not_lost(server):
-            if position in positions and key in waiting:
-                self.origin.lose(position, server)
-                keys[self.origin.targets_of(position)].add(key)
-        for targets, some in keys.items():
-            self.lanes.drop(server, some, targets)
+        waiting, keys = self.lanes.waiting(server), defaultdict[int, set[ParcelKey]](set)
+        for position, key in self.origin.posted_to_server(server):
+            if position in positions and (key in waiting or self.origin.is_lost(position, server)):
+                self.origin.forgo(position, server)
+                if key in waiting:
+                    keys[key[0]].add(key)
+        for sequence, some in keys.items():
+            self.lanes.drop(server, some, self.origin.targets_of(sequence))
 
     def make_parcels(self, reach: Reach) -> None:
         """Make parcels of all that came in this step."""
@@ -214,19 +219,20 @@ class InMemory:
         """A server has started again: it gets no more of what was sent to it, whatever it had."""
         server, origin = broken.server, self.origin
         self.arrivals.begin_again(server)
-        lost = Counter[TargetSet]()
-        left = []
-        for position, key in origin.posted_and_not_lost(server):
-            if key not in broken.waiting:
-                left.append(position)
-            elif origin.had_before(position, server):
-                self.lanes.withdraw(server, key)
-                left.append(position)
-        for position in left:
-            lost[origin.targets_of(position)] += origin.lose(position, server)
-        for targets, parcels in lost.items():
-            if parcels:
-                self.lanes.lose(server, targets, parcels)
+        left, withdrawn, lost = list[int](), set[ParcelKey](), defaultdict[int, set[ParcelKey]](set)
+        for position, key in origin.posted_to_server(server):
+            if key in broken.waiting:
+                if not origin.had_before(position, server):
+                    continue
+                withdrawn.add(key)
+            elif origin.is_lost(position, server) and broken.is_to_be_told(key):
+                continue
+            left.append(position)
+            if origin.lose(position, server):
+                lost[key[0]].add(key)
+        self.lanes.withdraw(server, withdrawn)
+        for sequence, keys in lost.items():
+            self.lanes.lose(server, keys, origin.targets_of(sequence))
         for position in left:
             self.spreading.go_on(position, reach)
 
@@ -236,9 +242,9 @@ class InMemory:
         for server in self.origin.posted_to():
             if not reach.is_known(server):
                 self.origin.removed(server)
-                left = [position for position, _ in self.origin.posted_and_not_lost(server)]
+                left = [position for position, _ in self.origin.posted_to_server(server)]
                 for position in left:
-                    self.origin.lose(position, server)
+                    self.origin.forgo(position, server)
                 for position in left:
                     self.spreading.go_on(position, reach)
                 self.lanes.forget(server)

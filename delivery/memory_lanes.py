@@ -47,6 +47,12 @@ class Broken(NamedTuple):
     server: ServerId
     waiting: frozenset[ParcelKey]
     """The parcels that were not sent yet: it gets them. What else was posted to it, it has forgotten, or never got."""
+    lost: dict[int, ParcelKey]
+    """By sequence: through which parcel it is still to be told that some are lost."""
+
+    def is_to_be_told(self, key: ParcelKey) -> bool:
+        """Whether it is still to be told that a parcel is lost."""
+        return key[0] in self.lost and key <= self.lost[key[0]]
 
 
 @dataclass(slots=True)
@@ -183,16 +189,18 @@ class MemoryLanes:
         if not is_again:
             # It was sent nothing but the question which its start is.
             return None
-        kept, keys = deque[bytes](), set[ParcelKey]()
+        kept, keys, lost = deque[bytes](), set[ParcelKey](), dict[int, ParcelKey]()
         for encoded in () if out is None else out.waiting:
             post = decode_stored_post(encoded)
             # What was in answer to the start before is of no use to it.
             if isinstance(post, Lost | Stub | Parcel):
                 kept.append(encoded)
             if isinstance(post, Stub | Parcel):
-                keys.add((post.sequence, post.start, post.first_serial))
+                keys.add(_key_of(post))
+            elif isinstance(post, Lost):
+                lost[post.sequence] = max(_key_of(post), lost.get(post.sequence, _key_of(post)))
         self._out[sender] = _Out(kept)
-        return Broken(sender, frozenset(keys))
+        return Broken(sender, frozenset(keys), lost)
 
     def _confirmed(self, sender: ServerId, through: int, now: float) -> None:
         out = self._out.get(sender)
@@ -284,43 +292,49 @@ class MemoryLanes:
 
     # -- what is not sent
 
-    def withdraw(self, server: ServerId, key: ParcelKey) -> None:
-        """A parcel that waits is not sent to a server: it had it before."""
-        self._remove(server, {key})
+    def withdraw(self, server: ServerId, keys: Collection[ParcelKey]) -> None:
+        """Parcels that wait are not sent to a server: it had them before."""
+        self._remove(server, keys)
 
     def drop(self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet) -> None:
-        """Parcels of a target set are not sent to a server, as far as they were not; it is told how many."""
-        first, parcels = self._remove(server, keys, targets)
-        if parcels:
-            self._out[server].waiting.insert(first, encode(Lost(targets, parcels)))
+        """Parcels of one sequence are not sent to a server, though none of them was; it is told how many."""
+        newest = max(keys)
+        first, told = self._remove(server, keys, newest[0])
+        newest = max([newest, *map(_key_of, told)])
+        parcels = len(keys) + sum(lost.parcels for lost in told)
+        self._out[server].waiting.insert(first, encode(Lost(*newest, targets, parcels)))
+
+    def lose(self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet) -> None:
+        """Tell a server that it does not get some parcels of one sequence, before all that waits for it."""
+        self._out.setdefault(server, _Out()).waiting.appendleft(encode(Lost(*max(keys), targets, len(keys))))
 
     def _remove(
-        self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet | None = None
-    ) -> tuple[int, int]:
-        """Remove parcels, and what is told of lost ones of a target set; returns from where on, and how many."""
+        self, server: ServerId, keys: Collection[ParcelKey], sequence: int | None = None
+    ) -> tuple[int, list[Lost]]:
+        """Remove parcels, and what is told of lost ones of a sequence; returns from where on, and the latter."""
         out = self._out.setdefault(server, _Out())
-        kept, parcels, first = deque[bytes](), 0, 0
+        kept, told, first = deque[bytes](), list[Lost](), None
         for encoded in out.waiting:
             post = decode_stored_post(encoded)
-            is_one = isinstance(post, Parcel | Stub) and (post.sequence, post.start, post.first_serial) in keys
-            if is_one or (isinstance(post, Lost) and post.targets == targets):
-                first = first if parcels else len(kept)
-                parcels += post.parcels if isinstance(post, Lost) else 1
-            else:
+            if isinstance(post, Lost) and post.sequence == sequence:
+                told.append(post)
+            elif not (isinstance(post, Parcel | Stub) and _key_of(post) in keys):
                 kept.append(encoded)
+                continue
+            first = len(kept) if first is None else first
         out.waiting = kept
-        return first, parcels
+        return first or 0, told
 
     def waiting(self, server: ServerId) -> set[ParcelKey]:
         """The parcels, or stubs of them, of which nothing was sent to a server yet."""
         posts = map(decode_stored_post, self._out[server].waiting if server in self._out else ())
-        return {(one.sequence, one.start, one.first_serial) for one in posts if isinstance(one, Parcel | Stub)}
-
-    def lose(self, server: ServerId, targets: TargetSet, parcels: int) -> None:
-        """Tell a server how many parcels of a target set it does not get, before all that waits for it."""
-        self._out.setdefault(server, _Out()).waiting.appendleft(encode(Lost(targets, parcels)))
+        return {_key_of(one) for one in posts if isinstance(one, Parcel | Stub)}
 
     def forget(self, server: ServerId) -> None:
         """A server is gone for good."""
         self._out.pop(server, None)
         self._in.pop(server, None)
+
+
+def _key_of(post: Parcel | Stub | Lost) -> ParcelKey:
+    return post.sequence, post.start, post.first_serial

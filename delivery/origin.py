@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from msgspec import Struct, structs
 
@@ -32,7 +33,7 @@ from delivery.model import Kept, Quality
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import own_onward, servers_below
-from delivery.unsettled import STUB, UNCONFIRMED, UNCONFIRMED_AGAIN, ParcelRow, Progress, Sequence
+from delivery.unsettled import LOST, STUB, UNCONFIRMED, UNCONFIRMED_AGAIN, ParcelRow, Progress, Sequence
 from delivery.wire import (
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
@@ -238,42 +239,52 @@ class Origin:
         parcel = decode_stored(self._post.parcels[position])
         return self._post.send_inline(server, encode(structs.replace(parcel, round=number)))
 
-    def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, int | None, list[PeerLetter]]:
-        """A server has a parcel in its log.
+    def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, list[int], list[PeerLetter]]:
+        """A server has a parcel in its log, or knows that it does not get it.
 
-        Returns whether that can be so, the parcel's position while it is not settled, and what is to leave now.
+        Returns whether that can be so, the positions of parcels that may be settled by it, and what is to leave now.
         """
         sequence = self._sequences.get(confirm.sequence)
         if sequence is None:
-            return False, None, []
+            return False, [], []
         position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
         if position is None or position in sequence.settled:
             # Settled: it was posted again after a server began its lanes anew.
-            return True, None, []
+            return True, [], []
         row = self._parcels[position]
         if sender not in row.posted:
-            return False, None, []
+            return False, [], []
         count = row.posted[sender]
-        if count < 0 and confirm.round == row.round and confirm.is_of_stub == (count == STUB):
-            row.posted[sender] = confirm.mailboxes
+        confirmed: list[int] = []
+        if count == LOST:
+            until = takewhile(lambda each: each <= position, sequence.unsettled)
+            confirmed = [each for each in until if self._parcels[each].posted.get(sender) == LOST]
+        elif count < 0 and confirm.round == row.round and confirm.is_of_stub == (count == STUB):
+            confirmed = [position]
             if confirm.takes_stubs and not confirm.mailboxes:
                 sequence.stubs.add(sender)
-            if not row.is_of_copy:
-                # A server that was removed here is waited for by nobody here, whatever others still have of it.
-                row.is_apart |= any(map(reach.is_known, confirm.apart))
-                # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut
-                # off the other: one had none yet, the other does not know for whom they are on the way.
-                row.is_apart |= row.view != reach.view()
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
-            self._parcels.touch(position)
+        for each in confirmed:
+            self._note_confirmed(each, sender, confirm, reach)
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
         row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
         letters = self._found(
             confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
         )
-        return True, position, letters
+        return True, confirmed or [position], letters
+
+    def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
+        row = self._parcels[position]
+        row.posted[sender] = 0 if row.posted[sender] == LOST else confirm.mailboxes
+        if not row.is_of_copy:
+            # A server that was removed here is waited for by nobody here, whatever others still have of it.
+            row.is_apart |= any(map(reach.is_known, confirm.apart))
+            # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
+            # the other: one had none yet, the other does not know for whom they are on the way.
+            row.is_apart |= row.view != reach.view()
+        self._parcels.touch(position)
 
     def want(self, sender: ServerId, want: Want) -> tuple[bool, list[PeerLetter]]:
         """A server has somebody for a parcel of which it was posted the stub.
@@ -461,24 +472,35 @@ class Origin:
     def lose(self, position: int, server: ServerId) -> bool:
         """A server does not get a parcel, or has it no more, whatever it had: it is posted no more to that one.
 
-        Returns whether it was waited for. That is told as of a server that was never met.
+        Returns whether it was waited for: then it is until it says who is further below. Callers are told of it as of a
+        server that was never met.
         """
         row = self._parcels[position]
         count = row.posted[server]
         if count in (UNCONFIRMED, STUB):
             row.unknown = tuple(sorted({*row.unknown, server}))
-        row.posted[server] = max(count, 0)
+        if count < 0:
+            row.posted[server] = LOST
         row.lost = tuple(sorted({*row.lost, server}))
         self._parcels.touch(position)
         return count < 0
 
-    def posted_and_not_lost(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
-        """The parcels that were posted to a server and are not settled, by position, with what names them."""
+    def forgo(self, position: int, server: ServerId) -> None:
+        """The same, and the server is not waited for, whoever is further below."""
+        if self.lose(position, server):
+            self._parcels[position].posted[server] = 0
+
+    def posted_to_server(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
+        """The parcels that are not settled and that a server has, or is waited for: positions, and what names them."""
         return [
             (position, (row.sequence, row.start, row.first_serial))
             for position, row in self._parcels.items()
-            if server in row.posted and server not in row.lost
+            if server in row.posted and (server not in row.lost or row.posted[server] == LOST)
         ]
+
+    def is_lost(self, position: int, server: ServerId) -> bool:
+        """Whether a server does not get a parcel, and has not said yet who is further below."""
+        return self._parcels[position].posted[server] == LOST
 
     def had_before(self, position: int, server: ServerId) -> bool:
         """Whether a server that has not confirmed a parcel in this round had it before."""
@@ -486,13 +508,14 @@ class Origin:
 
     def ids(self, position: int) -> list[str]:
         """What names the messages of a parcel that is not settled."""
-        row, targets = self._parcels[position], self.targets_of(position)
+        row = self._parcels[position]
+        targets = self.targets_of(row.sequence)
         serials = range(row.first_serial, row.first_serial + row.messages)
         return [message_id(serial, targets, row.sequence, row.start, self.kept) for serial in serials]
 
-    def targets_of(self, position: int) -> TargetSet:
-        """Of a parcel that is not settled."""
-        return self._rows[self._parcels[position].sequence].targets
+    def targets_of(self, sequence: int) -> TargetSet:
+        """Of the sequence of a number."""
+        return self._rows[sequence].targets
 
     def accepted_before(self, at: float, *, at_most: int) -> list[int]:
         """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""

@@ -196,20 +196,22 @@ class Spreading:
             case Over():
                 self._arrivals.over(sender, message)
             case Lost():
-                self._arrivals.lose(sender, message, reach)
+                confirm = self._arrivals.lose(sender, message, reach)
+                if confirm is not None:
+                    self._answer_post(sender, confirm)
 
     def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
         self.letters.append(self._post.send_inline(sender, encode(message)))
 
     def _confirmed(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         was_lacking = self._dead_letters.confirmed(sender, confirm)
-        is_ours, position, letters = self._origin.confirm(sender, confirm, reach)
+        is_ours, positions, letters = self._origin.confirm(sender, confirm, reach)
         if was_lacking and confirm.is_remembered:
             self._answer_post(sender, Over(confirm.sequence, confirm.start, confirm.first_serial))
         if not is_ours and not was_lacking:
             self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         self.letters += letters
-        if position is not None:
+        for position in positions:
             self.go_on(position, reach)
 
     def _wanted(self, sender: ServerId, want: Want) -> None:

@@ -21,6 +21,8 @@ UNCONFIRMED_AGAIN = -2
 """It has the parcel, and has not confirmed it in this round yet."""
 STUB = -3
 """It was posted the stub alone, and has not confirmed it."""
+LOST = -4
+"""It does not get the parcel. It was told so, and has not said yet who is further below."""
 
 
 class Progress(NamedTuple):

@@ -2,6 +2,7 @@
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
     origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
+    origin --Lost--> a server that started again, and had not confirmed what is in memory --Confirm--> origin
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
     server <--Carried--> server       what is kept in memory: the rest of this page, in lanes that are in memory, too
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
@@ -164,8 +165,15 @@ class Probed(Struct, frozen=True, array_like=True, tag="probed"):
 
 
 class Lost(Struct, frozen=True, array_like=True, tag="lost"):
-    """Of what is kept in memory: parcels that a server is not sent, though they were for it."""
+    """Of what is kept in memory: parcels of one sequence that a server is not sent, though they were for it.
 
+    It is confirmed as the newest of them.
+    """
+
+    sequence: int
+    start: int
+    first_serial: int
+    """Of the newest."""
     targets: TargetSet
     parcels: int
 
@@ -211,15 +219,15 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError(str(error)) from None
     if isinstance(message, Probe | Probed):
         numbers = [message.number]
-    elif isinstance(message, Lost):
-        _require_possible_targets(message.targets)
-        numbers = [message.parcels]
     else:
-        numbers = [message.sequence, message.start, message.first_serial, getattr(message, "round", 0)]
+        numbers = [message.sequence, message.start, message.first_serial]
+        numbers += [getattr(message, "round", 0), getattr(message, "parcels", 1)]
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
         _require_possible(message)
+    elif isinstance(message, Lost):
+        _require_possible_targets(message.targets)
     elif isinstance(message, Stub):
         _require_possible_targets(message.targets)
         if not 0 < message.messages <= PARCEL_MESSAGES_LIMIT:

@@ -11,13 +11,6 @@ from delivery.server import Server
 from namegraph import ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 
-HAS_MEMORY = False
-"""Whether some groups have messages that are kept in memory. A run without such runs as if there were none anywhere.
-
-With it a message may be missed and no gap told: its origin has just started, and the server through which it would
-learn of another one starts again before it confirms. Seed 468 of 5 servers and 6 updates, without faults, shows it.
-"""
-
 MEMORY_RUNS_SHARE = 0.4
 """Of runs, those with such groups."""
 
@@ -34,10 +27,10 @@ class KeptInMemory:
     """What a run has to do with messages that are kept in memory."""
 
     def __init__(self, cluster: Cluster, chance: Random, new_ticket: Callable[[], int]) -> None:
-        """Draws apart from `chance`, so that a run without memory is the same whether there are runs with it."""
+        """Draws apart from `chance`, so that a run without memory is as if there were none with it."""
         self._cluster, self._new_ticket = cluster, new_ticket
         self._chance = own = Random(repr(chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
-        self._is_there = HAS_MEMORY and own.random() < MEMORY_RUNS_SHARE
+        self._is_there = own.random() < MEMORY_RUNS_SHARE
         self._has_small_rings = own.random() < SMALL_RINGS_SHARE
         self.ring_through: dict[ServerId, int] = {}
         """Through where what is in each server's memory may be handed out."""

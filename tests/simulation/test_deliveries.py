@@ -117,6 +117,11 @@ def test_plain_seeds_with_messages_that_failed_once(seed):
     run_seed(seed, servers=5, updates=20, messages=True)
 
 
+def test_a_seed_with_messages_in_memory_that_failed_once():
+    """A server starts again before it has said who is below it, to an origin that has just started."""
+    run_seed(468, servers=5, updates=6, messages=True)
+
+
 @pytest.mark.usefixtures("as_before")
 @pytest.mark.parametrize(
     "seed",

@@ -161,6 +161,26 @@ def test_a_destination_that_starts_again_gets_nothing_twice_and_its_members_are_
     assert "b" in settled.unreachable
 
 
+def test_a_server_that_starts_again_before_it_confirms_still_says_who_is_below_it(servers):
+    servers.create("other@a")
+    servers.join("other@a", "bob@b")
+    keep(servers, Kept.MEMORY, "other@a")
+    known = servers.new_send("other@a", payload=b"b is there")
+    servers.step(ServerId("a"), known)
+    servers.run()
+    first = servers.new_send(STAFF, payload=b"first")
+    servers.step(ServerId("a"), first)
+    assert drop(servers, "b")
+    assert not [key for key in servers.under_way if key[1] == "c"]
+    servers.restart("b")
+    servers.run()
+    wait(servers, 1.0)
+    assert got(servers, "cyd@c") == [b"first"]
+    assert (got(servers, "bob@b"), told_lost(servers, "bob@b")) == ([], [1])
+    settled = next(answer for answer in servers.answers[first.ticket] if isinstance(answer, Settled))
+    assert (settled.mailboxes, settled.unreachable) == (2, ("b",))
+
+
 def test_an_origin_that_starts_again_forgets_and_whoever_it_reached_before_is_told_that(servers):
     send(servers, b"before")
     servers.restart("a")
@@ -238,7 +258,13 @@ def test_what_nobody_may_say_is_counted(servers):
     start_of_a = servers.servers["a"].delivery.origin.start
     for carried in (
         Carried(start_of_a, core.origin.start, 10_000, 0, ()),
-        Carried(start_of_a, core.origin.start, 0, 2, ((encode(Lost(servers.new_send("lab@b").targets, 1)), True),)),
+        Carried(
+            start_of_a,
+            core.origin.start,
+            0,
+            2,
+            ((encode(Lost(1, start_of_a, 1, servers.new_send("lab@b").targets, 1)), True),),
+        ),
     ):
         servers.step(ServerId("b"), DatagramCame(ServerId("a"), encode(carried)))
     assert core.post.faults[ServerId("a"), PeerFault.UNEARNED_RECEIPT] == 1
