@@ -56,6 +56,8 @@ class SubnetIndex:
         self._why_not = "they were not read yet"
         self._confirmed_at = -CONFIRMED_SECONDS
         self._asking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        """While they are: what may be told then is known soon."""
         self.tried = asyncio.Event()
         """Whether the home was asked at all."""
 
@@ -74,6 +76,8 @@ class SubnetIndex:
 
     async def confirm(self) -> str | None:
         """Ask the home whether it is there; returns why nothing may be told, or None."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=CONFIRMATION_SECONDS)
         if self._changes is not None and self._changes.is_interrupted:
             return f"the groups of {self._subnet} cannot be told: their home is out of reach"
         if self._is_followed and not self.is_confirmed():
@@ -99,26 +103,33 @@ class SubnetIndex:
     async def _follow_once(self) -> None:
         changes = await self._names.watch(subnet=self._subnet)
         try:
-            await self._read_all()
-            self._changes = changes
+            await self._read(changes)
             self.tried.set()
             async for update in changes:
                 self._apply(update)
                 if not update.is_listed:
-                    self._changes = None
-                    await self._read_all()
-                    self._changes = changes
+                    await self._read(changes)
         finally:
             await changes.close()
 
-    async def _read_all(self) -> None:
+    async def _read(self, changes: AsyncChangeStream) -> None:
+        """Read the groups while nothing of before may be told; lookups wait for it a while."""
+        if self._changes is not None:
+            self._changes, self._why_not = None, "too much has changed at once, and they are being read"
+        self._reading = asyncio.create_task(self._read_all(changes))
+        try:
+            await self._reading
+        finally:
+            self._reading = None
+
+    async def _read_all(self, changes: AsyncChangeStream) -> None:
         asked_at = time.monotonic()
         listed = await self._names.groups(self._subnet)
         if listed.unreachable:
             raise Unavailable(f"{shown(listed.unreachable)} may know of more groups")
         self._index.replace(self._subnet, listed.groups)
         self._on_change()
-        self._confirmed_at = asked_at
+        self._confirmed_at, self._changes = asked_at, changes
         LOGGER.info("groups of %s that are followed: %d", self._subnet, len(listed.groups))
 
     def _apply(self, update: RecordedUpdate) -> None:
