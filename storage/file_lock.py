@@ -18,7 +18,9 @@ from storage.owned_file import open_owned
 class FileLock:
     """Held from the moment it is made until `release`, or until the process ends."""
 
-    def __init__(self, database: Path) -> None:
+    def __init__(self, database: Path, *, of: str = "name server") -> None:
+        """`of`: what programs use such a database, for the message."""
+        self._of = of
         self.path = lock_path(database)
         self._database = database
         try:
@@ -51,7 +53,7 @@ class FileLock:
             holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
             raise DatabaseInUseError(
                 database=str(self._database),
-                problem=f"another name server (process {holder or 'unknown'}) is using it",
+                problem=f"another {self._of} (process {holder or 'unknown'}) is using it",
                 remedy="stop that server, or give this one a database of its own",
             ) from error
         except OSError as error:

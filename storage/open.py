@@ -24,7 +24,7 @@ def open_store(url: str, *, server: ServerId | None = None) -> Store:
         from storage.sqlite import open_sqlite_store
 
         return open_sqlite_store(parsed, server=server)
-    _require_psycopg(show_url(parsed))
+    require_psycopg(show_url(parsed))
     from storage.postgresql import open_postgresql_store
 
     return open_postgresql_store(parsed, server=server)
@@ -44,13 +44,14 @@ def reading_state(url: str) -> AbstractContextManager[StoredState]:
             problem="a SQLite file is its server's alone, and cannot be read beside it",
             remedy="ask the server for the snapshot",
         )
-    _require_psycopg(show_url(parsed))
+    require_psycopg(show_url(parsed))
     from storage.postgresql import reading_postgresql
 
     return reading_postgresql(parsed)
 
 
-def _require_psycopg(database: str) -> None:
+def require_psycopg(database: str) -> None:
+    """Raise `DriverMissingError` where what talks to PostgreSQL is not installed."""
     try:
         import psycopg  # noqa: F401
     except ImportError as error:

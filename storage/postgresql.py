@@ -85,7 +85,7 @@ _CHECK_CLIENT = text(
 
 def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
     """Connect to the database that the URL names. See `storage.open_store`."""
-    engine = _PostgresqlEngine(url)
+    engine = PostgresqlEngine(url)
     try:
         engine.take_lock()
         engine.check_settings()
@@ -114,10 +114,12 @@ def reading_postgresql(url: URL) -> Iterator[StoredState]:
         engine.close()
 
 
-class _PostgresqlEngine:
+class PostgresqlEngine:
     """The `SqlEngine` of PostgreSQL."""
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, of: str = "name server") -> None:
+        """Connect; `of`: what programs use such a database, for messages."""
+        self._of = of
         self._database = show_url(url)
         self._engine = create_engine(
             url,
@@ -141,10 +143,12 @@ class _PostgresqlEngine:
 
     @property
     def database(self) -> str:
+        """The database as error messages name it."""
         return self._database
 
     @property
     def connection(self) -> Connection:
+        """The one connection."""
         return self._connection
 
     def take_lock(self) -> None:
@@ -159,7 +163,7 @@ class _PostgresqlEngine:
         except DatabaseInUseError as error:
             raise DatabaseInUseError(
                 database=self._database,
-                problem="another name server is using it",
+                problem=f"another {self._of} is using it",
                 remedy="stop that server, or give this one a database of its own",
             ) from error
 
@@ -196,6 +200,7 @@ class _PostgresqlEngine:
             raise
 
     def probe(self) -> None:
+        """Raise the `StorageError` that a commit would meet."""
         self.check_exclusive()
         with self.translate_errors(), self._connection.begin():
             self._connection.execute(text("SELECT 1"))
@@ -208,17 +213,20 @@ class _PostgresqlEngine:
         """Nothing: PostgreSQL knows the end of its log."""
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
+        """Insert the records, or replace those of the same key."""
         if len(records) < COPY_FROM_ROWS:
             self._connection.exec_driver_sql(_UPSERTS[table], sealed(table, records))
         else:
             self._copy(table, records)
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
+        """Delete the rows of these primary keys."""
         for start in range(0, len(keys), ROWS_PER_SLICE):
             columns = zip(*keys[start : start + ROWS_PER_SLICE], strict=True)
             self._connection.exec_driver_sql(_DELETES[table], tuple(map(list, columns)))
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
+        """Yield the rows of a statement, some thousands at a time."""
         self.check_exclusive()
         with self.translate_errors(), self._connection.begin(), self._session.cursor(name="state") as cursor:
             cursor.execute(str(statement.compile(dialect=self._connection.dialect)).encode())
@@ -226,11 +234,13 @@ class _PostgresqlEngine:
                 yield rows
 
     def close(self) -> None:
+        """Close the connection, and with it give up exclusive use."""
         self._connection.close()
         self._engine.dispose()
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
+        """Turn errors of the driver that are not our bugs into `StorageError`."""
         try:
             yield
         except (psycopg.Error, DBAPIError) as error:
@@ -275,7 +285,7 @@ class _PostgresqlEngine:
         )
 
 
-class _ReadingEngine(_PostgresqlEngine):
+class _ReadingEngine(PostgresqlEngine):
     """One transaction that reads, and holds nobody up."""
 
     def _connect(self) -> None:

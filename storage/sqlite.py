@@ -58,10 +58,16 @@ ROWS_PER_SLICE = 256
 
 def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
     """Open, or make, the file that the URL names. See `storage.open_store`."""
-    path = _check_place(url, server=server)
+    path = check_place(url)
+    if server is None and not path.exists():
+        raise ServerNotNamedError(
+            database=str(path),
+            problem="it does not exist and no server is named",
+            remedy="name the server",
+        )
     if not lock_path(path).exists():
         # Where no server has been yet, none leaves its traces beside the file of another program.
-        with _translating(str(path)):
+        with translating(str(path)):
             refuse_foreign(path)
     lock = FileLock(path)
     try:
@@ -80,7 +86,7 @@ def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
     return store
 
 
-def _check_place(url: URL, *, server: ServerId | None) -> Path:
+def check_place(url: URL) -> Path:
     """Return the real path of the file, having refused what can be refused before anything is created."""
     assert url.database is not None
     try:
@@ -109,12 +115,6 @@ def _check_place(url: URL, *, server: ServerId | None) -> Path:
             database=str(path),
             problem="the file cannot be written",
             remedy="let this user write the file and its folder",
-        )
-    if server is None and not exists:
-        raise ServerNotNamedError(
-            database=str(path),
-            problem="it does not exist and no server is named",
-            remedy="name the server",
         )
     return path
 
@@ -249,11 +249,12 @@ class _SqliteEngine:
         return not is_busy
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        return _translating(self.database)
+        return translating(self.database)
 
 
 @contextmanager
-def _translating(database: str) -> Iterator[None]:
+def translating(database: str) -> Iterator[None]:
+    """Turn errors of the driver that are not our bugs into `StorageError`."""
     try:
         yield
     except (sqlite3.Error, DBAPIError) as error:
