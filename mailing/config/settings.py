@@ -15,11 +15,27 @@ from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from shadowtree.vocabulary import GroupId, SubnetName
 
 DEFAULT_SERVER = "127.0.0.1:7400"
-SUGGESTED_MAPS, SUGGESTED_POLICY = "127.0.0.1:7410", "127.0.0.1:7411"
+SUGGESTED_MAPS, SUGGESTED_POLICY, SUGGESTED_LMTP = "127.0.0.1:7410", "127.0.0.1:7411", "127.0.0.1:7424"
+SUGGESTED_SMTP = "127.0.0.1:7425"
+LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT = 1_000, 100_000_000
 
 
 class SettingsError(Exception):
     """Wrong settings; the message is one line that says where and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionSettings:
+    """Where messages come in, are kept and go out."""
+
+    lmtp_listen: str
+    """``HOST:PORT``; port 0 lets the system choose one."""
+    database: str
+    """``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``, for this gateway alone."""
+    smtp: str
+    """``HOST:PORT`` of the mail server that copies are handed over to."""
+    control: Path
+    """The UNIX socket that commands speak to the running gateway by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +49,8 @@ class MailSettings:
     """``HOST:PORT`` for lookups (socketmap); port 0 lets the system choose one; None: none are answered."""
     policy_listen: str | None = None
     """The same for the policy protocol of Postfix."""
+    distribution: DistributionSettings | None = None
+    """What messages pass through; None: none do."""
 
 
 def load_settings(path: Path) -> MailSettings:
@@ -47,10 +65,10 @@ def load_settings(path: Path) -> MailSettings:
         raise SettingsError(
             f'{path}: domains: no value; give at least one, for instance "lists.ubc.example" = "ubc.example"'
         )
-    if "maps_listen" not in found and "policy_listen" not in found:
+    if not found.keys() & {"maps_listen", "policy_listen", "lmtp_listen"}:
         raise SettingsError(
             f'{path}: nothing would be answered; give maps_listen = "{SUGGESTED_MAPS}", '
-            f'policy_listen = "{SUGGESTED_POLICY}", or both'
+            f'policy_listen = "{SUGGESTED_POLICY}", lmtp_listen = "{SUGGESTED_LMTP}", or several'
         )
     settings: dict[GroupId, ListSettings] = found.get("lists", {})
     for group in settings:
@@ -64,7 +82,22 @@ def load_settings(path: Path) -> MailSettings:
         Lists(subnets, found.get("defaults", ListSettings()), settings),
         found.get("maps_listen"),
         found.get("policy_listen"),
+        _distribution(path, found),
     )
+
+
+def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
+    suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
+    if "lmtp_listen" not in found:
+        for key in ("control", *suggested):
+            if key in found:
+                raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
+        return None
+    for key, value in suggested.items():
+        if key not in found:
+            raise SettingsError(f'{path}: {key}: no value; with lmtp_listen it is needed, for instance "{value}"')
+    control = found.get("control", path.resolve().with_suffix(".sock"))
+    return DistributionSettings(found["lmtp_listen"], found["database"], found["smtp"], control)
 
 
 class _WrongValueError(Exception):
@@ -98,6 +131,22 @@ def _read_server(value: object) -> str:
 
 def _read_listen(value: object) -> str:
     return _address(_text(value), lowest_port=0)
+
+
+def _read_smtp(value: object) -> str:
+    return _address(_text(value), lowest_port=1)
+
+
+def _read_database(value: object) -> str:
+    text = _text(value)
+    if not text.startswith(("sqlite:///", "postgresql://")):
+        # A URL may hold a password, so it is not shown.
+        raise _WrongValueError("sqlite:///FILE or postgresql://USER@HOST/DATABASE is wanted")
+    return text
+
+
+def _read_control(value: object) -> Path:
+    return Path(_text(value)).resolve()
 
 
 def _read_domains(value: object) -> dict[str, SubnetName]:
@@ -153,16 +202,36 @@ def _read_except(value: object) -> tuple[GroupId, ...]:
     return tuple(sorted({_group(_text(each)) for each in value}))
 
 
+def _read_bytes_limit(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _WrongValueError(f"a number is wanted, not {_kind(value)}")
+    if not LOWEST_BYTES_LIMIT <= value <= HIGHEST_BYTES_LIMIT:
+        raise _WrongValueError(f"{LOWEST_BYTES_LIMIT} to {HIGHEST_BYTES_LIMIT} is wanted, not {value}")
+    return value
+
+
+def _read_truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _WrongValueError(f"true or false is wanted, not {_kind(value)}")
+    return value
+
+
 _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "post": ("post", _read_post),
     "owners": ("owners", _read_owners),
     "except": ("excluding", _read_except),
+    "max_bytes": ("bytes_limit", _read_bytes_limit),
+    "skip_addressed": ("skips_addressed", _read_truth),
 }
 
 _KEYS: Mapping[str, Reader] = {
     "server": _read_server,
     "maps_listen": _read_listen,
     "policy_listen": _read_listen,
+    "lmtp_listen": _read_listen,
+    "database": _read_database,
+    "smtp": _read_smtp,
+    "control": _read_control,
     "domains": _read_domains,
     "defaults": _read_list,
     "lists": _read_lists,

@@ -20,7 +20,9 @@ _DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL})+")
 _THIS_HOST = re.compile(r"(?:.*\.)?localhost(?:\.localdomain)?", re.I)
-_NOT_IN_QUOTES = re.compile(r"[^ -~]|[<>@]")
+_INTERNATIONAL_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\u0080-\U0010ffff-]+"
+_INTERNATIONAL_DOT_STRING = re.compile(rf"{_INTERNATIONAL_ATOM}(?:\.{_INTERNATIONAL_ATOM})*")
+_NOT_IN_QUOTES = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff<>@]")
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"@([^@"]+)', re.S)
 
 
@@ -28,35 +30,39 @@ class UndeliverableError(ValueError):
     """No mail can be sent to a name; the message says why."""
 
 
-def quoted(name: MemberId) -> str:
-    """The address of a name as it is written in SMTP; raises `UndeliverableError`."""
+def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
+    """The address of a name as it is written in SMTP; raises `UndeliverableError`.
+
+    `with_smtputf8`: it may hold more than ASCII (RFC 6531).
+    """
     local, at_sign, domain = name.rpartition("@")
     if not at_sign or not local:
         raise UndeliverableError("it is not LOCAL@DOMAIN")
     if not _DOMAIN.fullmatch(domain) or _THIS_HOST.fullmatch(domain):
         # A mail server adds a domain of its own to a single label, and takes mail to localhost itself.
         raise UndeliverableError(f"{domain!r} is no domain that mail is sent to")
-    if not local.isascii():
+    if not local.isascii() and not with_smtputf8:
         raise UndeliverableError("it is not ASCII, and what a lookup answers is sent without SMTPUTF8")
     if local.startswith("-"):
         # Quoted or not, Postfix bounces it.
         raise UndeliverableError("it begins with '-', where programs expect options")
     if _NOT_IN_QUOTES.search(local):
         raise UndeliverableError("it holds a character that an address cannot hold")
-    if not _DOT_STRING.fullmatch(local):
+    if not (_DOT_STRING if local.isascii() else _INTERNATIONAL_DOT_STRING).fullmatch(local):
         escaped = local.replace("\\", "\\\\").replace('"', '\\"')
         local = f'"{escaped}"'
-    if len(local) > LOCAL_PART_OCTETS_LIMIT:
+    octets = len(local.encode())
+    if octets > LOCAL_PART_OCTETS_LIMIT:
         raise UndeliverableError(f"more than {LOCAL_PART_OCTETS_LIMIT} octets stand before the '@'")
-    if len(local) + 1 + len(domain) > ADDRESS_OCTETS_LIMIT:
+    if octets + 1 + len(domain) > ADDRESS_OCTETS_LIMIT:
         raise UndeliverableError(f"it has more than {ADDRESS_OCTETS_LIMIT} octets")
     return f"{local}@{domain}"
 
 
-def is_deliverable(name: MemberId) -> bool:
+def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:
     """Whether mail can be sent to a name."""
     try:
-        quoted(name)
+        quoted(name, with_smtputf8=with_smtputf8)
     except UndeliverableError:
         return False
     return True

@@ -11,6 +11,8 @@ from shadowtree.vocabulary import GroupId, SubnetName
 POST_MEMBERS, POST_ANYONE, POST_NOBODY = "members", "anyone", "nobody"
 MUTED, OWNERS = "+muted", "+owners"
 """Behind the name of a list: the group of those who want no mail of it, and of those who look after it."""
+DEFAULT_BYTES_LIMIT = 10_240_000
+"""As Postfix has it (`message_size_limit`)."""
 OWNER_ADDRESS = "-owner"
 """Behind the name of a list: the address of its owners."""
 
@@ -25,6 +27,10 @@ class ListSettings:
     """None: the group whose name is that of the list with ``+owners``, where it exists."""
     excluding: tuple[GroupId, ...] = ()
     """Groups whose members get no mail of the list."""
+    bytes_limit: int = DEFAULT_BYTES_LIMIT
+    """The longest message that is distributed."""
+    skips_addressed: bool = False
+    """Whether people in To or Cc get no copy of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,11 @@ class Lists:
         local, _, domain = name.rpartition("@")
         subnet = self.subnets.get(domain) or self.subnets.get(domain.lower())
         return None if subnet is None or not local else f"{local}@{subnet}"
+
+    @property
+    def bytes_limit(self) -> int:
+        """The longest message that any list takes."""
+        return max(each.bytes_limit for each in (self.defaults, *self.settings.values()))
 
     def of(self, group: GroupId) -> ListSettings:
         """What holds for a list."""

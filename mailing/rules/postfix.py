@@ -1,4 +1,4 @@
-"""What Postfix must be told so that lookups make lists of groups, and why each line."""
+"""What Postfix must be told so that groups are lists, by lookup or by distribution, and why each line."""
 
 from __future__ import annotations
 
@@ -18,19 +18,15 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
     """Lines for `main.cf`; lookups need none in `master.cf`. `maps`, `policy`: ``HOST:PORT``; raises `NoPortError`."""
     if maps is None:
         raise NoPortError("maps_listen: no value; Postfix looks lists up there")
-    for key, address in (("maps_listen", maps), ("policy_listen", policy)):
-        if address is not None and address.endswith(":0"):
-            raise NoPortError(f"{key}: port 0 is another one at each start; name one that Postfix can be told")
+    _require_port("maps_listen", maps)
     listed = sorted(domains)
-    pattern = "|".join(domain.replace(".", r"\.") for domain in listed)
-    lines = [
+    return [
         "# main.cf: lists by lookup (master.cf needs no lines for it). Needs Postfix 3.7 or newer.",
         "# Domains whose addresses are all lists. Take out one that has mailboxes here, too.",
         f"virtual_alias_domains = {' '.join(listed)}",
         "# Who is in a list, asked for these domains alone, so that other mail does not hang on the gateway.",
         "# Add maps of your own behind it.",
-        f"virtual_alias_maps = pipemap:{{regexp:{{{{/^(.+@({pattern}))$$/ $$1}}}},"
-        f"socketmap:inet:{_for_postfix(maps)}:members}}",
+        f"virtual_alias_maps = {_for_domains(listed, maps, 'members')}",
         "# The default, 1,000, would defer mail to larger lists for ever.",
         f"virtual_alias_expansion_limit = {MOST_ADDRESSES}",
         "# One copy a person over all lists of a message, however many people they have.",
@@ -39,18 +35,76 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
         "# A name with % or ! is one address, and leads to no other.",
         "allow_percent_hack = no",
         "swap_bangpath = no",
+        *_policy_lines(listed, policy),
     ]
-    if policy is not None:
-        classes = ", ".join(f"{{{domain} = who_may_post}}" for domain in listed)
-        lines += [
-            "# Who may post, asked for these domains alone. Where there are restrictions already, put this check in",
-            "# front of what permits.",
-            "smtpd_restriction_classes = who_may_post",
-            f"who_may_post = check_policy_service {{ inet:{_for_postfix(policy)}, "
-            "{ default_action = 451 4.3.0 who may post cannot be found out now } }",
-            f"smtpd_recipient_restrictions = check_recipient_access inline:{{{classes}}}",
-        ]
-    return lines
+
+
+def distribution_lines(
+    domains: Iterable[str], *, maps: str | None, policy: str | None, lmtp: str, smtp: str
+) -> list[str]:
+    """Lines for `main.cf` and `master.cf` by which messages pass through the gateway; raises `NoPortError`."""
+    if maps is None:
+        raise NoPortError("maps_listen: no value; Postfix asks there which lists there are")
+    for key, address in (("maps_listen", maps), ("lmtp_listen", lmtp)):
+        _require_port(key, address)
+    listed = sorted(domains)
+    return [
+        "# main.cf: lists by distribution. Needs Postfix 3.7 or newer.",
+        "# Domains whose addresses are all lists. Add relay domains of your own behind them.",
+        f"relay_domains = {' '.join(listed)}",
+        "# Unknown lists are refused at RCPT. Add maps of your own behind it.",
+        f"relay_recipient_maps = {_for_domains(listed, maps, 'lists')}",
+        "# Where messages to lists go; all lists of a message at once, so that people in several get one copy.",
+        f"transport_maps = inline:{{{', '.join(f'{{{each} = lmtp:inet:{_for_postfix(lmtp)}}}' for each in listed)}}}",
+        "lmtp_destination_recipient_limit = 50",
+        *_policy_lines(listed, policy),
+        "",
+        "# master.cf: where the gateway hands copies over. Only this machine may reach it.",
+        f"{smtp} inet n - n - - smtpd",
+        "  -o syslog_name=postfix/lists",
+        "  # Members are sent to as they are: no alias, no address that this Postfix makes another one of.",
+        "  -o receive_override_options=no_address_mappings,no_unknown_recipient_checks",
+        "  # The gateway asks for a return path of each person's own (XVERP).",
+        "  -o smtpd_authorized_verp_clients=127.0.0.0/8,[::1]/128",
+        "  -o mynetworks=127.0.0.0/8,[::1]/128",
+        "  -o smtpd_client_restrictions=",
+        "  -o smtpd_helo_restrictions=",
+        "  -o smtpd_sender_restrictions=",
+        "  -o smtpd_relay_restrictions=permit_mynetworks,reject",
+        "  -o smtpd_recipient_restrictions=permit_mynetworks,reject",
+        "  -o smtpd_data_restrictions=",
+        "  -o smtpd_end_of_data_restrictions=",
+        "  -o smtpd_tls_security_level=none",
+        "  # A list may hold many addresses that are refused: the connection goes on.",
+        "  -o smtpd_error_sleep_time=0",
+        "  -o smtpd_soft_error_limit=1001",
+        "  -o smtpd_hard_error_limit=1000",
+    ]
+
+
+def _require_port(key: str, address: str) -> None:
+    if address.endswith(":0"):
+        raise NoPortError(f"{key}: port 0 is another one at each start; name one that Postfix can be told")
+
+
+def _for_domains(listed: list[str], maps: str, name: str) -> str:
+    pattern = "|".join(domain.replace(".", r"\.") for domain in listed)
+    return f"pipemap:{{regexp:{{{{/^(.+@({pattern}))$$/ $$1}}}},socketmap:inet:{_for_postfix(maps)}:{name}}}"
+
+
+def _policy_lines(listed: list[str], policy: str | None) -> list[str]:
+    if policy is None:
+        return []
+    _require_port("policy_listen", policy)
+    classes = ", ".join(f"{{{domain} = who_may_post}}" for domain in listed)
+    return [
+        "# Who may post, asked for these domains alone. Where there are restrictions already, put this check in",
+        "# front of what permits.",
+        "smtpd_restriction_classes = who_may_post",
+        f"who_may_post = check_policy_service {{ inet:{_for_postfix(policy)}, "
+        "{ default_action = 451 4.3.0 who may post cannot be found out now } }",
+        f"smtpd_recipient_restrictions = check_recipient_access inline:{{{classes}}}",
+    ]
 
 
 def _for_postfix(address: str) -> str:

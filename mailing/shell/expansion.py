@@ -27,8 +27,8 @@ class Person:
     """As it is written in SMTP."""
     list: GroupId
     """The first of the lists that reaches the person."""
-    gateway: None
-    """Who hands the message over: by lookups the mail server itself, so nobody."""
+    gateway: str | None
+    """Who hands the message over; None: the mail server itself, by lookups."""
     pathname: tuple[MemberId, ...]
     """From the list to the person, each an immediate member of the one before; empty where it changed meanwhile."""
 
@@ -65,8 +65,13 @@ async def expand(
     asked: Iterable[GroupId],
     sender: str | None,
     at_least_revision: Revision | None = None,
+    *,
+    gateway: str | None = None,
 ) -> Expansion:
-    """Resolve the lists together, as their lookups would; raises `ShadowtreeError`."""
+    """Resolve the lists together, as a message to them would; raises `ShadowtreeError`.
+
+    `gateway`: the one that distributes; None: lookups are answered.
+    """
     groups = tuple(dict.fromkeys(asked))
     muted = await _existing(client, [beside(group, MUTED) for group in groups])
     targets = [target_of(group, lists.of(group), is_muted=beside(group, MUTED) in muted) for group in groups]
@@ -77,8 +82,12 @@ async def expand(
         else found
     )
     mutes = (await client.resolve(muted, at_least_revision=at_least_revision)).processes if muted else ()
-    people = await _people(client, found, targets)
-    left_out = [LeftOut(person, "undeliverable") for person in found.processes if not is_deliverable(person)]
+    people = await _people(client, found, targets, gateway)
+    left_out = [
+        LeftOut(person, "undeliverable")
+        for person in found.processes
+        if not is_deliverable(person, with_smtputf8=gateway is not None)
+    ]
     for person in sorted({*everybody.processes} - {*found.processes}):
         left_out.append(LeftOut(person, "muted" if person in mutes else "excepted"))
     verdicts = [] if sender is None else [await may_post(group, lists, sender, client) for group in groups]
@@ -111,17 +120,24 @@ async def _existing(client: Client, groups: Iterable[GroupId]) -> list[GroupId]:
     return found
 
 
-async def _people(client: Client, found: Resolution, targets: list[Target]) -> tuple[Person, ...]:
-    places = asyncio.Semaphore(ASKED_AT_ONCE)
+async def _people(client: Client, found: Resolution, targets: list[Target], gateway: str | None) -> tuple[Person, ...]:
+    places, with_smtputf8 = asyncio.Semaphore(ASKED_AT_ONCE), gateway is not None
 
     async def one(person: MemberId, group: GroupId) -> Person:
         async with places:
-            return Person(quoted(person), group, None, await _way(client, group, person))
+            address = quoted(person, with_smtputf8=with_smtputf8)
+            return Person(address, group, gateway, await _way(client, group, person))
 
     firsts = found.process_targets or [0] * len(found.processes)
     reached = zip(found.processes, firsts, strict=True)
     return tuple(
-        await asyncio.gather(*(one(person, targets[at].name) for person, at in reached if is_deliverable(person)))
+        await asyncio.gather(
+            *(
+                one(person, targets[at].name)
+                for person, at in reached
+                if is_deliverable(person, with_smtputf8=with_smtputf8)
+            )
+        )
     )
 
 

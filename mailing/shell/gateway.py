@@ -16,6 +16,7 @@ from typing import Any
 from mailing.config.settings import MailSettings, SettingsError
 from mailing.rules.framing import NetstringReader, PolicyReader
 from mailing.shell.conversations import CONNECTIONS_LIMIT, Listener
+from mailing.shell.distributing import Distributing, StartError
 from mailing.shell.log import LOGGER, Repeated, written_log
 from mailing.shell.lookups import Lookups
 from mailing.shell.names import Names
@@ -29,10 +30,6 @@ SWEEP_SECONDS = 1.0
 SWEEPS_BETWEEN_NUMBERS = 10
 OPEN_FILES = 2 * CONNECTIONS_LIMIT + 200
 """Two ports full, and what else is open."""
-
-
-class StartError(Exception):
-    """The gateway cannot start; the message is one line."""
 
 
 def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
@@ -53,23 +50,31 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
     async with Client(settings.server) as client:
         names, repeated = Names(client, settings.lists.subnets.values()), Repeated()
         lookups, posting = Lookups(names, settings.lists), Posting(names, settings.lists)
-        loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting)
         maps = Listener("maps", NetstringReader, lookups.answer, repeated)
         policy = Listener("policy", PolicyReader, posting.answer, repeated)
-        told = []
-        for listener, address in ((maps, settings.maps_listen), (policy, settings.policy_listen)):
-            if address is not None:
-                told.append(f"{listener.name} {await _listen(listener, address)}")
-        others: list[asyncio.Task[Any]] = [
-            asyncio.create_task(names.follow()),
-            asyncio.create_task(_sweep((maps, policy), repeated)),
-        ]
+        distributing = (
+            None
+            if settings.distribution is None
+            else Distributing(settings.distribution, names, settings.lists, repeated)
+        )
+        loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
+        others: list[asyncio.Task[Any]] = []
         waiting: asyncio.Task[Any] = asyncio.create_task(ended.wait())
         try:
+            told = []
+            for listener, address in ((maps, settings.maps_listen), (policy, settings.policy_listen)):
+                if address is not None:
+                    told.append(f"{listener.name} {await _listen(listener, address)}")
+            others += [asyncio.create_task(names.follow()), asyncio.create_task(_sweep((maps, policy), repeated))]
             await names.tried(FIRST_SECONDS)
+            if distributing is not None and settings.distribution is not None:
+                host, _, _ = settings.distribution.lmtp_listen.rpartition(":")
+                told.append(f"lmtp {host}:{await distributing.listen()}")
+                others.append(asyncio.create_task(distributing.run()))
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
             await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.gather(maps.end(DRAIN_SECONDS), policy.end(DRAIN_SECONDS))
+            ending = (maps, policy) if distributing is None else (maps, policy, distributing)
+            await asyncio.gather(*(each.end(DRAIN_SECONDS) for each in ending))
             for task in others:
                 if task.done():
                     # It ends by itself only where it cannot go on.
@@ -79,6 +84,8 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
                 task.cancel()
             with suppress(asyncio.CancelledError):
                 await asyncio.wait((waiting, *others))
+            if distributing is not None:
+                await distributing.close()
     return 0
 
 
@@ -100,7 +107,13 @@ async def _sweep(listeners: tuple[Listener[Any], ...], repeated: Repeated) -> No
         repeated.tell_numbers()
 
 
-def _reload(reload: Callable[[], MailSettings], running: MailSettings, lookups: Lookups, posting: Posting) -> None:
+def _reload(
+    reload: Callable[[], MailSettings],
+    running: MailSettings,
+    lookups: Lookups,
+    posting: Posting,
+    distributing: Distributing | None,
+) -> None:
     """At SIGHUP: nothing that is wrong with the settings ends a gateway that runs."""
     try:
         settings = reload()
@@ -111,6 +124,8 @@ def _reload(reload: Callable[[], MailSettings], running: MailSettings, lookups: 
         LOGGER.warning("the settings of lists were not read again: the domains changed, which takes a restart")
         return
     lookups.lists = posting.lists = settings.lists
+    if distributing is not None:
+        distributing.follow(settings.lists)
     LOGGER.info("the settings of lists were read again")
 
 

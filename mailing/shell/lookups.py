@@ -22,6 +22,7 @@ from mailing.rules.lookups import (
     why_reply,
 )
 from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, owners_of, place_of
+from mailing.rules.return_path import bounce_place
 from mailing.shell.names import Names
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
@@ -78,6 +79,8 @@ class Lookups:
     def _answer(self, asked: _Asked) -> bytes | Awaitable[bytes]:
         place = place_of(asked.group, self.lists, self._names.index)
         match place, asked.map:
+            case None, MapName.LISTS if bounce_place(asked.group) is not None:
+                return netstring(Reply(Status.OK, asked.group).encode())
             case None, _:
                 return _NOT_FOUND
             case Ambiguous(groups), _:

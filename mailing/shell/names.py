@@ -214,6 +214,11 @@ class Names:
         async with self._place():
             return await self._client.check(group, member, explain)
 
+    async def everybody(self, targets: Iterable[Target]) -> Resolution:
+        """Who is in one of these, each once, asked for right now; raises `ShadowtreeError`."""
+        async with self._place():
+            return await self._client.resolve(list(targets))
+
     async def _resolve(self, target: Target) -> Resolution:
         async with self._place():
             return await self._client.resolve(target if target.excluding else target.name)

@@ -11,11 +11,13 @@ import click
 
 from shadowtree.cli.render.output import print_json, print_lines, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
-from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, in_session
+from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
 from shadowtree.cli.support.waiting import Waiting
 
 if TYPE_CHECKING:
     from mailing.config.settings import MailSettings
+    from mailing.rules.queue import Queued
+    from mailing.shell.control import Word
     from mailing.shell.expansion import Expansion
 
 _config_option = click.option(
@@ -30,13 +32,14 @@ _config_option = click.option(
 
 @click.group("mail")
 def mail_command() -> None:
-    """Make mailing lists of groups, by a Postfix that looks up who is in them.
+    """Make mailing lists of groups, by a Postfix that looks up who is in them, or that has messages distributed.
 
     \b
     Examples:
       shadowtree mail serve --config mail.toml
       shadowtree mail postfix --config mail.toml
       shadowtree mail expand all@ubc.example
+      shadowtree mail queue --config mail.toml
     """
 
 
@@ -44,10 +47,10 @@ def mail_command() -> None:
 @_config_option
 @click.option("--check-config", is_flag=True, help="Only say whether the settings are good.")
 def serve_command(config_file: Path, check_config: bool) -> int:
-    """Answer the lookups of a mail server, and say who may post, until SIGTERM or Ctrl-C.
+    """Answer the lookups of a mail server, say who may post, and distribute messages, until SIGTERM or Ctrl-C.
 
-    It prints `serving mail of DOMAINS: maps HOST:PORT, policy HOST:PORT` once it answers. SIGHUP has the settings of
-    lists read again.
+    It prints `serving mail of DOMAINS: maps HOST:PORT, policy HOST:PORT, lmtp HOST:PORT` once it answers. SIGHUP has
+    the settings of lists read again.
 
     \b
     Example:
@@ -64,7 +67,8 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     if check_config:
         click.echo("the settings are good")
         return DONE
-    from mailing.shell.gateway import StartError, run
+    from mailing.shell.distributing import StartError
+    from mailing.shell.gateway import run
 
     try:
         return run(settings, lambda: load_settings(config_file))
@@ -74,19 +78,28 @@ def serve_command(config_file: Path, check_config: bool) -> int:
 
 @mail_command.command("postfix")
 @_config_option
-def postfix_command(config_file: Path) -> int:
-    """Print the lines by which Postfix looks up lists here.
+@click.option("--lookup", is_flag=True, help="Those of lookup, also where the settings are for distribution.")
+def postfix_command(config_file: Path, lookup: bool) -> int:
+    """Print the lines by which Postfix looks up lists here, or has messages to them distributed.
+
+    Those of distribution are for `main.cf` and, behind an empty line, for `master.cf`. They are printed where the
+    settings have `lmtp_listen`.
 
     \b
     Example:
       shadowtree mail postfix --config mail.toml >> /etc/postfix/main.cf
     """
     from mailing.config.settings import SettingsError, load_settings
-    from mailing.rules.postfix import NoPortError, lookup_lines
+    from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 
     try:
         settings = load_settings(config_file)
-        lines = lookup_lines(settings.lists.subnets, maps=settings.maps_listen, policy=settings.policy_listen)
+        subnets, maps, policy = settings.lists.subnets, settings.maps_listen, settings.policy_listen
+        through = settings.distribution
+        if through is None or lookup:
+            lines = lookup_lines(subnets, maps=maps, policy=policy)
+        else:
+            lines = distribution_lines(subnets, maps=maps, policy=policy, lmtp=through.lmtp_listen, smtp=through.smtp)
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
     except NoPortError as error:
@@ -147,6 +160,127 @@ def expand_command(session: Session, asked: tuple[str, ...], sender: str | None,
     return DONE if is_told and not (found.unreachable or found.in_transition) else UNCERTAIN
 
 
+_id_argument = click.argument("id_", metavar="ID")
+
+
+@mail_command.command("queue")
+@click.argument("id_", metavar="[ID]", required=False)
+@_config_option
+@format_option
+@in_session
+def queue_command(session: Session, id_: str | None, config_file: Path) -> int:
+    """Say which messages wait or are under way at the running gateway, the oldest first; with ID: of one message.
+
+    \b
+    Examples:
+      shadowtree mail queue --config mail.toml
+      shadowtree mail queue --config mail.toml --format json
+    """
+    return _tell(session, "queue", id_, config_file)
+
+
+@mail_command.command("held")
+@_config_option
+@format_option
+@in_session
+def held_command(session: Session, config_file: Path) -> int:
+    """Say which messages are held, because their senders may not post.
+
+    \b
+    Example:
+      shadowtree mail held --config mail.toml
+    """
+    return _tell(session, "held", None, config_file)
+
+
+@mail_command.command("approve")
+@_id_argument
+@_config_option
+@format_option
+@in_session
+def approve_command(session: Session, id_: str, config_file: Path) -> int:
+    """Let a message that is held go to its lists.
+
+    \b
+    Example:
+      shadowtree mail approve 4bf92f3577b34da6a3ce929d0e0e4736 --config mail.toml
+    """
+    return _tell(session, "approve", id_, config_file)
+
+
+@mail_command.command("reject")
+@_id_argument
+@_config_option
+@format_option
+@in_session
+def reject_command(session: Session, id_: str, config_file: Path) -> int:
+    """Let a message that is held go nowhere. Its author is told nothing.
+
+    \b
+    Example:
+      shadowtree mail reject 4bf92f3577b34da6a3ce929d0e0e4736 --config mail.toml
+    """
+    return _tell(session, "reject", id_, config_file)
+
+
+@mail_command.command("retry")
+@_id_argument
+@_config_option
+@format_option
+@in_session
+def retry_command(session: Session, id_: str, config_file: Path) -> int:
+    """Try now what waits of a message.
+
+    \b
+    Example:
+      shadowtree mail retry 4bf92f3577b34da6a3ce929d0e0e4736 --config mail.toml
+    """
+    return _tell(session, "retry", id_, config_file)
+
+
+@mail_command.command("drop")
+@_id_argument
+@_config_option
+@format_option
+@in_session
+def drop_command(session: Session, id_: str, config_file: Path) -> int:
+    """Send a message to nobody more. Who is being sent to right now still gets it.
+
+    \b
+    Example:
+      shadowtree mail drop 4bf92f3577b34da6a3ce929d0e0e4736 --config mail.toml
+    """
+    return _tell(session, "drop", id_, config_file)
+
+
+def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> int:
+    from mailing.config.settings import SettingsError, load_settings
+    from mailing.shell.control import ControlError, Request, ask
+
+    try:
+        settings = load_settings(config_file)
+    except SettingsError as error:
+        return _complain(str(error), WRONG_USAGE)
+    if settings.distribution is None:
+        return _complain(f"{config_file}: lmtp_listen: no value; messages pass through no gateway", WRONG_USAGE)
+    try:
+        messages = asyncio.run(ask(settings.distribution.control, Request(word, id_)))
+    except ControlError as error:
+        return _complain(str(error), FAILED)
+    if session.is_json:
+        print_json({"messages": messages})
+    else:
+        print_lines(_line(message) for message in messages)
+    return DONE
+
+
+def _line(message: Queued) -> str:
+    why = "; ".join(share.why for share in message.shares if share.why)
+    counts = f"{message.done} of {message.people} people, {message.bounced} bounced"
+    line = f"{message.id} {message.state} {','.join(message.lists)} from <{message.author}>: {counts}"
+    return f"{line}: {why}" if why else line
+
+
 async def _expand(
     session: Session, settings: MailSettings | None, asked: tuple[str, ...], sender: str | None
 ) -> Expansion:
@@ -157,7 +291,9 @@ async def _expand(
     address = session.server if settings is None else settings.server
     lists = Lists({}) if settings is None else settings.lists
     async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=Waiting()) as client:
-        return await expand(client, lists, [list_of(text, lists) for text in asked], sender, session.at_least_revision)
+        groups = [list_of(text, lists) for text in asked]
+        gateway = None if settings is None or settings.distribution is None else min(settings.lists.subnets)
+        return await expand(client, lists, groups, sender, session.at_least_revision, gateway=gateway)
 
 
 def _complain(message: str, status: int) -> int:

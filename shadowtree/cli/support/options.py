@@ -77,6 +77,15 @@ def _remember(context: click.Context, option: click.Parameter, value: object) ->
 _COMMON: Final[dict[str, Any]] = {"expose_value": False, "callback": _remember}
 
 
+format_option = click.option(
+    "--format",
+    type=click.Choice(["text", "json"]),
+    help="How to print the answer. [default: text]",
+    **_COMMON,
+)
+"""For commands that ask no name server; it is among those that all others take."""
+
+
 def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
     """Add the options that all commands take, before and after their names; `is_root`: of `shadowtree` itself."""
 
@@ -91,12 +100,7 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
                     f"[default: {DEFAULT_SERVER}]",
                     **_COMMON,
                 ),
-                click.option(
-                    "--format",
-                    type=click.Choice(["text", "json"]),
-                    help="How to print the answer. [default: text]",
-                    **_COMMON,
-                ),
+                format_option,
                 click.option(
                     "--timeout",
                     metavar="SECONDS",

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import pytest
 
@@ -55,13 +56,11 @@ def clean_environment():
     return {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory):
+@contextmanager
+def two_name_servers(folder):
     """Groups of ubc.example and sfu.example, in a loop through both."""
     with started_servers() as start:
-        servers = SeveralServers(
-            start, tmp_path_factory.mktemp("servers"), unused_ports(2), [["ubc.example"], ["sfu.example"]]
-        )
+        servers = SeveralServers(start, folder, unused_ports(2), [["ubc.example"], ["sfu.example"]])
         names = servers.clients[0]
         for group in ("all", "news", "first", "second", "huge", "hostile", "own"):
             names.create_group(f"{group}@ubc.example")
@@ -79,12 +78,20 @@ def servers(tmp_path_factory):
                 *(Join("hostile@ubc.example", name, "process") for name in HOSTILE),
             ]
         )
+        yield servers
+        servers.close()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    """The same, and large lists."""
+    with two_name_servers(tmp_path_factory.mktemp("servers")) as servers:
+        names = servers.clients[0]
         for group in ("first", "second", "huge"):
             count = PEOPLE_OF_LARGE_LISTS if group != "huge" else 4_000
             people = [f"person-{number:05}@people-of-large-lists.example" for number in range(count)]
             names.apply([Join(f"{group}@ubc.example", person, "process") for person in people])
         yield servers
-        servers.close()
 
 
 @pytest.fixture(scope="module")

@@ -94,6 +94,7 @@ class GatewayProcess:
             raise RuntimeError(self.process.communicate(timeout=PATIENCE_SECONDS)[1])
         ports = dict(re.findall(r"(\w+) 127\.0\.0\.1:(\d+)", self.serving_line))
         self.maps_port, self.policy_port = int(ports["maps"]), int(ports["policy"])
+        self.lmtp_port = int(ports.get("lmtp", 0))
 
     def lookup(self, name, key):
         """Ask over a connection of its own; the status and the text of the reply."""

@@ -39,13 +39,19 @@ def why_not_whole():
 
 
 class Inbox(socketserver.ThreadingTCPServer):
-    """Takes all mail; `recipients` has those of each message that was taken, as they were written."""
+    """Takes all mail but for those in `refused`.
+
+    `recipients` has those of each message that was taken, as they were written; `messages` the sender, the recipients
+    and the bytes of each.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
 
     def __init__(self, port):
         self.recipients = []
+        self.messages = []
+        self.refused = set()
         super().__init__(("127.0.0.1", port), _Session)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -60,19 +66,25 @@ class Inbox(socketserver.ThreadingTCPServer):
 class _Session(socketserver.StreamRequestHandler):
     def handle(self):
         self._say(b"220 inbox")
-        recipients = []
+        sender, recipients = "", []
         while line := self.rfile.readline():
-            verb = line.rstrip().upper()
+            verb, reply = line.rstrip().upper(), b"250 ok"
+            path = line.decode().partition("<")[2].rpartition(">")[0]
             if verb.startswith(b"MAIL"):
-                recipients = []
+                sender, recipients = path, []
             elif verb.startswith(b"RCPT TO:<"):
-                recipients.append(line.decode().partition("<")[2].rpartition(">")[0])
+                if path in self.server.refused:
+                    reply = b"550 5.1.1 there is nobody of that name"
+                else:
+                    recipients.append(path)
             elif verb == b"DATA":
                 self._say(b"354 go on")
-                while self.rfile.readline().rstrip(b"\r\n") != b".":
-                    pass
+                lines = []
+                while (content := self.rfile.readline()).rstrip(b"\r\n") != b".":
+                    lines.append(content.removeprefix(b"."))
+                self.server.messages.append((sender, recipients, b"".join(lines)))
                 self.server.recipients += recipients
-            self._say(b"221 bye" if verb == b"QUIT" else b"250 ok")
+            self._say(b"221 bye" if verb == b"QUIT" else reply)
             if verb == b"QUIT":
                 return
 
@@ -114,6 +126,7 @@ trace unix - - n - 0 bounce
 flush unix n - n 1000? 0 flush
 proxymap unix - - n - - proxymap
 smtp unix - - n - - smtp
+lmtp unix - - n - - lmtp
 error unix - - n - - error
 retry unix - - n - - error
 local unix - n n - - local
@@ -134,20 +147,21 @@ class Postfix:
         """What it has written."""
         return (self.folder / "log").read_text(errors="replace")
 
-    def send(self, sender, *recipients):
+    def send(self, sender, *recipients, data=b"Subject: a test\r\n\r\nHello.\r\n"):
         """Send one message; the status and text of each recipient's reply."""
         with smtplib.SMTP("127.0.0.1", self.port, timeout=PATIENCE_SECONDS) as smtp:
             smtp.ehlo()
             smtp.mail(sender)
             replies = [smtp.docmd("RCPT", f"TO:<{recipient}>") for recipient in recipients]
             if any(code == 250 for code, _ in replies):
-                assert smtp.data(b"Subject: a test\r\n\r\nHello.\r\n")[0] == 250, self.log()
+                assert smtp.data(data)[0] == 250, self.log()
         return [(code, text.decode()) for code, text in replies]
 
 
 @contextmanager
 def running_postfix(printed):
-    """Start one whose `main.cf` ends with these lines, as they were printed."""
+    """Start one whose `main.cf` ends with these lines, as they were printed, and `master.cf` with those for it."""
+    main, _, master = printed.partition("\n\n")
     # Not in the folder of the test, which other users may not enter.
     folder = Path(tempfile.mkdtemp(prefix="postfix-"))
     folder.chmod(0o755)
@@ -164,9 +178,10 @@ def running_postfix(printed):
             MAIN.format(
                 folder=folder, sbin=Path(tool("postfix")).parent, daemons=asked.stdout.strip(), inbox=inbox_port
             )
-            + printed
+            + main
+            + "\n"
         )
-        (folder / "etc/master.cf").write_text(MASTER.format(port=port))
+        (folder / "etc/master.cf").write_text(MASTER.format(port=port) + master)
         command = [tool("postfix"), "-c", str(folder / "etc")]
         started = subprocess.run([*command, "start"], capture_output=True, text=True, check=False)
         assert started.returncode == 0, started.stderr

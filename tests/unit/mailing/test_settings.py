@@ -2,9 +2,9 @@
 
 import pytest
 
-from mailing.config.settings import SettingsError, load_settings
+from mailing.config.settings import DistributionSettings, SettingsError, load_settings
 from mailing.rules.lists import ListSettings
-from mailing.rules.postfix import NoPortError, lookup_lines
+from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 
 WHOLE = """\
 server = "127.0.0.1:7400, names.example:7401"
@@ -51,6 +51,17 @@ def test_a_whole_file_is_read(load):
     assert settings.lists.of("lab@sfu.example") == ListSettings()
 
 
+def test_settings_of_distribution_are_read(load, tmp_path):
+    text = 'lmtp_listen = "127.0.0.1:7424"\ndatabase = "sqlite:///m.db"\nsmtp = "127.0.0.1:7425"\n' + SMALL
+    settings = load(text + "[defaults]\nmax_bytes = 5000\nskip_addressed = true\n")
+    assert settings.distribution == DistributionSettings(
+        "127.0.0.1:7424", "sqlite:///m.db", "127.0.0.1:7425", tmp_path / "mail.sock"
+    )
+    assert settings.lists.of("all@y.example") == ListSettings(bytes_limit=5_000, skips_addressed=True)
+    assert load(f'control = "{tmp_path}/c"\n' + text).distribution.control == tmp_path / "c"
+    assert load(SMALL).distribution is None
+
+
 def test_a_small_file_has_defaults(load):
     settings = load(SMALL)
     assert (settings.server, settings.policy_listen) == ("127.0.0.1:7400", None)
@@ -64,7 +75,18 @@ def test_a_small_file_has_defaults(load):
         ("[domains]\n", ": domains: no value; give at least one"),
         ('[domains]\n"x.example" = "y.example"\n', 'nothing would be answered; give maps_listen = "127.0.0.1:7410"'),
         (SMALL + "[more]\n", ":4: more: there is no such key; the keys are server, maps_listen, policy_listen"),
-        ("lmtp_listen = 1\n" + SMALL, ":1: lmtp_listen: there is no such key"),
+        ("gateways_listen = 1\n" + SMALL, ":1: gateways_listen: there is no such key"),
+        ('lmtp_listen = "127.0.0.1:0"\n' + SMALL, "database: no value; with lmtp_listen it is needed"),
+        (
+            'lmtp_listen = "127.0.0.1:0"\ndatabase = "sqlite:///m.db"\n' + SMALL,
+            "smtp: no value; with lmtp_listen it is",
+        ),
+        ('smtp = "127.0.0.1:25"\n' + SMALL, "smtp: it is for distribution, which needs lmtp_listen"),
+        ('smtp = "127.0.0.1:0"\n' + SMALL, ":1: smtp: '127.0.0.1:0' does not end in a port"),
+        ('database = "mysql://x:secret@y/z"\n' + SMALL, ":1: database: sqlite:///FILE or postgresql://USER@HOST/"),
+        (SMALL + "[defaults]\nmax_bytes = 10\n", ":5: defaults.max_bytes: 1000 to 100000000 is wanted, not 10"),
+        (SMALL + "[defaults]\nmax_bytes = true\n", ":5: defaults.max_bytes: a number is wanted, not true or false"),
+        (SMALL + "[defaults]\nskip_addressed = 1\n", ":5: defaults.skip_addressed: true or false is wanted"),
         ("server = 7\n" + SMALL, ":1: server: a text is wanted, not a number"),
         ('server = "127.0.0.1:0"\n' + SMALL, ":1: server: '127.0.0.1:0' does not end in a port"),
         ('policy_listen = "here"\n' + SMALL, ":1: policy_listen: 'here' is not HOST:PORT"),
@@ -76,7 +98,7 @@ def test_a_small_file_has_defaults(load):
         ),
         (
             SMALL + "[defaults]\nhold = 1\n",
-            ":5: defaults.hold: there is no such key; the keys are post, owners, except",
+            ":5: defaults.hold: there is no such key; the keys are post, owners, except, max_bytes",
         ),
         (SMALL + '[lists."all@y.example"]\nexcept = "x"\n', ':5: lists."all@y.example".except: a list of groups'),
         (SMALL + '[lists."all@y.example"]\nowners = "x"\n', ":5: lists.\"all@y.example\".owners: 'x' is no id"),
@@ -126,3 +148,31 @@ def test_postfix_is_told_of_no_policy_where_there_is_none_and_where_this_machine
 def test_postfix_cannot_be_told_what_is_not_known(maps, policy, says):
     with pytest.raises(NoPortError, match=says):
         lookup_lines(["a.example"], maps=maps, policy=policy)
+
+
+def test_postfix_is_told_where_messages_go_and_come_from():
+    lines = distribution_lines(
+        ["b.example", "a.example"], maps="127.0.0.1:7410", policy=None, lmtp="0.0.0.0:7424", smtp="127.0.0.1:7425"
+    )
+    main, master = lines[: lines.index("")], lines[lines.index("") + 1 :]
+    assert "relay_domains = a.example b.example" in main
+    assert (
+        "transport_maps = inline:{{a.example = lmtp:inet:127.0.0.1:7424}, {b.example = lmtp:inet:127.0.0.1:7424}}"
+    ) in main
+    assert [line for line in main if "socketmap:inet:127.0.0.1:7410:lists}" in line]
+    assert "127.0.0.1:7425 inet n - n - - smtpd" in master
+    assert "  -o smtpd_authorized_verp_clients=127.0.0.0/8,[::1]/128" in master
+
+
+@pytest.mark.parametrize(
+    ("maps", "policy", "lmtp", "says"),
+    [
+        (None, None, "h:1", "maps_listen: no value"),
+        ("h:0", None, "h:1", "maps_listen: port 0"),
+        ("h:1", "h:0", "h:1", "policy_listen: port 0"),
+        ("h:1", None, "h:0", "lmtp_listen: port 0"),
+    ],
+)
+def test_postfix_cannot_be_told_of_distribution_what_is_not_known(maps, policy, lmtp, says):
+    with pytest.raises(NoPortError, match=says):
+        distribution_lines(["a.example"], maps=maps, policy=policy, lmtp=lmtp, smtp="127.0.0.1:7425")

@@ -1,0 +1,366 @@
+"""The course of all messages: `step(event, now) -> effects`, without clock, socket or chance.
+
+    accepted -> [held ->] resolving -> sending <-> waiting -> done, and forgotten after some days
+
+Invariants: a person is in at most one chunk of a message, so no message is handed over to anybody twice, unless the
+gateway was killed in the middle of a transaction or the mail server took a chunk whose reply was lost. Whatever an
+effect makes visible was made durable by one before it. Events may be late, repeated, or of what is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import assert_never
+
+from mailing.rules.addresses import is_deliverable
+from mailing.rules.events import (
+    Accepted,
+    Answer,
+    Approved,
+    Bounced,
+    Dropped,
+    Effect,
+    Event,
+    Forget,
+    Handed,
+    HandOver,
+    ListGone,
+    NotResolved,
+    Now,
+    Rejected,
+    Resolve,
+    Resolved,
+    Retried,
+    Save,
+    Spooled,
+    Ticked,
+)
+from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from shadowtree.vocabulary import MemberId
+
+CHUNK_PEOPLE = 200
+"""What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
+FIRST_DELAY_S = 60
+LONGEST_DELAY_S = 3_600
+TRIED_FOR_S = 5 * 86_400
+"""As mail servers do (RFC 5321, 4.5.4.1)."""
+KEPT_FOR_S = 7 * 86_400
+"""After that the same message counts as another one."""
+
+
+def delay_s(attempts: int) -> float:
+    """How long to wait after so many attempts that failed: 1, 2, 4 ... 60 minutes."""
+    return float(min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempts - 1, 10)))
+
+
+@dataclass(slots=True)
+class _Work:
+    """A message that is not final."""
+
+    message: Message
+    chunks: dict[int, Chunk]
+    reached: set[MemberId]
+    is_resolving: bool = False
+    resolve_at: float | None = None
+    chunks_at: dict[int, float] = field(default_factory=dict)
+    """When those that wait are tried again."""
+    under_way: set[int] = field(default_factory=set)
+
+    @property
+    def going(self) -> dict[int, Destination]:
+        return {at: each for at, each in enumerate(self.message.destinations) if each.standing is Standing.GOES}
+
+    @property
+    def is_over(self) -> bool:
+        return not (self.is_resolving or self.resolve_at is not None or self.chunks_at or self.under_way)
+
+    @property
+    def state(self) -> State:
+        if self.is_resolving:
+            return State.RESOLVING
+        if self.under_way:
+            return State.SENDING
+        if not self.is_over:
+            return State.WAITING
+        return State.HELD if self.message.is_held else State.DONE
+
+
+class Distribution:
+    """All messages that are not final, and when final ones are forgotten."""
+
+    def __init__(self, spooled: Iterable[Spooled], finished: Iterable[Message]) -> None:
+        """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes."""
+        self._finished = {message.id: message.ended for message in finished}
+        self._works: dict[str, _Work] = {}
+        for each in spooled:
+            work = self._open(each)
+            if work.going and (not each.message.revision or each.message.attempts):
+                work.resolve_at = 0.0
+
+    def step(self, event: Event, now: Now) -> list[Effect]:
+        """What an event leads to; the effects are carried out in their order."""
+        match event:
+            case Accepted():
+                return self._accepted(event, now)
+            case Bounced():
+                return self._bounced(event)
+            case Ticked():
+                return self._ticked(now)
+            case _:
+                work = self._works.get(event.id)
+                return [] if work is None else self._go_on(work, event, now)
+
+    def holds(self, id_: str) -> bool:
+        """Whether a message is known that is not final."""
+        return id_ in self._works
+
+    def unfinished(self) -> list[tuple[Spooled, State]]:
+        """All messages that are not final, the oldest first."""
+        works = sorted(self._works.values(), key=lambda work: (work.message.accepted, work.message.id))
+        return [(Spooled(work.message, tuple(work.chunks.values())), work.state) for work in works]
+
+    def _open(self, spooled: Spooled) -> _Work:
+        work = _Work(
+            spooled.message,
+            {chunk.number: chunk for chunk in spooled.chunks},
+            {person for chunk in spooled.chunks for person in chunk.people},
+        )
+        work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
+        self._works[work.message.id] = work
+        self._finished.pop(work.message.id, None)
+        return work
+
+    def _accepted(self, event: Accepted, now: Now) -> list[Effect]:
+        work = self._works.get(event.id)
+        if work is not None:
+            known, chunks = work.message, tuple(work.chunks.values())
+        elif event.earlier is not None:
+            known, chunks = event.earlier.message, event.earlier.chunks
+        else:
+            known = Message(event.id, event.sender, now.date, (), needs_smtputf8=event.needs_smtputf8)
+            chunks = ()
+        places = {each.place for each in known.destinations}
+        fresh = tuple(each for each in event.destinations if each.place not in places)
+        if not fresh:
+            # What was accepted is safe once it is written, which it may not be yet: this is written behind it.
+            return [Answer(event.transaction)] if work is None else [Save(known), Answer(event.transaction)]
+        message = replace(
+            known,
+            destinations=(*known.destinations, *fresh),
+            addressed=tuple(sorted({*known.addressed, *event.addressed})),
+            accepted=now.date if work is None else known.accepted,
+            state=State.RESOLVING,
+            is_dropped=False,
+        )
+        content = event.content if work is None else None
+        if work is None:
+            work = self._open(Spooled(message, chunks))
+        work.message = message
+        more = self._ask(work) if any(each.standing is Standing.GOES for each in fresh) else []
+        return [Save(work.message, content=content), Answer(event.transaction), *more]
+
+    def _ask(self, work: _Work) -> list[Effect]:
+        """Ask who is in the lists, unless that is being asked: then it is asked once more, with the answer."""
+        work.resolve_at = None
+        work.message = replace(work.message, revision="")
+        if work.is_resolving or not work.going:
+            return []
+        work.is_resolving = True
+        return [Resolve(work.message.id, work.going)]
+
+    def _go_on(self, work: _Work, event: Event, now: Now) -> list[Effect]:
+        match event:
+            case Resolved():
+                return self._resolved(work, event, now)
+            case NotResolved(_, why):
+                return self._not_resolved(work, why, now)
+            case ListGone(_, at):
+                work.is_resolving = False
+                self._set_standing(work, Standing.GOES, Standing.DROPPED, "the list was deleted", at)
+                return self._saved_then(work, self._ask(work), now)
+            case Handed():
+                return self._handed(work, event, now)
+            case Retried():
+                work.chunks_at = dict.fromkeys(work.chunks_at, now.ticks)
+                return [*(self._ask(work) if work.resolve_at is not None else ()), *self._due_chunks(work, now)]
+            case Dropped():
+                return self._dropped(work, now)
+            case Approved():
+                if not self._set_standing(work, Standing.HELD, Standing.GOES, ""):
+                    return []
+                return self._saved_then(work, self._ask(work), now)
+            case Rejected():
+                self._set_standing(work, Standing.HELD, Standing.DROPPED, "rejected")
+                return self._saved_then(work, [], now)
+            case Accepted() | Bounced() | Ticked():
+                raise AssertionError(event)
+            case _:
+                assert_never(event)
+
+    def _resolved(self, work: _Work, event: Resolved, now: Now) -> list[Effect]:
+        if not work.is_resolving:
+            return []
+        work.is_resolving = False
+        chunks = [] if work.message.is_dropped else self._new_chunks(work, event)
+        for chunk in chunks:
+            work.chunks[chunk.number] = chunk
+            work.reached.update(chunk.people)
+            work.under_way.add(chunk.number)
+        is_asked_again = bool(event.missing) and not event.is_lasting and not self._is_too_old(work, now)
+        attempts = work.message.attempts + 1 if is_asked_again else 0
+        is_whole_set = tuple(work.going) == event.asked
+        work.message = replace(
+            work.message,
+            missing=event.missing,
+            revision=str(event.revision) if is_whole_set else "",
+            attempts=attempts,
+        )
+        more: list[Effect] = [HandOver(work.message, chunk) for chunk in chunks]
+        if not is_whole_set:
+            more += self._ask(work)
+        elif is_asked_again and not work.message.is_dropped:
+            work.resolve_at = now.ticks + delay_s(attempts)
+        return self._saved_then(work, more, now, chunks)
+
+    def _new_chunks(self, work: _Work, event: Resolved) -> list[Chunk]:
+        destinations, addressed = work.message.destinations, frozenset(work.message.addressed)
+        fresh = sorted(
+            (at, not person.isascii(), person)
+            for person, at in dict(event.people).items()
+            if person not in work.reached
+            and is_deliverable(person, with_smtputf8=True)
+            and not (destinations[at].skips_addressed and person in addressed)
+        )
+        found = list[Chunk]()
+        number = len(work.chunks)
+        for (at, is_international), group in groupby(fresh, key=lambda each: each[:2]):
+            people = [person for _, _, person in group]
+            for begin in range(0, len(people), CHUNK_PEOPLE):
+                some = tuple(people[begin : begin + CHUNK_PEOPLE])
+                every = tuple(range(len(some)))
+                found.append(Chunk(work.message.id, number, at, some, every, is_international=is_international))
+                number += 1
+        return found
+
+    def _not_resolved(self, work: _Work, why: str, now: Now) -> list[Effect]:
+        if not work.is_resolving:
+            return []
+        work.is_resolving = False
+        attempts = work.message.attempts + 1
+        work.message = replace(work.message, missing=why, attempts=attempts)
+        if not work.message.is_dropped and not self._is_too_old(work, now):
+            work.resolve_at = now.ticks + delay_s(attempts)
+        return self._saved_then(work, [], now)
+
+    def _handed(self, work: _Work, event: Handed, now: Now) -> list[Effect]:
+        if event.chunk not in work.under_way:
+            return []
+        work.under_way.discard(event.chunk)
+        chunk = work.chunks[event.chunk]
+        bounced, deferred = {**chunk.bounced, **event.refused}, dict(event.deferred)
+        if deferred and (work.message.is_dropped or self._is_too_old(work, now)):
+            given_up = "dropped" if work.message.is_dropped else "given up"
+            bounced |= {index: f"{given_up}: {why}" for index, why in deferred.items()}
+            deferred = {}
+        chunk = replace(
+            chunk,
+            waiting=tuple(sorted(deferred)),
+            bounced=bounced,
+            attempts=chunk.attempts + 1,
+            why=next(iter(deferred.values()), ""),
+        )
+        work.chunks[event.chunk] = chunk
+        if deferred:
+            work.chunks_at[event.chunk] = now.ticks + delay_s(chunk.attempts)
+        return self._saved_then(work, [], now, [chunk])
+
+    def _dropped(self, work: _Work, now: Now) -> list[Effect]:
+        work.message = replace(work.message, is_dropped=True)
+        work.resolve_at = None
+        for standing in (Standing.GOES, Standing.HELD):
+            self._set_standing(work, standing, Standing.DROPPED, "dropped")
+        changed = []
+        for number in work.chunks_at:
+            chunk = work.chunks[number]
+            bounced = {**chunk.bounced, **dict.fromkeys(chunk.waiting, "dropped")}
+            changed.append(replace(chunk, waiting=(), bounced=bounced, why=""))
+            work.chunks[number] = changed[-1]
+        work.chunks_at.clear()
+        return self._saved_then(work, [], now, changed)
+
+    def _bounced(self, event: Bounced) -> list[Effect]:
+        work = self._works.get(event.id)
+        found = [*work.chunks.values()] if work is not None else [*event.earlier.chunks] if event.earlier else []
+        chunk = next((each for each in found if each.number == event.chunk), None)
+        if chunk is None or event.index in chunk.bounced or event.index in chunk.waiting:
+            return []
+        chunk = replace(chunk, bounced={**chunk.bounced, event.index: event.why})
+        if work is not None:
+            work.chunks[event.chunk] = chunk
+            return [Save(work.message, (chunk,))]
+        assert event.earlier is not None, "a chunk was found"
+        message = event.earlier.message
+        return [Save(replace(message, done=message.done - 1, bounced=message.bounced + 1), (chunk,))]
+
+    def _ticked(self, now: Now) -> list[Effect]:
+        effects: list[Effect] = []
+        for work in list(self._works.values()):
+            if work.resolve_at is not None and work.resolve_at <= now.ticks:
+                effects += self._ask(work)
+            if work.message.is_dropped and work.chunks_at:
+                effects += self._dropped(work, now)
+                continue
+            effects += self._due_chunks(work, now)
+            effects += self._settled(work, now)
+        for id_, ended in list(self._finished.items()):
+            if now.date > ended + KEPT_FOR_S:
+                del self._finished[id_]
+                effects.append(Forget(id_))
+        return effects
+
+    def _due_chunks(self, work: _Work, now: Now) -> list[Effect]:
+        due = [number for number, at in work.chunks_at.items() if at <= now.ticks]
+        for number in due:
+            del work.chunks_at[number]
+            work.under_way.add(number)
+        return [HandOver(work.message, work.chunks[number]) for number in due]
+
+    @staticmethod
+    def _set_standing(work: _Work, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
+        changed = tuple(
+            replace(each, standing=new, why=why) if each.standing is old and only in (None, at) else each
+            for at, each in enumerate(work.message.destinations)
+        )
+        is_changed = changed != work.message.destinations
+        work.message = replace(work.message, destinations=changed)
+        return is_changed
+
+    def _saved_then(
+        self, work: _Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()
+    ) -> list[Effect]:
+        settled = self._settled(work, now, tuple(chunks))
+        return settled or [Save(work.message, tuple(chunks)), *effects]
+
+    def _settled(self, work: _Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
+        """End a message of which nothing more becomes."""
+        if not work.is_over or work.message.is_held:
+            return []
+        is_dropped = work.message.is_dropped or not (work.going or work.chunks)
+        every = work.chunks.values()
+        message = replace(
+            work.message,
+            state=State.DROPPED if is_dropped else State.DONE,
+            ended=now.date,
+            people=sum(len(chunk.people) for chunk in every),
+            done=sum(chunk.done for chunk in every),
+            bounced=sum(len(chunk.bounced) for chunk in every),
+        )
+        del self._works[message.id]
+        self._finished[message.id] = now.date
+        return [Save(message, chunks)]
+
+    @staticmethod
+    def _is_too_old(work: _Work, now: Now) -> bool:
+        return now.date > work.message.accepted + TRIED_FOR_S

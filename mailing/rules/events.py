@@ -1,0 +1,178 @@
+"""What happens to messages, and what is to be done about it: the two sides of `Distribution.step`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mailing.rules.spooled import Chunk, Destination, Message
+from shadowtree.vocabulary import MemberId, Revision
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """The time, by two clocks."""
+
+    ticks: float
+    """Seconds of a clock that never jumps; waiting is by it."""
+    date: int
+    """Seconds since 1970; what is kept for days is kept by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A message as it is in the spool."""
+
+    message: Message
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """A transaction brought a message, which may have come before."""
+
+    id: str
+    sender: str
+    destinations: tuple[Destination, ...]
+    content: bytes
+    addressed: tuple[MemberId, ...]
+    transaction: int
+    """Names it to whoever is answered."""
+    needs_smtputf8: bool = False
+    earlier: Spooled | None = None
+    """What the spool holds of this message, where that is final."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Who is in the lists of a message."""
+
+    id: str
+    asked: tuple[int, ...]
+    """The positions of the destinations that were asked for."""
+    people: tuple[tuple[MemberId, int], ...]
+    """Each with the first of these that reaches them."""
+    revision: Revision
+    missing: str = ""
+    """Why somebody may be missing; empty: nobody is."""
+    is_lasting: bool = False
+    """Whether asking again would change nothing about that."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotResolved:
+    """Nobody could tell who is in the lists."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListGone:
+    """A list, or its owners, were deleted since the message came."""
+
+    id: str
+    destination: int
+    """Its position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """A transaction with the mail server ended. Whoever is neither refused nor deferred has been taken."""
+
+    id: str
+    chunk: int
+    refused: Mapping[int, str] = field(default_factory=dict)
+    deferred: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounced:
+    """A report came back that somebody cannot be reached."""
+
+    id: str
+    chunk: int
+    index: int
+    why: str
+    earlier: Spooled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retried:
+    """Somebody wants what waits to be tried now."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """Somebody wants nothing more to be sent of a message."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Approved:
+    """Somebody lets what is held of a message go."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Somebody lets what is held of a message go nowhere."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time has passed."""
+
+
+Event = (
+    Accepted | Resolved | NotResolved | ListGone | Handed | Bounced | Retried | Dropped | Approved | Rejected | Ticked
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """Make these durable, all or none, before any effect that follows. A final message needs its content no more."""
+
+    message: Message
+    chunks: tuple[Chunk, ...] = ()
+    content: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell the transaction that its message is safe."""
+
+    transaction: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Ask who is in these lists, as one set."""
+
+    id: str
+    destinations: Mapping[int, Destination]
+    """By position."""
+
+
+@dataclass(frozen=True, slots=True)
+class HandOver:
+    """Give a copy to the mail server, for those of a chunk who wait."""
+
+    message: Message
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Delete a message that was final for long."""
+
+    id: str
+
+
+Effect = Save | Answer | Resolve | HandOver | Forget

@@ -1,0 +1,68 @@
+"""What a transaction is answered: at RCPT by the address, after DATA by the message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from mailing.rules.list_headers import traced
+from mailing.rules.message import RECEIVED_LIMIT, Content, is_automatic
+from mailing.rules.posting import Permitted, Refused, Uncertain, Verdict
+from mailing.rules.return_path import BouncePlace
+from mailing.rules.spooled import Destination, Standing
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply to one recipient."""
+
+    code: str
+    """Both codes: ``550 5.1.1``."""
+    text: str
+
+    @property
+    def is_good(self) -> bool:
+        """Whether what was sent is taken."""
+        return self.code.startswith("2")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipient:
+    """One that was not refused at RCPT."""
+
+    place: Destination | BouncePlace
+    bytes_limit: int
+
+
+SAFE = Reply("250 2.0.0", "it is safe")
+OWN_BOUNCE = Reply("250 2.0.0", "the report was looked at")
+FULL = Reply("452 4.3.1", "it cannot be kept now: the gateway's database is full or away")
+TOO_LARGE = "552 5.3.4"
+
+
+def reply_after_data(recipient: Recipient, content: Content, size: int, *, secret: bytes) -> Reply | None:
+    """Why a recipient is not served, or None: it is, once what it takes is durable."""
+    if size > recipient.bytes_limit:
+        return Reply(TOO_LARGE, f"a message of more than {recipient.bytes_limit:,} bytes is not taken")
+    place = recipient.place
+    if isinstance(place, BouncePlace):
+        return None
+    if len(content.values("received")) > RECEIVED_LIMIT:
+        return Reply("554 5.4.6", "the message goes in circles: too many Received fields")
+    if not place.is_list:
+        return None
+    if is_automatic(content):
+        return Reply("550 5.7.1", f"{place.group} distributes no automatic mail")
+    if traced(content, place.group, secret):
+        return Reply("554 5.4.6", f"the message has been through {place.group} before")
+    return None
+
+
+def judged(destination: Destination, verdict: Verdict) -> Destination | Reply:
+    """What becomes of a message to a list, by whether its sender may post; a reply: nobody can tell now."""
+    match verdict:
+        case Permitted():
+            return destination
+        case Refused(why):
+            return replace(destination, standing=Standing.HELD, why=why)
+        case Uncertain(why):
+            return Reply("451 4.3.0", why)

@@ -1,0 +1,105 @@
+"""The header fields that a list puts in front of a message. What stands below stays as it is, byte for byte.
+
+They are those of the list that was addressed, never of a group in it. Fields of the same names are taken out, unless a
+DKIM signature covers the name: then the signature would break, so they stay, and the list's own are left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Iterable
+from email.utils import formatdate
+from urllib.parse import quote
+
+from mailing.rules.message import Content
+from mailing.rules.spooled import Destination, Message
+from shadowtree.vocabulary import GroupId
+
+TRACE = "shadowtree-trace"
+TRACE_DIGITS = 32
+_SIGNED = re.compile(r"(?:^|;)\s*h\s*=([^;]*)")
+_LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
+
+
+def copy_of(
+    message: Message,
+    destination: Destination,
+    content: Content,
+    *,
+    secret: bytes,
+    host: str,
+    owners_address: str | None,
+    is_closed: bool,
+) -> bytes:
+    """The copy of a message for those whom one of its destinations reaches first.
+
+    `owners_address`: where the owners of the list are written to, if it has any; `is_closed`: nobody may post to it.
+    """
+    added = [_field("Received", f"by {host} (Shadowtree) with LMTP id {message.id}; {formatdate(message.accepted)}")]
+    signed = _signed_names(content)
+    replaced: set[str] = set()
+    if destination.is_list:
+        for name, value in _list_fields(message, destination, secret, owners_address, is_closed=is_closed):
+            if name.lower() not in signed:
+                added.append(_field(name, value))
+        replaced = {name for name in _REPLACED if name not in signed}
+    if not content.values("message-id"):
+        added.append(_field("Message-ID", f"<{message.id}@{host}>"))
+    kept = (field.raw for field in content.fields if field.name not in replaced)
+    return b"".join((*added, *kept, content.rest))
+
+
+_REPLACED = frozenset(
+    ("list-id", "list-post", "list-help", "list-owner", "list-unsubscribe", "list-unsubscribe-post", "precedence")
+)
+
+
+def _list_fields(
+    message: Message, destination: Destination, secret: bytes, owners_address: str | None, *, is_closed: bool
+) -> Iterable[tuple[str, str]]:
+    yield "List-Id", f"<{list_id(destination.group)}>"
+    yield "List-Post", "NO" if is_closed else f"<{_mailto(destination.address)}>"
+    if owners_address is not None:
+        yield "List-Help", f"<{_mailto(owners_address)}?subject=help>"
+        yield "List-Owner", f"<{_mailto(owners_address)}>"
+        yield "List-Unsubscribe", f"<{_mailto(owners_address)}?subject=unsubscribe>"
+    yield "Precedence", "list"
+    yield "Shadowtree-Trace", f"{message.id}; {_trace_mac(secret, message.id, destination.group)}"
+
+
+def list_id(group: GroupId) -> str:
+    """The identifier of a list (RFC 2919), of the id of its group."""
+    name, _, subnet = group.rpartition("@")
+    label = _LABEL_UNSAFE.sub(lambda found: b"=%02X" % found[0][0], name.encode())
+    return f"{label.decode('ascii')}.{subnet}"
+
+
+def traced(content: Content, group: GroupId, secret: bytes) -> bool:
+    """Whether a message went through a list of this gateway before. Forged traces are none."""
+    for value in content.values(TRACE):
+        id_, _, mac = value.partition("; ")
+        if hmac.compare_digest(mac.encode("utf-8", "replace"), _trace_mac(secret, id_, group).encode()):
+            return True
+    return False
+
+
+def _trace_mac(secret: bytes, id_: str, group: GroupId) -> str:
+    return hmac.new(secret, f"trace {id_} {group}".encode(), hashlib.sha256).hexdigest()[:TRACE_DIGITS]
+
+
+def _signed_names(content: Content) -> frozenset[str]:
+    found = set[str]()
+    for value in content.values("dkim-signature"):
+        for names in _SIGNED.findall(value):
+            found.update(name.strip().lower() for name in names.split(":"))
+    return frozenset(found)
+
+
+def _mailto(address: str) -> str:
+    return "mailto:" + quote(address, safe="@!$'*+-._~")
+
+
+def _field(name: str, value: str) -> bytes:
+    return f"{name}: {value}\r\n".encode("ascii", "replace")

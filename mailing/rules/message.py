@@ -1,0 +1,124 @@
+"""A message as bytes: its header fields as far as they matter, and its key. Nothing of it is written anew."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import getaddresses
+
+from namegraph import InvalidNameError, parse_name
+from shadowtree.vocabulary import MemberId
+
+HEADER_BYTES_LIMIT = 1_000_000
+HEADER_LINES_LIMIT = 10_000
+RECEIVED_LIMIT = 50
+"""As Postfix's `hopcount_limit`: who has passed on a message so often goes in circles."""
+ADDRESSED_LIMIT = 1_000
+"""People in To and Cc that are looked at."""
+ID_DIGITS = 32
+
+_BARE = re.compile(rb"(?<!\r)\n|\r(?!\n)")
+_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
+
+
+class MalformedError(ValueError):
+    """What no message may hold; `code` is its enhanced status code."""
+
+    def __init__(self, code: str, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderField:
+    """One field; `raw` is all of its lines, each with its end."""
+
+    name: str
+    """In lower case."""
+    raw: bytes
+
+    @property
+    def value(self) -> str:
+        """What stands behind the colon, on one line."""
+        text = self.raw.partition(b":")[2].decode("utf-8", "replace")
+        return " ".join(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A message that holds what a message may."""
+
+    fields: tuple[HeaderField, ...]
+    rest: bytes
+    """From the empty line on."""
+
+    def values(self, name: str) -> list[str]:
+        """What all fields of a name say."""
+        return [field.value for field in self.fields if field.name == name]
+
+
+def read_content(data: bytes) -> Content:
+    """Split a message, whose lines end with CR LF; raises `MalformedError`."""
+    if _BARE.search(data) is not None:
+        raise MalformedError("5.6.0", "a line of the message does not end with CR LF")
+    empty_line = data.find(b"\r\n\r\n")
+    header = b"" if data.startswith(b"\r\n") else data if empty_line < 0 else data[: empty_line + 2]
+    if len(header) > HEADER_BYTES_LIMIT or header.count(b"\n") > HEADER_LINES_LIMIT:
+        raise MalformedError(
+            "5.3.4", f"the header has more than {HEADER_BYTES_LIMIT:,} bytes or {HEADER_LINES_LIMIT:,} lines"
+        )
+    return Content(tuple(_fields(header)), data[len(header) :] or b"\r\n")
+
+
+def _fields(header: bytes) -> Iterator[HeaderField]:
+    name, lines = "", list[bytes]()
+    for line in header.splitlines(keepends=True):
+        if line[:1] in (b" ", b"\t") and lines:
+            lines.append(line)
+            continue
+        if lines:
+            yield HeaderField(name, b"".join(lines))
+        found = _FIELD.match(line)
+        if found is None:
+            raise MalformedError("5.6.0", "a line of the header is no field")
+        name, lines = found[1].decode("ascii").lower(), [line]
+    if lines:
+        yield HeaderField(name, b"".join(lines))
+
+
+def key_of(content: Content) -> str:
+    """What tells a message from all others, however often it comes: ID_DIGITS hexadecimal digits.
+
+    It rests on Message-ID, From, Date and body; without a Message-ID, on everything.
+    """
+    named = content.values("message-id")
+    parts = (
+        [named[0], *content.values("from"), *content.values("date")]
+        if named
+        else [field.raw.decode("latin-1") for field in content.fields]
+    )
+    digest = hashlib.sha256()
+    for part in (*(part.encode() for part in parts), content.rest):
+        digest.update(b"%d:" % len(part))
+        digest.update(part)
+    return digest.hexdigest()[:ID_DIGITS]
+
+
+def is_automatic(content: Content) -> bool:
+    """Whether a program wrote it by itself (RFC 3834)."""
+    return any(value.partition(";")[0].strip().lower() != "no" for value in content.values("auto-submitted"))
+
+
+def addressed_people(content: Content) -> tuple[MemberId, ...]:
+    """The names in To and Cc, sorted: as they are written, and in lower case."""
+    found = set()
+    texts = [*content.values("to"), *content.values("cc")]
+    for _, address in getaddresses(texts)[:ADDRESSED_LIMIT]:
+        for text in (address, address.lower()):
+            try:
+                found.add(parse_name(text))
+            except InvalidNameError:
+                continue
+    return tuple(sorted(found))

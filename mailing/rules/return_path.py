@@ -1,0 +1,80 @@
+"""Where bounces of a message come back to: ``LIST-bounces-TOKEN+PERSON``, the token known to this gateway alone.
+
+PERSON is ``user=domain`` where the mail server writes it (XVERP), or else ``CHUNK.INDEX``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from dataclasses import dataclass
+from email import message_from_bytes, policy
+
+from mailing.rules.addresses import LOCAL_PART_OCTETS_LIMIT
+from mailing.rules.spooled import Chunk
+from shadowtree.vocabulary import MemberId
+
+XVERP_DELIMITERS = "+="
+_BOUNCES = re.compile(r".+-bounces-([a-z2-7]{16})\+(.+)", re.S)
+_INDEXED = re.compile(r"(\d{1,9})\.(\d{1,9})")
+
+
+@dataclass(frozen=True, slots=True)
+class BouncePlace:
+    """What a return path names, whether it is one of ours or not."""
+
+    token: str
+    person: str
+
+    def index_in(self, chunk: Chunk) -> int | None:
+        """The index of the person in a chunk; None: it is nobody in it."""
+        indexed = _INDEXED.fullmatch(self.person)
+        if indexed is not None:
+            is_here = int(indexed[1]) == chunk.number and int(indexed[2]) < len(chunk.people)
+            return int(indexed[2]) if is_here else None
+        user, _, domain = self.person.rpartition("=")
+        name = f"{user}@{domain}"
+        for index, person in enumerate(chunk.people):
+            if person.lower() == name.lower():
+                return index
+        return None
+
+
+def token_of(secret: bytes, message: str) -> str:
+    """80 bits that name a message to this gateway, and to nobody else."""
+    mac = hmac.new(secret, f"bounces {message}".encode(), hashlib.sha256).digest()[:10]
+    return base64.b32encode(mac).decode("ascii").lower()
+
+
+def return_path(address: str, token: str, person: str = "") -> str:
+    """The sender of a copy, of the quoted address of its list; without a person: for a server that adds it."""
+    local, _, domain = address.rpartition("@")
+    bounces = f"-bounces-{token}" + (f"+{person}" if person else "")
+    return f'{local[:-1]}{bounces}"@{domain}' if local.endswith('"') else f"{local}{bounces}@{domain}"
+
+
+def fits_verp(address: str, token: str, person: MemberId) -> bool:
+    """Whether the return path stays within what a local part may have, once the server adds the person."""
+    local, _, domain = return_path(address, token).rpartition("@")
+    return domain != "" and len(local) + 1 + len(person.encode()) <= LOCAL_PART_OCTETS_LIMIT and '"' not in local
+
+
+def bounce_place(name: str) -> BouncePlace | None:
+    """What the name of an unquoted address stands for, as a return path; None: it is none."""
+    found = _BOUNCES.fullmatch(name.rpartition("@")[0])
+    return None if found is None else BouncePlace(found[1], found[2])
+
+
+def lasting_failure(data: bytes) -> str | None:
+    """The status of a report (RFC 3464) that says that somebody cannot be reached; None: it says no such thing."""
+    report = message_from_bytes(data, policy=policy.compat32)
+    for part in report.walk():
+        if part.get_content_type() != "message/delivery-status":
+            continue
+        for about in part.walk():
+            action, status = (str(about[name] or "").strip() for name in ("Action", "Status"))
+            if action.lower() == "failed" and status.startswith("5."):
+                return status[:20]
+    return None

@@ -1,0 +1,117 @@
+"""What is kept of a message: to whom it was addressed, who is to get it, who has got it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from shadowtree.vocabulary import GroupId, MemberId
+
+
+class Standing(StrEnum):
+    """Whether a message is for those whom one of its destinations reaches."""
+
+    GOES = "goes"
+    HELD = "held"
+    DROPPED = "dropped"
+
+
+class State(StrEnum):
+    """How far a message is, as the command line says it."""
+
+    HELD = "held"
+    RESOLVING = "resolving"
+    SENDING = "sending"
+    WAITING = "waiting"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+FINAL_STATES = frozenset((State.DONE, State.DROPPED))
+"""Nothing becomes of such a message, unless it comes again for other lists."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A list, or the owners of one, that a message was addressed to."""
+
+    group: GroupId
+    """The list; for owners the list that they look after."""
+    address: str
+    """As it was addressed, quoted."""
+    is_list: bool
+    """False: its owners."""
+    standing: Standing = Standing.GOES
+    why: str = ""
+    """Why it is held, or was dropped."""
+    skips_addressed: bool = False
+    """Whether people in To or Cc get no copy of the list."""
+
+    @property
+    def place(self) -> tuple[GroupId, bool]:
+        """What tells destinations apart, by whichever domain they were addressed."""
+        return self.group, self.is_list
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, however often it comes."""
+
+    id: str
+    """The begin of its key, in hexadecimal digits."""
+    sender: str
+    """Of the envelope; empty: none."""
+    accepted: int
+    """When it came first, in seconds since 1970."""
+    destinations: tuple[Destination, ...]
+    addressed: tuple[MemberId, ...] = ()
+    """The people in To and Cc, where a list skips these."""
+    attempts: int = 0
+    """How often it was asked who is in the lists, since anything was missing."""
+    missing: str = ""
+    """Who was not reached, and why; empty: everybody was, as far as is known."""
+    revision: str = ""
+    """Of the last answer to who is in all of the lists; empty: that is to be asked."""
+    needs_smtputf8: bool = False
+    """Whether it came with SMTPUTF8, and goes on with it alone."""
+    is_dropped: bool = False
+    """Whether nobody more is to get it."""
+    state: State = State.RESOLVING
+    """`RESOLVING` until it is final: what it is meanwhile is seen from its chunks."""
+    ended: int = 0
+    """When it became final, in seconds since 1970."""
+    people: int = 0
+    """All of its chunks, once it is final; so are the next two."""
+    done: int = 0
+    bounced: int = 0
+
+    @property
+    def is_held(self) -> bool:
+        """Whether somebody has to decide about it, for one list at least."""
+        return any(each.standing is Standing.HELD for each in self.destinations)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """People who get the same copy in one SMTP transaction, and what became of each. Indexes are those of `people`."""
+
+    message: str
+    number: int
+    destination: int
+    """The position of the first destination that reaches them; it is the list of the copy."""
+    people: tuple[MemberId, ...]
+    waiting: tuple[int, ...]
+    """To whom it is still to be handed over."""
+    bounced: Mapping[int, str] = field(default_factory=dict)
+    """Who cannot be reached, and what their server said. Whoever is neither here nor waiting has got it."""
+    attempts: int = 0
+    why: str = ""
+    """Why some wait."""
+    is_international: bool = False
+    """Whether their addresses need SMTPUTF8."""
+
+    @property
+    def done(self) -> int:
+        """How many have got it."""
+        return len(self.people) - len(self.waiting) - len(self.bounced)

@@ -1,0 +1,138 @@
+"""How commands speak to the running gateway: a line of JSON over a UNIX socket that its user alone may open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mailing.rules.events import Approved, Dropped, Rejected, Retried
+from mailing.rules.queue import Queued, queued
+from mailing.rules.spooled import State
+from mailing.shell.spooling import Spooling
+from mailing.spool.store import SpoolError
+
+ANSWER_SECONDS = 30.0
+REQUEST_LIMIT = 4_096
+ANSWER_LIMIT = 64 * 1024 * 1024
+"""Bytes: some hundred thousand messages that wait."""
+
+Word = Literal["queue", "held", "retry", "drop", "approve", "reject"]
+
+
+class ControlError(Exception):
+    """The gateway was not reached, or cannot do it; the message is one line."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is asked for; without an id: all messages that are not final."""
+
+    word: Word
+    id: str | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was found, or why not."""
+
+    messages: tuple[Queued, ...] = ()
+    error: str = ""
+
+
+class Control:
+    """The gateway's end."""
+
+    def __init__(self, spooling: Spooling, *, host: str) -> None:
+        self._spooling = spooling
+        self._host = host
+
+    async def listen(self, path: Path) -> asyncio.Server:
+        """Take connections; raises `OSError`."""
+        with suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.stat().st_mode):
+                # Left by a gateway that was killed: whoever holds the spool is the one that runs.
+                path.unlink()
+        mask = os.umask(0o177)
+        try:
+            return await asyncio.start_unix_server(self._serve, path, limit=REQUEST_LIMIT)
+        finally:
+            os.umask(mask)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._answer(msgspec.json.decode(await reader.readline(), type=Request))
+                writer.write(msgspec.json.encode(answer) + b"\n")
+                await writer.drain()
+        except (OSError, TimeoutError, ValueError):
+            # It is gone, or was no command.
+            pass
+        finally:
+            writer.close()
+
+    async def _answer(self, request: Request) -> Answer:
+        try:
+            if request.id is None:
+                return self._all(request.word)
+            state = self._state(request.id)
+            if request.word == "queue":
+                return await self._one(request.id)
+            if state is None:
+                return Answer(error=f"there is no message {request.id} that is not done or dropped")
+            if request.word in ("approve", "reject") and not self._is_held(request.id):
+                return Answer(error=f"nothing of the message {request.id} is held")
+            await self._spooling.tell_durably(_EVENTS[request.word](request.id))
+            return await self._one(request.id)
+        except SpoolError as error:
+            return Answer(error=str(error))
+
+    def _all(self, word: Word) -> Answer:
+        return Answer(
+            tuple(
+                queued(spooled, state, host=self._host)
+                for spooled, state in self._spooling.unfinished()
+                if word == "queue" or self._is_held(spooled.message.id)
+            )
+        )
+
+    async def _one(self, id_: str) -> Answer:
+        spooled = await self._spooling.spooled(id_)
+        if spooled is None:
+            return Answer(error=f"there is no message {id_}")
+        return Answer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
+
+    def _state(self, id_: str) -> State | None:
+        return next((state for each, state in self._spooling.unfinished() if each.message.id == id_), None)
+
+    def _is_held(self, id_: str) -> bool:
+        return any(each.message.id == id_ and each.message.is_held for each, _ in self._spooling.unfinished())
+
+
+_EVENTS: dict[str, type[Retried] | type[Dropped] | type[Approved] | type[Rejected]] = {
+    "retry": Retried,
+    "drop": Dropped,
+    "approve": Approved,
+    "reject": Rejected,
+}
+
+
+async def ask(path: Path, request: Request) -> tuple[Queued, ...]:
+    """The command's end: what the gateway says; raises `ControlError`."""
+    try:
+        async with asyncio.timeout(ANSWER_SECONDS):
+            reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_LIMIT)
+            try:
+                writer.write(msgspec.json.encode(request) + b"\n")
+                answer = msgspec.json.decode(await reader.readline(), type=Answer)
+            finally:
+                writer.close()
+    except (OSError, TimeoutError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "it does not answer"
+        raise ControlError(f"the mail gateway is not reached by {path}: {why}; does it run?") from None
+    if answer.error:
+        raise ControlError(answer.error)
+    return answer.messages

@@ -1,0 +1,95 @@
+"""Puts together what messages pass through: LMTP in, the spool, questions to the name server, SMTP out, commands."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from mailing.config.settings import DistributionSettings
+from mailing.rules.lists import Lists
+from mailing.shell.control import Control
+from mailing.shell.handover import HandingOver
+from mailing.shell.intake import MessageIntake
+from mailing.shell.lmtp import LmtpListener
+from mailing.shell.log import LOGGER, Repeated
+from mailing.shell.names import Names
+from mailing.shell.resolving import Resolving
+from mailing.shell.spooling import Spooling
+from mailing.spool.store import SpoolError, open_spool
+
+
+class StartError(Exception):
+    """The gateway cannot start; the message is one line."""
+
+
+class Distributing:
+    """The part of a gateway that distributes messages."""
+
+    def __init__(self, settings: DistributionSettings, names: Names, lists: Lists, repeated: Repeated) -> None:
+        """Open the spool; raises `StartError`."""
+        host = min(lists.subnets)
+        try:
+            spool = open_spool(settings.database)
+        except SpoolError as error:
+            raise StartError(str(error)) from None
+        try:
+            found = spool.find()
+        except SpoolError as error:
+            spool.close()
+            raise StartError(str(error)) from None
+        LOGGER.info("messages in the spool: %d under way, %d done", len(found.unfinished), len(found.finished))
+        self._settings = settings
+        self._spooling = Spooling(spool, found)
+        self._intake = MessageIntake(names, lists, self._spooling)
+        self._resolving = Resolving(names, lists, self._spooling.tell)
+        self._handing = HandingOver(self._spooling, names, lists, smtp=settings.smtp, host=host)
+        self._spooling.resolve = self._resolving.resolve
+        self._spooling.hand_over = self._handing.hand_over
+        self.listener = LmtpListener(self._intake, host, repeated)
+        self._control = Control(self._spooling, host=host)
+        self._control_server: asyncio.Server | None = None
+
+    async def listen(self) -> int:
+        """Take messages and commands; returns the port for messages. Raises `StartError`."""
+        host, _, port = self._settings.lmtp_listen.rpartition(":")
+        try:
+            found = await self.listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
+        except OSError as error:
+            raise StartError(f"cannot listen on {self._settings.lmtp_listen}: {error.strerror}") from None
+        try:
+            self._control_server = await self._control.listen(self._settings.control)
+        except OSError as error:
+            raise StartError(f"cannot listen on {self._settings.control}: {error.strerror}") from None
+        return found
+
+    def follow(self, lists: Lists) -> None:
+        """Go by other settings of lists from now on."""
+        self._intake.lists = self._resolving.lists = self._handing.lists = lists
+
+    async def run(self) -> None:
+        """Distribute; for ever, or until the database was another gateway's meanwhile: then `StartError`."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._spooling.run())
+                group.create_task(self._handing.run())
+        except* SpoolError as errors:
+            raise StartError(str(_first(errors))) from None
+
+    async def end(self, seconds: float) -> None:
+        """Take no more messages, and let what is being accepted or handed over end for so long."""
+        await self.listener.end(seconds)
+        await self._handing.end(seconds)
+
+    async def close(self) -> None:
+        """Let the database go, once nothing runs any more."""
+        if self._control_server is not None:
+            self._control_server.close()
+            with suppress(OSError):
+                self._settings.control.unlink(missing_ok=True)
+        await self._spooling.close()
+
+
+def _first(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,247 @@
+"""Hands copies over to the mail server by SMTP, over few connections, and tells what it said of each person."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import aiosmtplib
+
+from mailing.rules.addresses import quoted
+from mailing.rules.events import Handed, HandOver
+from mailing.rules.list_headers import copy_of
+from mailing.rules.lists import OWNER_ADDRESS, POST_NOBODY, Lists
+from mailing.rules.message import read_content
+from mailing.rules.places import owners_of
+from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
+from mailing.rules.spooled import Chunk, Destination, Message
+from mailing.shell.log import LOGGER
+from mailing.shell.names import Names
+from mailing.shell.spooling import Spooling
+from mailing.spool.store import SpoolError
+
+CONNECTIONS = 4
+"""Times CHUNK_PEOPLE is what a kill may repeat."""
+IDLE_SECONDS = 5.0
+TIMEOUT_SECONDS = 300.0
+"""For a reply, as RFC 5321 (4.5.3.2) has it for RCPT; the end of a message may take twice that."""
+TEXT_LIMIT = 300
+
+Outcomes = dict[int, str]
+
+
+class HandingOver:
+    """Carries out `HandOver`. `lists` may be replaced at any time."""
+
+    def __init__(self, spooling: Spooling, names: Names, lists: Lists, *, smtp: str, host: str) -> None:
+        """`smtp`: ``HOST:PORT`` of the mail server; `host`: the name that is told it."""
+        self._spooling = spooling
+        self._names = names
+        self.lists = lists
+        self._address = smtp
+        self._host = host
+        self._queue: asyncio.Queue[HandOver] = asyncio.Queue()
+        self._under_way = 0
+        self._is_ending = False
+
+    def hand_over(self, effect: HandOver) -> None:
+        """Do so when it is its turn."""
+        self._queue.put_nowait(effect)
+
+    async def run(self) -> None:
+        """For ever."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONNECTIONS):
+                group.create_task(self._work())
+
+    async def end(self, seconds: float) -> None:
+        """Begin nothing more, and let what is under way end for so long."""
+        self._is_ending = True
+        until = time.monotonic() + seconds
+        while self._under_way and time.monotonic() < until:
+            await asyncio.sleep(0.02)
+
+    async def _work(self) -> None:
+        connection = _Connection(self._address, self._host)
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(IDLE_SECONDS if connection.is_open else None):
+                        effect = await self._queue.get()
+                except TimeoutError:
+                    await connection.close()
+                    continue
+                if self._is_ending:
+                    return
+                self._under_way += 1
+                try:
+                    # Not before this is durable comes the next: a kill repeats one chunk of a connection.
+                    await self._spooling.tell_durably(await self._handed(effect, connection))
+                finally:
+                    self._under_way -= 1
+        finally:
+            connection.abort()
+
+    async def _handed(self, effect: HandOver, connection: _Connection) -> Handed:
+        message, chunk = effect.message, effect.chunk
+        try:
+            copy = await self._copy(message, message.destinations[chunk.destination])
+        except SpoolError as error:
+            return Handed(message.id, chunk.number, deferred=dict.fromkeys(chunk.waiting, str(error)))
+        sending = _Sending(message, chunk, copy, token_of(self._spooling.secret, message.id))
+        refused, deferred = await sending.over(connection)
+        LOGGER.info(
+            "%s: %d of %s taken, %d refused, %d wait",
+            message.id,
+            len(chunk.waiting) - len(refused) - len(deferred),
+            message.destinations[chunk.destination].group,
+            len(refused),
+            len(deferred),
+        )
+        return Handed(message.id, chunk.number, refused, deferred)
+
+    async def _copy(self, message: Message, destination: Destination) -> bytes:
+        """The bytes of a copy."""
+        content = read_content(await self._spooling.content(message.id))
+        group = destination.group
+        local, _, domain = destination.address.rpartition("@")
+        has_owners = owners_of(group, self.lists, self._names.index) is not None
+        owners = f'{local[:-1]}{OWNER_ADDRESS}"' if local.endswith('"') else f"{local}{OWNER_ADDRESS}"
+        return copy_of(
+            message,
+            destination,
+            content,
+            secret=self._spooling.secret,
+            host=self._host,
+            owners_address=f"{owners}@{domain}" if has_owners else None,
+            is_closed=self.lists.of(group).post == POST_NOBODY,
+        )
+
+
+class _Connection:
+    """To the mail server; opened when it is needed."""
+
+    def __init__(self, address: str, host: str) -> None:
+        self._address = address
+        self._host = host
+        self._smtp: aiosmtplib.SMTP | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._smtp is not None
+
+    async def smtp(self) -> aiosmtplib.SMTP:
+        """It, greeted; raises `aiosmtplib.SMTPException` or `OSError`."""
+        if self._smtp is None or not self._smtp.is_connected:
+            host, _, port = self._address.rpartition(":")
+            smtp = aiosmtplib.SMTP(
+                hostname=host.removeprefix("[").removesuffix("]"),
+                port=int(port),
+                local_hostname=self._host,
+                timeout=TIMEOUT_SECONDS,
+                start_tls=False,
+            )
+            await smtp.connect()
+            self._smtp = smtp
+            await smtp.ehlo()
+        return self._smtp
+
+    async def close(self) -> None:
+        smtp, self._smtp = self._smtp, None
+        if smtp is not None:
+            try:
+                await smtp.quit(timeout=IDLE_SECONDS)
+            except (aiosmtplib.SMTPException, OSError):
+                smtp.close()
+
+    def abort(self) -> None:
+        if self._smtp is not None:
+            self._smtp.close()
+        self._smtp = None
+
+
+class _Sending:
+    """One chunk, in one transaction or in several."""
+
+    def __init__(self, message: Message, chunk: Chunk, copy: bytes, token: str) -> None:
+        self._message = message
+        self._chunk = chunk
+        self._copy = copy
+        self._token = token
+        self._address = message.destinations[chunk.destination].address
+        self._needs_smtputf8 = message.needs_smtputf8 or chunk.is_international
+
+    async def over(self, connection: _Connection) -> tuple[Outcomes, Outcomes]:
+        """Who was refused for good, and who for now, with what was said; all others were taken."""
+        refused: Outcomes = {}
+        deferred: Outcomes = {}
+        open_ = set(self._chunk.waiting)
+        try:
+            smtp = await connection.smtp()
+            if self._needs_smtputf8 and not smtp.supports_extension("smtputf8"):
+                return dict.fromkeys(open_, "the mail server does not offer SMTPUTF8"), {}
+            for sender, parameters, indexes in self._transactions(smtp):
+                not_now, never = await self._send(smtp, sender, parameters, indexes)
+                refused |= never
+                deferred |= not_now
+                open_ -= set(indexes)
+        except (aiosmtplib.SMTPException, OSError) as error:
+            connection.abort()
+            why = f"the mail server cannot be spoken to: {' '.join(str(error).split()) or type(error).__name__}"
+            deferred |= dict.fromkeys(open_, why[:TEXT_LIMIT])
+        return refused, deferred
+
+    def _transactions(self, smtp: aiosmtplib.SMTP) -> Iterator[tuple[str, list[bytes], list[int]]]:
+        """Senders, parameters of MAIL, and the people of each."""
+        parameters = []
+        if not self._copy.isascii() and smtp.supports_extension("8bitmime"):
+            parameters.append(b"BODY=8BITMIME")
+        if self._needs_smtputf8:
+            parameters.append(b"SMTPUTF8")
+        if not self._message.sender:
+            yield "", parameters, list(self._chunk.waiting)
+            return
+        alone = list(self._chunk.waiting)
+        if smtp.supports_extension("xverp"):
+            together = [at for at in alone if fits_verp(self._address, self._token, self._chunk.people[at])]
+            alone = [at for at in alone if at not in set(together)]
+            if together:
+                verp = [*parameters, b"XVERP=" + XVERP_DELIMITERS.encode("ascii")]
+                yield return_path(self._address, self._token), verp, together
+        for at in alone:
+            yield return_path(self._address, self._token, f"{self._chunk.number}.{at}"), parameters, [at]
+
+    async def _send(
+        self, smtp: aiosmtplib.SMTP, sender: str, parameters: list[bytes], indexes: list[int]
+    ) -> tuple[Outcomes, Outcomes]:
+        """One transaction: who was not taken for now, and for good."""
+        deferred: Outcomes = {}
+        refused: Outcomes = {}
+
+        def take_note(reply: aiosmtplib.SMTPResponse, whom: list[int]) -> bool:
+            if 200 <= reply.code < 300:
+                return True
+            said = f"{reply.code} {' '.join(reply.message.split())}"[:TEXT_LIMIT]
+            (refused if reply.code >= 500 else deferred).update(dict.fromkeys(whom, said))
+            return False
+
+        reply = await smtp.execute_command(b"MAIL", b"FROM:<%b>" % sender.encode(), *parameters)
+        taken = []
+        if take_note(reply, indexes):
+            for at in indexes:
+                address = quoted(self._chunk.people[at], with_smtputf8=True)
+                reply = await smtp.execute_command(b"RCPT", b"TO:<%b>" % address.encode())
+                if reply.code == aiosmtplib.SMTPStatus.domain_unavailable:
+                    raise aiosmtplib.SMTPServerDisconnected(reply.message)
+                if take_note(reply, [at]):
+                    taken.append(at)
+        if taken:
+            try:
+                await smtp.data(self._copy, timeout=2 * TIMEOUT_SECONDS)
+            except aiosmtplib.SMTPDataError as error:
+                take_note(aiosmtplib.SMTPResponse(error.code, error.message), taken)
+                await smtp.rset()
+        else:
+            await smtp.rset()
+        return deferred, refused

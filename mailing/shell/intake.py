@@ -1,0 +1,121 @@
+"""Decides what is taken by LMTP: each address by the index of groups, each message by what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mailing.rules.addresses import UndeliverableError, quoted, unquoted
+from mailing.rules.events import Accepted
+from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judged, reply_after_data
+from mailing.rules.lists import OWNER_ADDRESS, Lists, without
+from mailing.rules.lmtp import Path
+from mailing.rules.message import Content, MalformedError, addressed_people, key_of, read_content
+from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, place_of
+from mailing.rules.return_path import BouncePlace, bounce_place, lasting_failure
+from mailing.rules.spooled import Destination
+from mailing.shell.log import LOGGER
+from mailing.shell.names import Names
+from mailing.shell.posting import may_post
+from mailing.shell.spooling import Spooling
+
+_UNKNOWN = Reply("550 5.1.1", "there is no such list")
+
+
+class MessageIntake:
+    """All lists. `lists` may be replaced at any time."""
+
+    def __init__(self, names: Names, lists: Lists, spooling: Spooling) -> None:
+        self._names = names
+        self.lists = lists
+        self._spooling = spooling
+
+    @property
+    def bytes_limit(self) -> int:
+        """The longest message that is read."""
+        return self.lists.bytes_limit
+
+    async def recipient(self, sender: str, address: str) -> Recipient | Reply:
+        """What an address stands for, or why nothing is taken for it."""
+        name = unquoted(address)
+        group = self.lists.group_of(name)
+        if group is None:
+            return _UNKNOWN
+        if self._spooling.is_failing:
+            return FULL
+        unknown = await self._names.confirm(group)
+        if unknown is not None:
+            return Reply("451 4.3.0", unknown)
+        place = place_of(group, self.lists, self._names.index)
+        if place is None:
+            bounce = bounce_place(name)
+            return _UNKNOWN if bounce is None else Recipient(bounce, self.bytes_limit)
+        if isinstance(place, Ambiguous):
+            return Reply("451 4.3.0", f"{' and '.join(place.groups)} differ in case alone: rename one")
+        if isinstance(place, ListPlace) and not sender:
+            return Reply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
+        return self._list(name, place, group)
+
+    def _list(self, name: str, place: ListPlace | OwnersPlace, asked: str) -> Recipient | Reply:
+        try:
+            address = quoted(name)
+        except UndeliverableError as error:
+            return Reply("550 5.1.3", str(error))
+        if isinstance(place, ListPlace):
+            settings = self.lists.of(place.group)
+            destination = Destination(place.group, address, True, skips_addressed=settings.skips_addressed)
+            return Recipient(destination, settings.bytes_limit)
+        found = self._names.index.find(without(asked, OWNER_ADDRESS) or "")
+        return Recipient(Destination(found[0], address, False), self.lists.of(found[0]).bytes_limit)
+
+    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
+        """A reply to each recipient, once what it takes is durable."""
+        try:
+            read = read_content(content)
+        except MalformedError as error:
+            return [Reply(f"550 {error.code}", str(error))] * len(recipients)
+        size, secret = len(content), self._spooling.secret
+        replies = [reply_after_data(each, read, size, secret=secret) for each in recipients]
+        destinations: dict[tuple[str, bool], Destination] = {}
+        for at, recipient in enumerate(recipients):
+            if replies[at] is not None or not isinstance(recipient.place, Destination):
+                continue
+            found = await self._judged(recipient.place, sender.address)
+            if isinstance(found, Reply):
+                replies[at] = found
+            else:
+                destinations.setdefault(found.place, found)
+        safe = await self._accept(sender, tuple(destinations.values()), read, content) if destinations else SAFE
+        return [
+            reply or (await self._bounced(each.place, content) if isinstance(each.place, BouncePlace) else safe)
+            for each, reply in zip(recipients, replies, strict=True)
+        ]
+
+    async def _accept(
+        self, sender: Path, destinations: tuple[Destination, ...], read: Content, content: bytes
+    ) -> Reply:
+        id_ = key_of(read)
+        addressed = addressed_people(read) if any(each.skips_addressed for each in destinations) else ()
+        reply = await self._spooling.accept(
+            Accepted(
+                id_,
+                sender.address,
+                destinations,
+                content,
+                addressed,
+                transaction=0,
+                needs_smtputf8=sender.needs_smtputf8,
+            )
+        )
+        if reply.is_good:
+            shown = ", ".join(f"{each.group} {each.standing}" for each in destinations)
+            LOGGER.info("%s: from <%s>, %d bytes: %s", id_, sender.address, len(content), shown)
+        return reply
+
+    async def _judged(self, destination: Destination, sender: str) -> Destination | Reply:
+        if not destination.is_list:
+            return destination
+        return judged(destination, await may_post(destination.group, self.lists, sender, self._names))
+
+    async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
+        status = lasting_failure(content)
+        return OWN_BOUNCE if status is None else await self._spooling.bounce(place, status)

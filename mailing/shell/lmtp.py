@@ -1,0 +1,223 @@
+"""Takes messages by LMTP (RFC 2033): one reply for each recipient, and "it is safe" only for what is durable."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from mailing.rules.intake import Recipient, Reply
+from mailing.rules.lmtp import EXTENSIONS, LISTS_LIMIT, Command, LmtpError, LmtpReader, Path, read_path, reply_line
+from mailing.shell.log import Repeated
+
+CONNECTIONS_LIMIT = 200
+IDLE_SECONDS = 300.0
+MESSAGES_AT_ONCE = 16
+"""That are being read: each may be as long as the longest."""
+BYTES_PER_READ = 65_536
+ERRORS_LIMIT = 20
+"""Of one connection: who says so often what is no command is no mail server."""
+
+_OK = reply_line("250 2.0.0", "ok")
+_NO_RECIPIENTS = reply_line("503 5.5.1", "RCPT comes before DATA, and one must be taken")
+
+
+class Intake(Protocol):
+    """Whoever decides what is taken."""
+
+    @property
+    def bytes_limit(self) -> int:
+        """The longest message that is read."""
+
+    async def recipient(self, sender: str, address: str) -> Recipient | Reply:
+        """What an address stands for, or why nothing is taken for it."""
+
+    async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
+        """A reply to each recipient, once what it takes is durable."""
+
+
+class LmtpListener:
+    """All connections of the port."""
+
+    name = "lmtp"
+
+    def __init__(self, intake: Intake, host: str, repeated: Repeated) -> None:
+        """`host`: the name that is told those who connect."""
+        self.intake = intake
+        self.host = host
+        self.reading = asyncio.Semaphore(MESSAGES_AT_ONCE)
+        self._repeated = repeated
+        self._server: asyncio.Server | None = None
+        self._open: dict[asyncio.Task[None], _Session] = {}
+
+    async def listen(self, host: str, port: int) -> int:
+        """Take connections; returns the port. Raises `OSError`."""
+        self._server = await asyncio.start_server(self._serve, host, port)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def end(self, seconds: float) -> None:
+        """Take no more connections, and let what is being answered be answered for so long."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task, session in tuple(self._open.items()):
+            session.is_ending = True
+            if not session.is_busy:
+                task.cancel()
+        if self._open:
+            _, late = await asyncio.wait(tuple(self._open), timeout=seconds)
+            for task in late:
+                task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._open) >= CONNECTIONS_LIMIT:
+            self._repeated.tell(f"{self.name}: more than {CONNECTIONS_LIMIT} connections")
+            writer.write(reply_line("421 4.3.2", "too many connections"))
+            writer.close()
+            return
+        session = self._open[task] = _Session(self, reader, writer)
+        try:
+            await session.run()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        except TimeoutError:
+            self._repeated.tell(f"{self.name}: connection closed: nothing came for {IDLE_SECONDS:.0f} seconds")
+        finally:
+            del self._open[task]
+            writer.close()
+            with suppress(ConnectionError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+
+class _Session:
+    """One connection."""
+
+    def __init__(self, listener: LmtpListener, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._intake = listener.intake
+        self._listener = listener
+        self._from = reader
+        self._to = writer
+        self._reader = LmtpReader()
+        self._is_greeted = False
+        self._sender: Path | None = None
+        self._recipients: list[Recipient] = []
+        self._errors = 0
+        self.is_busy = False
+        """Whether something is being answered that must not be broken off."""
+        self.is_ending = False
+
+    async def run(self) -> None:
+        """Answer until the other end has enough; raises `ConnectionError`, `TimeoutError`."""
+        self._to.write(reply_line("220", f"{self._listener.host} LMTP Shadowtree"))
+        while self._errors < ERRORS_LIMIT and not self.is_ending:
+            try:
+                command = self._reader.command()
+            except LmtpError as error:
+                self._errors += 1
+                self._to.write(reply_line(error.code, str(error)))
+                continue
+            if command is None:
+                await self._to.drain()
+                if not await self._read():
+                    return
+                continue
+            if command.verb == "QUIT":
+                self._to.write(reply_line("221 2.0.0", "bye"))
+                return
+            await self._answer(command)
+        self._to.write(reply_line("421 4.3.2", "this connection ends"))
+
+    async def _read(self) -> bool:
+        async with asyncio.timeout(IDLE_SECONDS):
+            data = await self._from.read(BYTES_PER_READ)
+        self._reader.feed(data)
+        return bool(data)
+
+    async def _answer(self, command: Command) -> None:
+        try:
+            match command.verb:
+                case "LHLO":
+                    self._greet()
+                case "MAIL":
+                    self._mail(command.rest)
+                case "RCPT":
+                    await self._rcpt(command.rest)
+                case "DATA":
+                    await self._data()
+                case "RSET":
+                    self._reset()
+                    self._to.write(_OK)
+                case "NOOP":
+                    self._to.write(_OK)
+                case "VRFY":
+                    self._to.write(reply_line("252 2.5.2", "send to it, and it is said"))
+                case _:
+                    self._errors += 1
+                    self._to.write(reply_line("500 5.5.1", "there is no such command"))
+        except LmtpError as error:
+            self._errors += 1
+            self._to.write(reply_line(error.code, str(error)))
+
+    def _greet(self) -> None:
+        self._is_greeted = True
+        self._reset()
+        lines = (self._listener.host, *EXTENSIONS, f"SIZE {self._intake.bytes_limit}")
+        *first, last = lines
+        self._to.write("".join([*(f"250-{line}\r\n" for line in first), f"250 {last}\r\n"]).encode("ascii"))
+
+    def _mail(self, rest: str) -> None:
+        if not self._is_greeted or self._sender is not None:
+            raise LmtpError("503 5.5.1", "LHLO comes before MAIL, and one MAIL before DATA")
+        path = read_path(rest, "FROM")
+        if path.size is not None and path.size > self._intake.bytes_limit:
+            raise LmtpError("552 5.3.4", "the message is too large")
+        self._sender = path
+        self._to.write(_OK)
+
+    async def _rcpt(self, rest: str) -> None:
+        if self._sender is None:
+            raise LmtpError("503 5.5.1", "MAIL comes before RCPT")
+        path = read_path(rest, "TO")
+        if len(self._recipients) >= LISTS_LIMIT:
+            self._to.write(reply_line("452 4.5.3", f"more than {LISTS_LIMIT} recipients: the rest in another one"))
+            return
+        found = await self._intake.recipient(self._sender.address, path.address)
+        if isinstance(found, Reply):
+            self._to.write(reply_line(found.code, f"<{path.address}>: {found.text}"))
+            return
+        self._recipients.append(found)
+        self._to.write(_OK)
+
+    async def _data(self) -> None:
+        if not self._recipients or self._sender is None:
+            self._to.write(_NO_RECIPIENTS)
+            return
+        async with self._listener.reading:
+            self.is_busy = True
+            try:
+                await self._take(self._sender, self._recipients)
+            finally:
+                self.is_busy = False
+        self._reset()
+
+    async def _take(self, sender: Path, recipients: list[Recipient]) -> None:
+        self._reader.expect_message(self._intake.bytes_limit)
+        self._to.write(reply_line("354", "go on; end with a dot on a line of its own"))
+        await self._to.drain()
+        while (found := self._reader.message()) is None:
+            if not await self._read():
+                raise ConnectionResetError("the message is not whole")
+        (content,) = found
+        if content is None:
+            replies: Sequence[Reply] = [Reply("552 5.3.4", "the message is too large")] * len(recipients)
+        else:
+            replies = await self._intake.message(sender, recipients, content)
+        for reply in replies:
+            self._to.write(reply_line(reply.code, reply.text))
+        await self._to.drain()
+
+    def _reset(self) -> None:
+        self._sender, self._recipients = None, []

@@ -1,0 +1,258 @@
+"""Drives the course of messages: events go in, what they lead to is made durable, and then done.
+
+One thread writes. What came meanwhile is written with one commit. While the database is full or away, nothing new is
+accepted, and what was decided waits in its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from mailing.rules.distribution import Distribution
+from mailing.rules.events import (
+    Accepted,
+    Answer,
+    Bounced,
+    Effect,
+    Event,
+    Forget,
+    HandOver,
+    Now,
+    Resolve,
+    Save,
+    Spooled,
+    Ticked,
+)
+from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
+from mailing.rules.return_path import BouncePlace, token_of
+from mailing.rules.spooled import State
+from mailing.shell.log import LOGGER
+from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
+
+TICK_SECONDS = 1.0
+TRIED_AGAIN_SECONDS = 1.0
+"""While the database takes nothing."""
+COPIES_KEPT = 8
+"""Messages whose content is held while they are handed over."""
+
+
+class Spooling:
+    """All messages of a gateway. `resolve` and `hand_over` carry out effects, and tell of their events by `tell`."""
+
+    def __init__(self, spool: Spool, found: Found) -> None:
+        self.secret = spool.secret
+        self._spool = spool
+        self._core = Distribution(found.unfinished, found.finished)
+        self._ids = {
+            token_of(spool.secret, id_): id_
+            for id_ in (*(each.message.id for each in found.unfinished), *(each.id for each in found.finished))
+        }
+        self._thread = ThreadPoolExecutor(1, "spool")
+        self._effects: list[tuple[list[Effect], asyncio.Future[None] | None]] = []
+        self._is_wanted = asyncio.Event()
+        self._answers: dict[int, asyncio.Future[Reply]] = {}
+        self._transactions = itertools.count()
+        self._loading = asyncio.Lock()
+        self._loaders: set[asyncio.Future[None]] = set()
+        self._contents: dict[str, asyncio.Future[bytes]] = {}
+        self.is_failing = False
+        """Whether the database took nothing when it was tried last."""
+        self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
+        self.hand_over: Callable[[HandOver], None]
+        self._resolving: set[asyncio.Task[None]] = set()
+
+    async def run(self) -> None:
+        """Do what is due; for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._write())
+            group.create_task(self._tick())
+
+    async def close(self) -> None:
+        """Write what is decided, as far as that works, and let the database go."""
+        for task in self._resolving:
+            task.cancel()
+        changes = [each for effects, _ in self._effects for each in effects if isinstance(each, Save | Forget)]
+        try:
+            if changes:
+                await self._in_thread(self._spool.commit, changes)
+        except SpoolError as error:
+            LOGGER.error("what was decided last was not written: %s", error)
+        await self._in_thread(self._spool.close)
+        self._thread.shutdown()
+
+    async def accept(self, event: Accepted) -> Reply:
+        """Take a message; the reply once it is durable."""
+        if self.is_failing:
+            return FULL
+        transaction = next(self._transactions)
+        answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._answers[transaction] = answer
+        try:
+            async with self._loading:
+                token = token_of(self.secret, event.id)
+                is_final = token in self._ids and not self._core.holds(event.id)
+                earlier = await self._load(event.id) if is_final else None
+                self._ids[token] = event.id
+                self._step(replace(event, transaction=transaction, earlier=earlier))
+            return await answer
+        except SpoolError:
+            return FULL
+        finally:
+            del self._answers[transaction]
+
+    async def bounce(self, place: BouncePlace, why: str) -> Reply:
+        """Take note that somebody cannot be reached; what is forged has no effect."""
+        id_ = self._ids.get(place.token)
+        if id_ is None:
+            return OWN_BOUNCE
+        try:
+            async with self._loading:
+                spooled = await self.spooled(id_)
+                for chunk in () if spooled is None else spooled.chunks:
+                    index = place.index_in(chunk)
+                    if index is not None:
+                        earlier = None if self._core.holds(id_) else spooled
+                        LOGGER.info("%s: %s bounced: %s", id_, chunk.people[index], why)
+                        self._step(Bounced(id_, chunk.number, index, why, earlier))
+                        break
+        except SpoolError:
+            return FULL
+        return OWN_BOUNCE
+
+    def tell(self, event: Event) -> None:
+        """Something has happened."""
+        self._step(event)
+
+    async def tell_durably(self, event: Event) -> None:
+        """The same; returns once what it leads to is durable."""
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._step(event, durable)
+        await durable
+
+    def unfinished(self) -> list[tuple[Spooled, State]]:
+        """All messages that are not final."""
+        return self._core.unfinished()
+
+    async def spooled(self, id_: str) -> Spooled | None:
+        """One message, final or not; None: it is not here."""
+        for spooled, _ in self._core.unfinished() if self._core.holds(id_) else ():
+            if spooled.message.id == id_:
+                return spooled
+        return await self._load(id_)
+
+    async def content(self, id_: str) -> bytes:
+        """What came, of a message that is being handed over."""
+        found = self._contents.get(id_)
+        if found is None:
+            while len(self._contents) >= COPIES_KEPT:
+                del self._contents[next(iter(self._contents))]
+            found = self._contents[id_] = asyncio.ensure_future(self._in_thread(self._spool.content, id_))
+        try:
+            return await asyncio.shield(found)
+        except SpoolError:
+            self._contents.pop(id_, None)
+            raise
+
+    def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> None:
+        self._effects.append((self._core.step(event, _now()), durable))
+        self._is_wanted.set()
+
+    async def _load(self, id_: str) -> Spooled | None:
+        """A final message, behind all that is still to be written of it."""
+        if self._effects:
+            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._effects.append(([], written))
+            self._loaders.add(written)
+            written.add_done_callback(self._loaders.discard)
+            self._is_wanted.set()
+            await written
+        found: Spooled | None = await self._in_thread(self._spool.load, id_)
+        return found
+
+    async def _in_thread(self, work: Callable[..., Any], *arguments: object) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
+
+    async def _tick(self) -> None:
+        while True:
+            self._step(Ticked())
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def _write(self) -> None:
+        while True:
+            await self._is_wanted.wait()
+            self._is_wanted.clear()
+            count = len(self._effects)
+            taken = self._effects[:count]
+            changes = [each for effects, _ in taken for each in effects if isinstance(each, Save | Forget)]
+            if changes and not await self._is_committed(changes):
+                await asyncio.sleep(TRIED_AGAIN_SECONDS)
+                self._is_wanted.set()
+                continue
+            del self._effects[:count]
+            for effects, durable in taken:
+                for effect in effects:
+                    self._carry_out(effect)
+                if durable is not None and not durable.done():
+                    durable.set_result(None)
+
+    async def _is_committed(self, changes: list[Save | Forget]) -> bool:
+        try:
+            await self._in_thread(self._spool.commit, changes)
+        except SpoolLostError:
+            raise
+        except SpoolError as error:
+            if not self.is_failing:
+                LOGGER.error("nothing is accepted: %s", error)
+            self.is_failing = True
+            self._refuse_all(error)
+            if isinstance(error, SpoolInterruptedError):
+                await self._resume()
+            return False
+        if self.is_failing:
+            LOGGER.info("the database takes messages again")
+        self.is_failing = False
+        return True
+
+    async def _resume(self) -> None:
+        try:
+            await self._in_thread(self._spool.resume)
+        except SpoolLostError:
+            raise
+        except SpoolError as error:
+            LOGGER.warning("the database is not back: %s", error)
+
+    def _refuse_all(self, error: SpoolError) -> None:
+        for loader in tuple(self._loaders):
+            if not loader.done():
+                loader.set_exception(error)
+        for answer in self._answers.values():
+            if not answer.done():
+                answer.set_result(FULL)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Save(message):
+                if message.ended:
+                    self._contents.pop(message.id, None)
+            case Forget(id_):
+                self._ids.pop(token_of(self.secret, id_), None)
+            case Answer(transaction):
+                answer = self._answers.get(transaction)
+                if answer is not None and not answer.done():
+                    answer.set_result(SAFE)
+            case Resolve():
+                task = asyncio.create_task(self.resolve(effect))
+                self._resolving.add(task)
+                task.add_done_callback(self._resolving.discard)
+            case HandOver():
+                self.hand_over(effect)
+
+
+def _now() -> Now:
+    return Now(time.monotonic(), int(time.time()))

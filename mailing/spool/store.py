@@ -1,0 +1,233 @@
+"""Messages and the ledger of who has got them, on disk."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from sqlalchemy import Table, delete, insert, inspect, select
+
+from mailing.rules.events import Forget, Save, Spooled
+from mailing.rules.spooled import FINAL_STATES, Chunk, Message
+from mailing.spool.engines import SpoolEngine, open_engine
+from mailing.spool.tables import CHUNKS, CONTENTS, MESSAGES, METADATA, SPOOL
+from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
+from storage.errors import (
+    DatabaseDamagedError,
+    DatabaseInterruptedError,
+    DatabaseLostError,
+    DatabaseVersionError,
+    NotOurDatabaseError,
+    StorageError,
+)
+
+SpoolError = StorageError
+SpoolInterruptedError = DatabaseInterruptedError
+SpoolLostError = DatabaseLostError
+
+LAYOUT = 1
+SPOOL_KEY = 1
+SECRET_BYTES = 32
+ROWS_AT_A_TIME = 100
+
+_ENCODER = msgspec.json.Encoder()
+_MESSAGES = msgspec.json.Decoder(Message)
+_CHUNKS = msgspec.json.Decoder(Chunk)
+
+_RESTORE = "put a backup of it back, or an empty database: then what waited in it is lost, and may be sent twice"
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a spool holds when it is opened."""
+
+    unfinished: tuple[Spooled, ...]
+    finished: tuple[Message, ...]
+
+
+class Spool:
+    """One that is open. Its calls block, and come from one thread at a time; they raise `SpoolError`."""
+
+    def __init__(self, engine: SpoolEngine, *, secret: bytes, opened: str) -> None:
+        self._engine = engine
+        self._opened = opened
+        self._is_open = True
+        self.secret = secret
+        """What return paths and traces are signed with."""
+
+    def commit(self, changes: Iterable[Save | Forget]) -> None:
+        """Make all of these durable, or none."""
+        engine = self._engine
+        with engine.translate_errors():
+            engine.check_exclusive()
+            with engine.connection.begin():
+                for change in changes:
+                    if isinstance(change, Save):
+                        self._save(change)
+                    else:
+                        self._delete(change.id, (MESSAGES, CONTENTS, CHUNKS))
+
+    def load(self, id_: str) -> Spooled | None:
+        """A message; None: it is not here."""
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            rows = self._rows(MESSAGES, id_)
+            if not rows:
+                return None
+            chunks = sorted(self._rows(CHUNKS, id_), key=lambda row: int(row[1]))
+        return Spooled(_MESSAGES.decode(rows[0][1]), tuple(_CHUNKS.decode(row[2]) for row in chunks))
+
+    def content(self, id_: str) -> bytes:
+        """What came, of a message that is not final."""
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            ((_, content),) = self._rows(CONTENTS, id_)
+        return bytes(content)
+
+    def resume(self) -> None:
+        """Take the database again, where the connection was lost.
+
+        Raises `SpoolLostError` where another gateway had it meanwhile.
+        """
+        self._engine.resume()
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            opened = self._engine.connection.execute(select(SPOOL.c.opened)).scalar_one()
+        if opened != self._opened:
+            raise SpoolLostError(
+                database=self._engine.database,
+                problem="another mail gateway has used it meanwhile",
+                remedy="see that one gateway alone is given this database, and start it again",
+            )
+
+    def close(self) -> None:
+        """Let others have the database; once more does nothing."""
+        if self._is_open:
+            self._is_open = False
+            self._engine.close()
+
+    def find(self) -> Found:
+        """Everything, every row of it looked at; raises `DatabaseDamagedError` with the row that is not right."""
+        with self._engine.translate_errors(), self._engine.connection.begin():
+            messages = [self._message_of(row) for row in self._all(MESSAGES)]
+            chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
+            for row in self._all(CHUNKS):
+                if row[0] in chunks:
+                    chunks[row[0]].append(_CHUNKS.decode(row[2]))
+            contents = {row[0] for row in self._all(CONTENTS)}
+        for id_, found in chunks.items():
+            if id_ not in contents:
+                self._refuse(CONTENTS, (id_,), "is missing")
+            found.sort(key=lambda chunk: chunk.number)
+            if [chunk.number for chunk in found] != [*range(len(found))]:
+                self._refuse(CHUNKS, (id_, len(found)), "or one before it is missing")
+        return Found(
+            tuple(Spooled(each, tuple(chunks[each.id])) for each in messages if each.id in chunks),
+            tuple(each for each in messages if each.id not in chunks),
+        )
+
+    def _save(self, change: Save) -> None:
+        message = change.message
+        self._write(MESSAGES, [(message.id, _ENCODER.encode(message))], by_number=False)
+        rows = [(chunk.message, chunk.number, _ENCODER.encode(chunk)) for chunk in change.chunks]
+        if rows:
+            self._write(CHUNKS, rows, by_number=True)
+        if message.state in FINAL_STATES:
+            self._delete(message.id, (CONTENTS,))
+        elif change.content is not None:
+            self._write(CONTENTS, [(message.id, change.content)], by_number=False)
+
+    def _write(self, table: Table, rows: Sequence[Row], *, by_number: bool) -> None:
+        for row in rows:
+            key = table.c.id == row[0]
+            self._engine.connection.execute(delete(table).where(key & (table.c.number == row[1]) if by_number else key))
+        names = table.columns.keys()
+        self._engine.connection.execute(
+            insert(table), [dict(zip(names, (*row, row_checksum(row)), strict=True)) for row in rows]
+        )
+
+    def _delete(self, id_: str, tables: Iterable[Table]) -> None:
+        for table in tables:
+            self._engine.connection.execute(delete(table).where(table.c.id == id_))
+
+    def _rows(self, table: Table, id_: str) -> list[Row]:
+        found = self._engine.connection.execute(select(table).where(table.c.id == id_)).all()
+        return [self._checked(table, tuple(row)) for row in found]
+
+    def _all(self, table: Table) -> Iterator[Row]:
+        statement = select(table).execution_options(yield_per=ROWS_AT_A_TIME)
+        result = self._engine.connection.execute(statement)
+        for row in result:
+            yield self._checked(table, tuple(row))
+
+    def _checked(self, table: Table, row: Row) -> Row:
+        if not _is_right(row):
+            self._refuse(table, row, "is not what was written: its checksum is wrong")
+        return row[:-1]
+
+    def _message_of(self, row: Row) -> Message:
+        return _MESSAGES.decode(row[1])
+
+    def _refuse(self, table: Table, row: Row, what: str) -> None:
+        refuse_row(table, row, what, database=self._engine.database)
+
+
+def refuse_row(table: Table, row: Row, what: str, *, database: str) -> None:
+    """Say which row is not right."""
+    keys = ", ".join(
+        f"{column.name} {value!r}" for column, value in zip(table.columns, row, strict=False) if column.primary_key
+    )
+    raise DatabaseDamagedError(
+        database=database, problem=f"in the table {table.name}, the row with {keys} {what}", remedy=_RESTORE
+    )
+
+
+def open_spool(url: str) -> Spool:
+    """Open a database for this gateway alone, with tables where it has none; raises `SpoolError`."""
+    engine = open_engine(url)
+    opened = secrets.token_hex(16)
+    try:
+        with engine.translate_errors(), engine.connection.begin():
+            secret = _settle(engine)
+            row = (SPOOL_KEY, LAYOUT, secret, opened)
+            engine.connection.execute(delete(SPOOL))
+            engine.connection.execute(
+                insert(SPOOL), dict(zip(SPOOL.columns.keys(), (*row, row_checksum(row)), strict=True))
+            )
+    except BaseException:
+        engine.close()
+        raise
+    return Spool(engine, secret=secret, opened=opened)
+
+
+def _settle(engine: SpoolEngine) -> bytes:
+    names = set(inspect(engine.connection).get_table_names())
+    if not names:
+        METADATA.create_all(engine.connection)
+        return secrets.token_bytes(SECRET_BYTES)
+    if not {table.name for table in METADATA.sorted_tables} <= names:
+        raise NotOurDatabaseError(
+            database=engine.database,
+            problem="it holds tables of another program",
+            remedy="give a new or empty database; that of a name server is its own",
+        )
+    found = [tuple(row) for row in engine.connection.execute(select(SPOOL))]
+    if len(found) != 1 or not _is_right(found[0]):
+        refuse_row(SPOOL, found[0] if found else (SPOOL_KEY,), "is not what was written", database=engine.database)
+    _, layout, secret, _, _ = found[0]
+    if layout != LAYOUT:
+        raise DatabaseVersionError(
+            database=engine.database,
+            problem=f"a newer shadowtree wrote it (layout {layout}, known up to {LAYOUT})",
+            remedy="run that newer shadowtree",
+        )
+    return bytes(secret)
+
+
+def _is_right(row: Row) -> bool:
+    try:
+        return bool(row_checksum(row[:-1]) == row[-1])
+    except IMPOSSIBLE_VALUES:
+        return False

@@ -1,0 +1,132 @@
+"""A whole Postfix with the printed settings of distribution: messages in by LMTP, copies out by SMTP, bounces back."""
+
+import json
+import time
+
+import pytest
+
+from shadowtree.cli.support.free_ports import unused_ports
+from shadowtree.updates import Join
+from tests.integration.mailing.conftest import CONFIG, two_name_servers
+from tests.integration.mailing.gateways import GatewayProcess
+from tests.integration.mailing.postfix import PATIENCE_SECONDS
+
+MESSAGE = (
+    b"Message-ID: <%b@x.example>\r\nDate: Wed, 25 Nov 2026 12:00:00 +0000\r\nFrom: Ann <ann@x.example>\r\n"
+    b"Subject: caf\xc3\xa9\r\n\r\nHello.\r\n.dot\r\n"
+)
+REPEATED_BY_A_KILL = 4 * 200
+PEOPLE = 250
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory):
+    with two_name_servers(tmp_path_factory.mktemp("servers")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="module")
+def config(servers, tmp_path_factory):
+    path = tmp_path_factory.mktemp("mail") / "mail.toml"
+    maps, policy, lmtp, smtp = unused_ports(4)
+    text = CONFIG.format(server=servers.address(0), maps=maps, policy=policy)
+    path.write_text(
+        f'lmtp_listen = "127.0.0.1:{lmtp}"\nsmtp = "127.0.0.1:{smtp}"\n'
+        f'database = "sqlite:///{path.with_suffix(".db")}"\n{text}'
+    )
+    return path
+
+
+@pytest.fixture
+def sent(postfix):
+    """Send a message of a name, and wait until so many people have got it; what the inbox took for it."""
+
+    def send(name, count, sender, *recipients):
+        replies = postfix.send(sender, *recipients, data=MESSAGE % name)
+        assert [code for code, _ in replies] == [250] * len(recipients), replies
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            found = [each for each in tuple(postfix.inbox.messages) if b"Message-ID: <%b@" % name in each[2]]
+            if sum(len(each[1]) for each in found) >= count:
+                return found
+            assert time.monotonic() < deadline, (found, postfix.log())
+            time.sleep(0.02)
+
+    return send
+
+
+@pytest.fixture
+def queue(shadowtree, config):
+    def ask(*arguments):
+        told = shadowtree("mail", "queue", *arguments, "--config", config, "--format", "json")
+        return json.loads(told.stdout)["messages"]
+
+    return ask
+
+
+def people_of(messages):
+    return sorted(person for _, people, _ in messages for person in people)
+
+
+def test_overlapping_lists_reach_each_person_once_with_a_return_path_of_their_own(sent):
+    found = sent(b"one", 3, "bob@sfu.example", *(f"{name}@lists.ubc.example" for name in ("all", "news", "own")))
+    assert people_of(found) == ["ann@x.example", "bob@sfu.example", "dan@x.example"]
+    by_person = {people[0]: (sender, data) for sender, people, data in found}
+    for person, name in (("ann@x.example", "all"), ("bob@sfu.example", "all"), ("dan@x.example", "own")):
+        sender, data = by_person[person]
+        assert sender.startswith(f"{name}-bounces-")
+        assert sender.endswith(f"+{person.replace('@', '=')}@lists.ubc.example")
+        assert f"List-Id: <{name}.ubc.example>\r\n".encode() in data
+        assert data.endswith(MESSAGE.partition(b"\r\n")[2])
+
+
+@pytest.mark.parametrize(
+    ("sender", "recipient", "says"),
+    [
+        ("ann@x.example", "nobody@lists.ubc.example", "5.1.1"),
+        ("dan@x.example", "all@lists.ubc.example", "only members may post to all@ubc.example"),
+        ("", "own@lists.ubc.example", "own@ubc.example distributes no bounces"),
+    ],
+)
+def test_what_is_refused_is_refused_at_rcpt(postfix, sender, recipient, says):
+    ((code, text),) = postfix.send(sender, recipient)
+    assert (code, says in text) == (550, True), text
+
+
+def test_a_bounce_comes_back_and_is_counted(postfix, sent, queue):
+    postfix.inbox.refused.add("bob@sfu.example")
+    found = sent(b"bounced", 1, "ann@x.example", "all@lists.ubc.example")
+    postfix.inbox.refused.clear()
+    id_ = next(line for line in found[0][2].splitlines() if line.startswith(b"Shadowtree-Trace: "))
+    id_ = id_.decode().split()[1].rstrip(";")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not (told := queue(id_)[0])["bounced"]:
+        assert time.monotonic() < deadline, postfix.log()
+    assert (told["state"], told["people"], told["done"], told["bounced"]) == ("done", 2, 1, 1)
+
+
+def test_two_lists_of_the_same_people_lose_nobody_to_a_kill(
+    postfix, gateway, config, clean_environment, queue, servers
+):
+    """Runs last: another gateway is there afterwards."""
+    names, people = servers.clients[0], {f"person-{number:03}@x.example" for number in range(PEOPLE)}
+    for group in ("third", "fourth"):
+        names.create_group(f"{group}@ubc.example")
+        names.apply([Join(f"{group}@ubc.example", person, "process") for person in people])
+    before = len(postfix.inbox.recipients)
+    lists = ("third@lists.ubc.example", "fourth@lists.ubc.example")
+    assert [code for code, _ in postfix.send("ann@x.example", *lists, data=MESSAGE % b"killed")] == [250, 250]
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(postfix.inbox.recipients) == before:
+        assert time.monotonic() < deadline, postfix.log()
+    gateway.process.kill()
+    gateway.process.wait(PATIENCE_SECONDS)
+    again = GatewayProcess(config, clean_environment)
+    try:
+        while set(postfix.inbox.recipients[before:]) < people or queue():
+            assert time.monotonic() < deadline, postfix.log()
+        found = postfix.inbox.recipients[before:]
+        assert set(found) == people
+        assert len(found) <= PEOPLE + REPEATED_BY_A_KILL
+    finally:
+        again.close()

@@ -1,0 +1,170 @@
+"""The spool in both engines: what is kept, who may have it, what is refused."""
+
+import subprocess
+import sys
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from mailing.rules.events import Forget, Save, Spooled
+from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from mailing.spool.store import SpoolError, SpoolLostError, open_spool
+from storage.open import open_store
+from storage.urls import parse_database_url
+
+ID, OTHER = "a" * 32, "b" * 32
+DESTINATION = Destination("all@ubc.example", '"a b"@lists.ubc.example', True, Standing.HELD, "why", True)
+MESSAGE = Message(ID, "ann@x.example", 5, (DESTINATION,), ("bob@x.example",), 2, "missing", "r1")
+CHUNKS = (
+    Chunk(ID, 0, 0, ("jürgen@x.example", "b@x.example", "c@x.example"), (0,), {1: "550 no"}, 3, "450 later", True),
+    Chunk(ID, 1, 0, ("d@x.example",), (0,)),
+)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'mail.db'}"
+    return request.getfixturevalue("postgresql").fresh_schema()
+
+
+@pytest.fixture
+def spool(url):
+    spool = open_spool(url)
+    yield spool
+    spool.close()
+
+
+def reopened(spool, url):
+    spool.close()
+    return open_spool(url)
+
+
+def change(url, statement):
+    engine = create_engine(parse_database_url(url))
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def test_what_was_committed_is_found_again(spool, url):
+    spool.commit([Save(MESSAGE, CHUNKS, b"content\0\xff"), Save(Message(OTHER, "", 6, ()), (), b"other")])
+    again = reopened(spool, url)
+    try:
+        assert again.secret == spool.secret
+        found = again.find()
+        assert sorted(found.unfinished, key=lambda each: each.message.id) == [
+            Spooled(MESSAGE, CHUNKS),
+            Spooled(Message(OTHER, "", 6, ()), ()),
+        ]
+        assert found.finished == ()
+        assert again.load(ID) == Spooled(MESSAGE, CHUNKS)
+        assert again.load("c" * 32) is None
+        assert again.content(ID) == b"content\0\xff"
+    finally:
+        again.close()
+
+
+def test_what_is_final_has_no_content_and_what_is_forgotten_is_gone(spool):
+    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    final = Message(ID, "ann@x.example", 5, (DESTINATION,), state=State.DONE, ended=7, people=4)
+    spool.commit([Save(final, (Chunk(ID, 1, 0, ("d@x.example",), ()),))])
+    found = spool.find()
+    assert (found.unfinished, found.finished) == ((), (final,))
+    assert spool.load(ID).chunks == (CHUNKS[0], Chunk(ID, 1, 0, ("d@x.example",), ()))
+    spool.commit([Forget(ID)])
+    assert spool.load(ID) is None
+
+
+def test_of_a_commit_all_or_nothing_is_kept(spool, monkeypatch):
+    monkeypatch.setattr(spool, "_delete", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        spool.commit([Save(MESSAGE, CHUNKS, b"content"), Forget(OTHER)])
+    assert spool.load(ID) is None
+
+
+def test_a_second_gateway_is_refused(spool, url):
+    with pytest.raises(SpoolError, match=r"another mail gateway .*is using it"):
+        open_spool(url)
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("UPDATE mail_chunks SET number = 2 WHERE number = 1", "mail_chunks, the row with id 'a{32}', number 2 is not"),
+        ("DELETE FROM mail_chunks WHERE number = 0", "mail_chunks, the row with id 'a{32}', number 1 or one before"),
+        ("UPDATE mail_contents SET checksum = 1", "mail_contents, the row with id 'a{32}' is not what was written"),
+        ("DELETE FROM mail_contents", "mail_contents, the row with id 'a{32}' is missing"),
+        ("UPDATE mail_messages SET checksum = 1", "mail_messages, the row with id 'a{32}' is not what was written"),
+    ],
+)
+def test_a_damaged_row_is_named(spool, url, statement, says):
+    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    spool.close()
+    change(url, statement)
+    again = open_spool(url)
+    try:
+        with pytest.raises(SpoolError, match=says):
+            again.find()
+    finally:
+        again.close()
+
+
+def test_a_spool_that_is_damaged_at_its_head_or_of_a_newer_version_is_refused(spool, url):
+    spool.close()
+    change(url, "UPDATE mail_spool SET layout = 2")
+    with pytest.raises(SpoolError, match="in the table mail_spool, the row with key 1 is not what was written"):
+        open_spool(url)
+    change(url, "DELETE FROM mail_spool")
+    with pytest.raises(SpoolError, match="in the table mail_spool, the row with key 1"):
+        open_spool(url)
+
+
+def test_the_database_of_a_name_server_and_a_spool_are_not_taken_for_each_other(url, tmp_path):
+    open_store(url, server="ubc.example").close()
+    with pytest.raises(SpoolError, match="it holds tables of another program"):
+        open_spool(url)
+
+
+def test_a_name_server_does_not_take_a_spool(spool, url):
+    spool.close()
+    with pytest.raises(SpoolError, match="it holds tables of another program"):
+        open_store(url, server="ubc.example")
+
+
+def test_a_connection_that_was_lost_is_taken_again_unless_another_gateway_was_there(postgresql):
+    url = postgresql.fresh_database()
+    spool = open_spool(url)
+    others = "datname = current_database() AND pid <> pg_backend_pid()"
+    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"
+    change(url, end)
+    with pytest.raises(SpoolError, match="the connection was lost"):
+        spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    spool.resume()
+    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    change(url, end)
+    open_spool(url).close()
+    with pytest.raises(SpoolError, match="the connection was lost"):
+        spool.commit([Forget(ID)])
+    with pytest.raises(SpoolLostError, match="another mail gateway has used it meanwhile"):
+        spool.resume()
+    spool.close()
+
+
+def test_what_is_committed_outlives_a_kill(tmp_path):
+    url = f"sqlite:///{tmp_path / 'mail.db'}"
+    program = f"""
+import os, signal
+from mailing.rules.events import Save
+from mailing.rules.spooled import Message
+from mailing.spool.store import open_spool
+open_spool({url!r}).commit([Save(Message({ID!r}, "", 1, ()), (), b"content")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    spool = open_spool(url)
+    try:
+        assert spool.find().unfinished == (Spooled(Message(ID, "", 1, ()), ()),)
+        assert spool.content(ID) == b"content"
+    finally:
+        spool.close()
