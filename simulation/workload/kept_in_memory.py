@@ -11,6 +11,9 @@ from delivery.server import Server
 from namegraph import ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 
+HAS_MEMORY = True
+"""Whether some groups have messages that are kept in memory."""
+
 MEMORY_RUNS_SHARE = 0.4
 """Of runs, those with such groups."""
 
@@ -30,7 +33,7 @@ class KeptInMemory:
         """Draws apart from `chance`, so that a run without memory is as if there were none with it."""
         self._cluster, self._new_ticket = cluster, new_ticket
         self._chance = own = Random(repr(chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
-        self._is_there = own.random() < MEMORY_RUNS_SHARE
+        self._is_there = HAS_MEMORY and own.random() < MEMORY_RUNS_SHARE
         self._has_small_rings = own.random() < SMALL_RINGS_SHARE
         self.ring_through: dict[ServerId, int] = {}
         """Through where what is in each server's memory may be handed out."""

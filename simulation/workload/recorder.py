@@ -64,8 +64,10 @@ class Recorder:
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
         """Of mailboxes, as far as they are durable."""
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
-        self._seen: object = None
-        """The states of all graphs when it was looked last who is below what."""
+        self._seen: dict[ServerId, object] = {}
+        """The states of all servers when it was looked last who is below what."""
+        self._known_below: dict[TargetSet, set[NodeId]] = {}
+        """Who was below what then, by arcs that both their homes knew."""
 
     # -- servers that start
 
@@ -154,7 +156,7 @@ class Recorder:
 
     def note_settled(self, ids: Iterable[str]) -> None:
         """These are settled, as far as they were accepted."""
-        for message_id in sorted(set(ids) & self._accepted.keys() - self._settled):
+        for message_id in sorted({each for each in ids if each in self._accepted} - self._settled):
             self._settled.add(message_id)
             self._note(history.SettledAt(self._at, message_id, 0))
 
@@ -213,25 +215,17 @@ class Recorder:
         """Called after each step: who is below what, at the home of each mailbox."""
         # Those that are down, too: others may end a membership meanwhile.
         cores = self._cluster.servers
-        state = [
-            (
-                core,
-                core.graph.update_count,
-                frozenset(core.graph.suspended),
-                core.delivery.mailboxes.version,
-                core.delivery.listeners.version,
-                len(core.delivery.listeners),
-                core.standing,
-                core.is_steady,
-            )
-            for core in cores.values()
-        ]
-        if self._seen == (state, len(sets)):
+        state = {server: _state_of(core) for server, core in cores.items()}
+        changed = [server for server in cores if self._seen.get(server) != state[server]]
+        if not changed and all(targets in self._known_below for targets in sets):
             return
-        self._seen = (state, len(sets))
+        self._seen = state
         for targets in sets:
             known = self._members_known.below(targets)
-            for server, core in cores.items():
+            is_as_before = self._known_below.get(targets) == known
+            self._known_below[targets] = known
+            for server in changed if is_as_before else cores:
+                core = cores[server]
                 may_be_cut_off = core.is_parted or not core.is_steady
                 for process, reader, is_below in self._readers.at(server, targets):
                     is_cut_off = not is_below and may_be_cut_off
@@ -246,3 +240,17 @@ class Recorder:
     @property
     def _at(self) -> int:
         return self._cluster.instant
+
+
+def _state_of(core: Server) -> object:
+    """All on which it depends who is below what at a server."""
+    return (
+        core,
+        core.graph.update_count,
+        frozenset(core.graph.suspended),
+        core.delivery.mailboxes.version,
+        core.delivery.listeners.version,
+        len(core.delivery.listeners),
+        core.standing,
+        core.is_steady,
+    )

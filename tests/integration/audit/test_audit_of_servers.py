@@ -29,7 +29,7 @@ def test_what_real_servers_were_told_is_consistent_and_one_that_is_gone_is_named
     for number in range(20):
         servers.clients[number % 3].send(f"g{number % 6}@{subnets[number % 3]}", b"to all", wait="settled")
 
-    whole = audit(servers.address(0), tmp_path / "whole", "--timeout", "60", "--cut")
+    whole = audit(servers.address(0), tmp_path / "whole", "--timeout", "60", "--cut", "--", "--no-questions")
     assert whole.returncode == 0, whole.stdout + whole.stderr
     assert not [finding for finding in findings(tmp_path / "whole") if finding["severity"] == "error"]
     assert (tmp_path / "whole" / "report.html").stat().st_size

@@ -121,14 +121,6 @@ def test_nothing_is_found_in_random_clusters(spark, tmp_path):
     assert result.verdict is Verdict.CONSISTENT
 
 
-def test_without_one_server_the_others_are_judged_and_not_called_consistent(spark, tmp_path):
-    snapshots = snapshots_of(whole_cluster(CLEAN), OWNERS)
-    del snapshots["b"]
-    result = judge(spark, snapshots, tmp_path)
-    assert [(finding.audit, finding.subject) for finding in result.findings] == [("snapshots", "b")]
-    assert result.verdict is Verdict.PARTIAL
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_without_one_server_a_fault_that_the_others_show_is_found_and_nothing_else_is(name, found, without_b):
     of_servers = [finding for finding in without_b.findings if finding.subject != "b"]
@@ -153,7 +145,7 @@ def test_what_a_missing_server_keeps_from_being_judged_is_counted_beside_the_err
     assert CLEAN not in by_tag(finding for finding in without_b.findings if finding.subject != "b")
 
 
-def test_what_a_delivery_log_says_of_members_of_a_missing_server_is_not_judged(spark, tmp_path):
+def test_without_one_server_the_others_are_judged_and_what_a_delivery_log_says_of_its_members_is_not(spark, tmp_path):
     cluster = Cluster(CLEAN, {})
     about = {"originator": cluster.name("top@a"), "sender": "ann@a.x", "message": "m", "sent_as": 1, "place": 1}
     receivers = [cluster.name(name) for name in ("p@b", "m@a", "guest@people.example", "odd@a")]
@@ -162,12 +154,11 @@ def test_what_a_delivery_log_says_of_members_of_a_missing_server_is_not_judged(s
     del snapshots["b"]
     (tmp_path / "snapshots").mkdir()
     pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
-    strangers = [
-        one.evidence
-        for one in judge(spark, snapshots, tmp_path).findings
-        if one.message == "was delivered to one who is no member"
-    ]
+    found = judge(spark, snapshots, tmp_path).findings
+    strangers = [one.evidence for one in found if one.message == "was delivered to one who is no member"]
     assert strangers == [(f"receiver: {cluster.name('m@a')}",), (f"receiver: {receivers[-1]}",)]
+    others = [(one.audit, one.subject) for one in found if one.audit != "deliveries"]
+    assert others == [("snapshots", "b")]
 
 
 def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):
