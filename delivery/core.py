@@ -159,6 +159,8 @@ class DeliveryCore:
         self._answers: list[Answer] = []
         self._unkept: list[Unkept] = []
         self._now = 0.0
+        self._possible: TargetSet | None = None
+        """The targets of the last message of this step, which may be sent to."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
 
@@ -182,11 +184,12 @@ class DeliveryCore:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self._now = now
         self.running.step(now)
+        self._possible = None
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self._take(event)
         self.spreading.make_parcels(self._reach, at=self.running.seconds)
-        self.in_memory.make_parcels(self._reach)
+        self.in_memory.make_parcels(self._reach, now)
         self.spreading.take_posts(self._reach)
         self.in_memory.spreading.take_posts(self._reach)
         self.policies.forget_deleted(records, self._reach.is_group)
@@ -237,7 +240,7 @@ class DeliveryCore:
     @property
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted, on the clock of `step`'s `now`."""
-        return self.in_memory.lanes.next_deadline()
+        return self.in_memory.next_deadline()
 
     @property
     def has_more(self) -> bool:
@@ -259,7 +262,10 @@ class DeliveryCore:
                     self.dead_letters.add_queued(number, queued, DeadReason.REFUSED, why)
             case SendAll(sends):
                 for send in sends:
-                    self._answer(send)
+                    try:
+                        self._send(send)
+                    except RefusedError as error:
+                        self._answers.append(DeliveryRefused(send.ticket, error.refusal))
             case DatagramCame(sender, encoded):
                 self._take_datagram(sender, encoded)
             case CloseParcels():
@@ -339,8 +345,9 @@ class DeliveryCore:
         policy = self.policies.change(event.group, event.quality, event.senders, event.kept, self._reach, self.server)
         if policy.kept is not before.kept:
             # What was sent before is accepted as it was sent; numbers go on.
-            self.spreading.close()
-            self.spreading.make_parcels(self._reach, at=self.running.seconds)
+            for spreading in (self.spreading, self.in_memory.spreading):
+                spreading.close()
+                spreading.make_parcels(self._reach, at=self.running.seconds)
             senders, others = self._senders_to(event.group), self.senders
             senders.take_over(self.in_memory.senders if senders is others else others, event.group)
         self._answers.append(PolicySet(event.ticket, policy))
@@ -375,20 +382,22 @@ class DeliveryCore:
         spreading.take(send, quality)
 
     def _require_possible(self, send: Send) -> None:
-        message, reach = send.message, self._reach
+        message = send.message
         if len(message.payload) > PAYLOAD_BYTES_LIMIT:
             raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
         if message.size - len(message.payload) > HEADERS_BYTES_LIMIT:
             raise refuse(Reason.LIMIT_EXCEEDED, f"headers have at most {HEADERS_BYTES_LIMIT} bytes")
-        if (
-            not 0 < len(send.targets) <= TARGETS_LIMIT
-            or sum(1 + len(one.excluding) for one in send.targets) > NAMES_LIMIT
-        ):
+        if send.targets is not self._possible:
+            self._require_targets(send.targets)
+            self._possible = send.targets
+
+    def _require_targets(self, targets: TargetSet) -> None:
+        if not 0 < len(targets) <= TARGETS_LIMIT or sum(1 + len(one.excluding) for one in targets) > NAMES_LIMIT:
             raise refuse(Reason.LIMIT_EXCEEDED, f"a message has 1 to {TARGETS_LIMIT} targets, and as many exceptions")
-        addressed = send.targets[0].name
-        if reach.home_of(addressed) not in (None, self.server):
+        addressed = targets[0].name
+        if self._reach.home_of(addressed) not in (None, self.server):
             raise refuse(Reason.INVALID_REQUEST, f"{addressed} is not at home at the server {self.server}")
-        for target in send.targets:
+        for target in targets:
             self._require_target(target.name)
 
     def _require_room(self) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from msgspec import Struct
+
 from delivery.model import Kept, Message, Position, Quality
 from delivery.policy import Policy
 from namegraph import NodeId, Refusal, ServerId, TargetSet
@@ -19,13 +21,12 @@ BEGINNING = Position(0, -1)
 """Before all that is kept in memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """A client sends a message. This server must be the home of the addressed target (or that is nobody's process).
 
-    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. What is
-    kept in memory, as the policy of the addressed group says, is accepted in the same step. A datagram is answered
-    `DatagramSent` at once.
+    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. A
+    parcel of what is kept in memory, as the policy of the addressed group says, is closed in the same step, or with a
+    `Tick` shortly after it. A datagram is answered `DatagramSent` at once.
     """
 
     ticket: int
@@ -201,8 +202,7 @@ Notice = Acknowledge | StopListening | QueuedEnded
 DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """A message is durable at its origin, or was before; or is in memory there, where `kept` says so."""
 
     ticket: int

@@ -1,6 +1,6 @@
 """What is kept in memory: all that one server does with messages to groups whose policy says so. None of it is a row.
 
-    Send --> origin --in the same step--> parcel --+--> lanes in memory --> other servers
+    Send --> origin --at once, or soon--> parcel --+--> lanes in memory --> other servers
                                                    +--> ring, for the mailboxes here --> endpoints
 
 It is the machinery of what is durable, over maps that nobody writes, lanes that are in memory, and a ring in place of
@@ -37,7 +37,7 @@ from delivery.running_time import RunningTime
 from delivery.senders import Senders
 from delivery.servers_below import is_home
 from delivery.spreading import Spreading
-from delivery.wire import Carried, Confirm, Lost, Parcel, encode
+from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Confirm, Lost, Parcel, encode
 from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, TargetSet, VolatileState, refuse
 
 RING_BYTES_LIMIT = 64 * 1024 * 1024
@@ -45,6 +45,10 @@ RING_BYTES_LIMIT = 64 * 1024 * 1024
 
 BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
 """Of parcels that are not settled."""
+
+CLOSE_SECONDS = 0.002
+"""Parcels are made of what came at once, but so long after the last ones at the earliest: what comes meanwhile shares
+them, and costs other servers little."""
 
 POSITIONS_OF_START = 2**20
 """The first position of a start is its number times this; a start has a number for each few microseconds."""
@@ -155,6 +159,8 @@ class InMemory:
         """The same of ephemeral ones, by ticket."""
         self._opened: dict[int, int] = {}
         """Of mailboxes that were opened since this server started: the first entry that can be for them."""
+        self._close_at = 0.0
+        """From when on parcels may be made of what came, on the clock of steps."""
         self._acknowledged = 0
         """How often, since it was last looked what nobody needs any more."""
 
@@ -199,11 +205,19 @@ class InMemory:
         for sequence, some in keys.items():
             self.lanes.drop(server, some, self.origin.targets_of(sequence))
 
-    def make_parcels(self, reach: Reach) -> None:
-        """Make parcels of all that came in this step."""
-        if self.origin.has_open:
+    def make_parcels(self, reach: Reach, now: float) -> None:
+        """Make parcels of what came, if it is time, or if it is enough for one."""
+        if self.origin.has_open and (now >= self._close_at or self.origin.open_bytes >= PARCEL_BYTES_LIMIT):
+            self._close_at = now + CLOSE_SECONDS
             self.spreading.close()
         self.spreading.make_parcels(reach, at=self._running.seconds)
+
+    def next_deadline(self) -> float | None:
+        """When a step is wanted, if none is taken before."""
+        of_lanes = self.lanes.next_deadline()
+        if not self.origin.has_open:
+            return of_lanes
+        return self._close_at if of_lanes is None else min(self._close_at, of_lanes)
 
     # -- other servers
 

@@ -92,7 +92,8 @@ class Message(Struct, frozen=True, array_like=True):
     @property
     def size(self) -> int:
         """About how many bytes it takes."""
-        return len(self.payload) + len(self.sender) + sum(len(name) + len(value) for name, value in self.headers)
+        of_headers = sum(len(name) + len(value) for name, value in self.headers) if self.headers else 0
+        return len(self.payload) + len(self.sender) + of_headers
 
 
 class Filter(NamedTuple):

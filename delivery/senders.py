@@ -92,18 +92,20 @@ class Senders:
         if number:
             self._ahead[numbering] = number
 
-    def remember(self, numbering: Numbering, number: int, request_id: str, message_id: str, *, sent_at_ms: int) -> None:
-        """A message is in a parcel, and durable with it."""
-        if number:
-            if self._ahead.get(numbering) == number:
-                del self._ahead[numbering]
-            # Parcels of one step are not in the order of the numbers: messages to several target sets have one row.
-            if number > self._last.get(numbering, _NONE).number:
-                self._last[numbering] = _Last(number, message_id, sent_at_ms)
-                self._silent[numbering] = None
-                self._silent.move_to_end(numbering)
-            self._forget_silent(sent_at_ms)
-        elif request_id:
+    def remember(self, numbering: Numbering, number: int, message_id: str, *, sent_at_ms: int) -> None:
+        """A numbered message is in a parcel, and durable with it; so are those before it."""
+        if self._ahead.get(numbering) == number:
+            del self._ahead[numbering]
+        # Parcels of one step are not in the order of the numbers: messages to several target sets have one row.
+        if number > self._last.get(numbering, _NONE).number:
+            self._last[numbering] = _Last(number, message_id, sent_at_ms)
+            self._silent[numbering] = None
+            self._silent.move_to_end(numbering)
+        self._forget_silent(sent_at_ms)
+
+    def remember_request(self, request_id: str, message_id: str) -> None:
+        """A message that has no number is in a parcel, and durable with it. An empty id is not remembered."""
+        if request_id:
             self._came += 1
             self._requests[request_id] = (self._came, message_id)
             self._order.append(request_id)

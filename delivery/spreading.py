@@ -99,12 +99,7 @@ class Spreading:
         self._is_closing = False
         self._open.clear()
         for parcel, together in origin.close():
-            for index, waiting in enumerate(together):
-                name, send = parcel.message_id(index), waiting.send
-                numbering = (send.message.sender, send.targets[0].name)
-                sent_at_ms = send.message.sent_at_ms
-                self._senders.remember(numbering, send.number, send.request_id, name, sent_at_ms=sent_at_ms)
-                self.answers += [Accepted(ticket, name, kept=self._origin.kept) for ticket in waiting.tickets]
+            self._accept(parcel, together)
             audience = self._writer.audience(parcel.targets, reach)
             servers = origin.servers_below(parcel, reach)
             if not audience and not servers:
@@ -125,6 +120,22 @@ class Spreading:
                 at=at,
             )
             self.go_on(position, reach)
+
+    def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
+        """Answer the messages of a new parcel, and know them again."""
+        addressed, kept = parcel.targets[0].name, self._origin.kept
+        numbered: dict[str, tuple[Send, str]] = {}
+        """The last message of each sender: its number stands for those before it."""
+        for index, waiting in enumerate(together):
+            name, send = parcel.message_id(index), waiting.send
+            self.answers += [Accepted(ticket, name, kept=kept) for ticket in waiting.tickets]
+            if send.number:
+                numbered[send.message.sender] = (send, name)
+            else:
+                self._senders.remember_request(send.request_id, name)
+        for sender, (send, name) in numbered.items():
+            numbering = (sender, addressed)
+            self._senders.remember(numbering, send.number, name, sent_at_ms=send.message.sent_at_ms)
 
     def go_on(self, position: int, reach: Reach) -> None:
         """A parcel of this server may be settled, or is to be posted once more."""

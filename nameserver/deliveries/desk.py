@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from delivery.datagrams import Shown
 from delivery.dead_letters import DeadLetter
-from delivery.events import Answer, Notice, OwnRequest, Send, SendAll, Settled
+from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, Send, SendAll, Settled
 from delivery.gateways import Recipients
 from delivery.policy import Policy
 from delivery.queue import Due
@@ -24,6 +24,21 @@ from nameserver.driver.run_loop import DatagramCounts, RunLoop
 from storage.store import LogWanted
 
 
+class _Together:
+    """Messages that one step takes: their caller is told of all at once."""
+
+    def __init__(self, tickets: Sequence[int]) -> None:
+        self.tickets = tickets
+        self.done: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
+        self._answers: dict[int, Answer] = {}
+
+    def add(self, answer: Answer) -> None:
+        """The first answer to one of them."""
+        self._answers[answer.ticket] = answer
+        if len(self._answers) == len(self.tickets) and not self.done.done():
+            self.done.set_result([self._answers[ticket] for ticket in self.tickets])
+
+
 class Desk:
     """The delivery half of this server, as calls use it. All methods belong to the thread of the event loop."""
 
@@ -32,6 +47,8 @@ class Desk:
         self._run_loop = run_loop
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         """Who waits for the first answer to an event, by ticket."""
+        self._together: dict[int, _Together] = {}
+        """The same of messages that were sent."""
         self._settling: dict[int, asyncio.Future[Settled]] = {}
         self._told_of_end: dict[int, Callable[[RefusedError], None]] = {}
         self._ending: RefusedError | None = None
@@ -83,15 +100,16 @@ class Desk:
         self._run_loop.take(event)
         return future
 
-    def send_all(self, sends: Sequence[Send]) -> Sequence[asyncio.Future[Answer]]:
-        """As `carry_out_delivery`, for messages in their order: one future for each."""
+    def send_all(self, sends: Sequence[Send]) -> asyncio.Future[Sequence[Answer]]:
+        """Take messages at once, in their order; done with the first answers to all of them when these are durable."""
         self._run_loop.require_accepting()
-        futures = [self._first_answer_to(send.ticket) for send in sends]
+        together = _Together([send.ticket for send in sends])
+        self._together.update(dict.fromkeys(together.tickets, together))
         for send in sends:
             if send.wants_settled:
                 self._settling[send.ticket] = asyncio.get_running_loop().create_future()
         self._run_loop.take(SendAll(tuple(sends)))
-        return futures
+        return together.done
 
     def _first_answer_to(self, ticket: int) -> asyncio.Future[Answer]:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -221,6 +239,8 @@ class Desk:
                 settling = self._settling.get(answer.ticket)
                 if settling is not None and not settling.done():
                     settling.set_result(answer)
+            elif (together := self._together.pop(answer.ticket, None)) is not None:
+                together.add(answer)
             else:
                 waiting = self._waiting.get(answer.ticket)
                 if waiting is not None and not waiting.done():
@@ -238,6 +258,9 @@ class Desk:
         for waiting in self._waiting.values():
             if not waiting.done():
                 waiting.set_exception(_unknown(why))
+        sent, self._together = self._together, {}
+        for ticket, together in sent.items():
+            together.add(DeliveryRefused(ticket, _unknown(why).refusal))
 
     def logged_through(self, through: int) -> None:
         """The log is durable through a position."""

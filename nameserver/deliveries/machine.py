@@ -70,8 +70,12 @@ class DeliveryMachine(Protocol):
         nothing can be made durable, or the server is about to end.
         """
 
-    def send_all(self, sends: Sequence[Send]) -> Sequence[asyncio.Future[Answer]]:
-        """As `carry_out_delivery`, for messages in their order: for each, its result is `Accepted` or the like."""
+    def send_all(self, sends: Sequence[Send]) -> asyncio.Future[Sequence[Answer]]:
+        """Take messages at once, in their order; done with the first answers to all of them when these are durable.
+
+        A message of which it cannot be told whether it is durable is answered `DeliveryRefused`. Raises `RefusedError`
+        where nothing can be made durable, or the server is about to end.
+        """
 
     def settled(self, ticket: int) -> asyncio.Future[Settled]:
         """Done when the message of a `Send` that wants it is settled. To be asked once, right after it was taken."""

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
+from delivery.model import Message
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire, queue_sending
@@ -76,19 +77,30 @@ class SendCalls:
 
 
 class _Unanswered(NamedTuple):
-    """A message, or a question, without an answer."""
+    """Messages, or a question, without an answer."""
 
     number: int
+    """Of the first of them, in the stream."""
+    messages: int
     size: int
-    answer: asyncio.Future[wire.SendResponse.Answer]
+    answers: asyncio.Future[Sequence[wire.SendResponse.Answer]]
 
 
-class _Gathered(NamedTuple):
-    """A message that the next step takes."""
+class _Alike(NamedTuple):
+    """What messages have in common that differ in their payloads and numbers alone."""
 
-    number: int
     send: Send
-    answer: asyncio.Future[wire.SendResponse.Answer]
+    """The first of them."""
+    rated_as: str
+    """Whose rate they count for."""
+
+
+def _common(message: wire.SendRequest.Message) -> tuple[bytes, int, bytes]:
+    """The payload and the number of a message, which are taken out of it, and all else of it."""
+    payload, number = message.payload, message.number
+    message.ClearField("payload")
+    message.ClearField("number")
+    return payload, number, message.SerializeToString()
 
 
 class _SendStream:
@@ -100,8 +112,18 @@ class _SendStream:
         self._context = context
         self._is_forwarded = is_forwarded(context)
         self._unanswered: deque[_Unanswered] = deque()
+        self._messages_unanswered = 0
+        """Those that are gathered, too; and of all of them:"""
         self._bytes = 0
-        self._gathered: list[_Gathered] = []
+        self._gathered: list[Send] = []
+        """What the next step takes: the last messages that were read."""
+        self._gathered_bytes = 0
+        self._sent_through = 0
+        """The number of the last message that was read and is not gathered."""
+        self._alike: dict[bytes, _Alike] = {}
+        """Messages of the present request that others may be like, by what they have in common."""
+        self._now_ms = 0
+        """When the present request was read."""
         self._judged: dict[tuple[TargetSet, NodeId | None], Refusal | None] = {}
         """What is to be said against messages of the present request."""
         self._later: deque[wire.SendResponse.Answer] = deque()
@@ -158,13 +180,15 @@ class _SendStream:
     def _collect(self) -> wire.SendResponse:
         """The answers that can be told now."""
         response = wire.SendResponse()
-        while self._unanswered and self._unanswered[0].answer.done():
-            number, size, answer = self._unanswered.popleft()
+        while self._unanswered and self._unanswered[0].answers.done():
+            first, messages, size, answers = self._unanswered.popleft()
+            self._messages_unanswered -= messages
             self._bytes -= size
-            response.answers.append(answer.result())
-            response.answers[-1].message = number
+            for number, answer in enumerate(answers.result(), start=first):
+                answer.message = number
+                response.answers.append(answer)
         # That one is accepted is told before that it is settled.
-        told_through = self._unanswered[0].number - 1 if self._unanswered else self._count
+        told_through = self._unanswered[0].number - 1 if self._unanswered else self._sent_through
         held = deque[wire.SendResponse.Answer]()
         for later in self._later:
             if later.message <= told_through:
@@ -185,14 +209,23 @@ class _SendStream:
                     field="messages",
                 )
             self._judged.clear()
+            self._alike.clear()
+            self._now_ms = self._calls.now_ms()
             for message in request.messages:
-                while self._unanswered and (
-                    len(self._unanswered) >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
+                while self._messages_unanswered and (
+                    self._messages_unanswered >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
                 ):
                     self._send_gathered()
                     self._room.clear()
                     await self._room.wait()
-                await self._take(message)
+                self._count += 1
+                self._messages_unanswered += 1
+                payload, number, common = _common(message)
+                alike = self._alike.get(common)
+                if alike is None or (number and not alike.send.message.sender):
+                    await self._take(message, payload, number, common)
+                else:
+                    self._gather_like(alike, payload, number)
                 if len(self._gathered) >= STEP_MESSAGES_LIMIT:
                     self._send_gathered()
                     await asyncio.sleep(0)
@@ -200,34 +233,53 @@ class _SendStream:
         for lane in self._lanes.values():
             lane.end()
 
-    async def _take(self, message: wire.SendRequest.Message) -> None:
-        self._count += 1
-        number, size = self._count, message.ByteSize()
+    async def _take(self, message: wire.SendRequest.Message, payload: bytes, number: int, common: bytes) -> None:
+        """Take a message that none before it was like; `common`: all of it but its payload and its number."""
+        message.payload, message.number = payload, number
         try:
-            answer = await self._answer_to(message, number)
+            if not message.asks_number and self._is_own(message):
+                await self._take_own(message, common)
+                return
+            answer = await self._answer_to(message, self._count)
         except RefusedError as error:
+            self._send_gathered()
             answer = asyncio.get_running_loop().create_future()
-            answer.set_result(message_wire.refused_by(number, error))
+            answer.set_result(message_wire.refused_by(self._count, error))
+        size = len(payload) + len(common)
         self._bytes += size
-        self._unanswered.append(_Unanswered(number, size, answer))
-        answer.add_done_callback(lambda _: self._changed.set())
+        answers: asyncio.Future[Sequence[wire.SendResponse.Answer]] = asyncio.get_running_loop().create_future()
 
-    async def _answer_to(
-        self, message: wire.SendRequest.Message, number: int
-    ) -> asyncio.Future[wire.SendResponse.Answer]:
-        """Take one message; raises `RefusedError`."""
+        def told(answer: asyncio.Future[wire.SendResponse.Answer]) -> None:
+            if not answer.cancelled() and not answers.cancelled():
+                answers.set_result([answer.result()])
+
+        answer.add_done_callback(told)
+        self._sent_through = self._count
+        self._expect(_Unanswered(self._count, 1, size, answers))
+
+    def _expect(self, unanswered: _Unanswered) -> None:
+        self._unanswered.append(unanswered)
+        unanswered.answers.add_done_callback(lambda _: self._changed.set())
+
+    def _is_own(self, message: wire.SendRequest.Message) -> bool:
+        """Whether this server is the origin of a message; raises `RefusedError` where its first target is nobody's."""
         routing = self._calls.routing
         first = message_wire.read_first_target(message, self._calls.known)
         owner_kind = routing.owner_kind(first)
         if owner_kind is OwnerKind.UNOWNED:
             routing.require_listed(first)
-        if owner_kind is not OwnerKind.ANOTHERS:
-            if not message.asks_number:
-                return await self._take_own(message, number)
-            self._send_gathered()
-            return self._next_number(message, first, number)
+        return owner_kind is not OwnerKind.ANOTHERS
+
+    async def _answer_to(
+        self, message: wire.SendRequest.Message, number: int
+    ) -> asyncio.Future[wire.SendResponse.Answer]:
+        """Take a question, or a message to another server; raises `RefusedError`."""
+        routing = self._calls.routing
+        first = message_wire.read_first_target(message, self._calls.known)
         # What has come does not wait for a way to another server.
         self._send_gathered()
+        if self._is_own(message):
+            return self._next_number(message, first, number)
         if self._is_forwarded:
             raise not_owned_here(first, routing.server)
         home = await routing.home_of(first)
@@ -291,9 +343,7 @@ class _SendStream:
 
         return asyncio.ensure_future(ask())
 
-    async def _take_own(
-        self, message: wire.SendRequest.Message, number: int
-    ) -> asyncio.Future[wire.SendResponse.Answer]:
+    async def _take_own(self, message: wire.SendRequest.Message, common: bytes) -> None:
         """Take a message of which this server is the origin; raises `RefusedError`."""
         calls, objection = self._calls, None
         targets = message_wire.read_targets(message, calls.known)
@@ -305,69 +355,81 @@ class _SendStream:
                 judged = await calls.who_may_send.objection(targets, process, self._context)
                 self._judged[targets, process] = judged
             objection = self._judged[targets, process]
-        if objection is None:
-            objection = self._machine.rate_objection(process or message.sender)
-        return self._gather(message, number, targets, objection)
-
-    def _gather(
-        self, message: wire.SendRequest.Message, number: int, targets: TargetSet, objection: Refusal | None
-    ) -> asyncio.Future[wire.SendResponse.Answer]:
-        calls = self._calls
+        rated_as = process or message.sender
         send = Send(
             self._machine.new_ticket(),
             targets,
-            message_wire.read_message(message, sent_at_ms=calls.now_ms()),
+            message_wire.read_message(message, sent_at_ms=self._now_ms),
             message_wire.read_quality(message.quality),
             message.number,
             message.request_id,
             message.wait == wire.SendRequest.WAIT_SETTLED,
-            objection,
+            self._machine.rate_objection(rated_as) if objection is None else objection,
         )
-        answer: asyncio.Future[wire.SendResponse.Answer] = asyncio.get_running_loop().create_future()
-        self._gathered.append(_Gathered(number, send, answer))
-        return answer
+        if objection is None and not send.request_id:
+            self._alike[common] = _Alike(send, rated_as)
+        self._gather(send)
+
+    def _gather_like(self, alike: _Alike, payload: bytes, number: int) -> None:
+        """Take a message that is like one before it, but for its payload and its number."""
+        first, of_first = alike.send, alike.send.message
+        message = Message(payload, of_first.headers, of_first.sender, self._now_ms, of_first.deadline_ms)
+        objection = self._machine.rate_objection(alike.rated_as)
+        ticket, targets, quality = self._machine.new_ticket(), first.targets, first.quality
+        self._gather(Send(ticket, targets, message, quality, number, "", first.wants_settled, objection))
+
+    def _gather(self, send: Send) -> None:
+        self._gathered.append(send)
+        size = send.message.size
+        self._gathered_bytes += size
+        self._bytes += size
 
     def _send_gathered(self) -> None:
         """Let one step take what has come since the last one."""
-        gathered, self._gathered = self._gathered, []
-        if not gathered:
+        sends, self._gathered = self._gathered, []
+        size, self._gathered_bytes = self._gathered_bytes, 0
+        if not sends:
             return
+        first = self._sent_through + 1
+        self._sent_through += len(sends)
+        answers: asyncio.Future[Sequence[wire.SendResponse.Answer]] = asyncio.get_running_loop().create_future()
+        self._expect(_Unanswered(first, len(sends), size, answers))
         try:
-            taken = self._machine.send_all([each.send for each in gathered])
+            taken = self._machine.send_all(sends)
         except RefusedError as error:
-            for number, _, answer in gathered:
-                answer.set_result(message_wire.refused_by(number, error))
+            answers.set_result([message_wire.refused_by(first, error) for _ in sends])
             return
-        for each, first_answer in zip(gathered, taken, strict=True):
-            self._tell_when_answered(each, first_answer)
+        settling = {send.ticket: self._machine.settled(send.ticket) for send in sends if send.wants_settled}
 
-    def _tell_when_answered(self, gathered: _Gathered, taken: asyncio.Future[Answer]) -> None:
-        number, send, answer = gathered
-        settled = self._machine.settled(send.ticket) if send.wants_settled else None
-
-        def told(done: asyncio.Future[Answer]) -> None:
-            if answer.cancelled() or done.cancelled():
+        def told(done: asyncio.Future[Sequence[Answer]]) -> None:
+            if done.cancelled() or answers.cancelled():
                 return
-            error = done.exception()
-            found = None if error is not None else done.result()
-            if settled is not None and (self._is_over or not isinstance(found, Accepted)):
-                settled.cancel()
-            if isinstance(error, RefusedError):
-                answer.set_result(message_wire.refused_by(number, error))
-            elif error is not None:
-                answer.set_exception(error)
-            elif isinstance(found, DeliveryRefused):
-                answer.set_result(message_wire.refused(number, found.refusal))
-            elif isinstance(found, DatagramSent):
-                answer.set_result(message_wire.datagram_sent(number, found, self._machine.is_in_reach))
-            else:
-                assert isinstance(found, Accepted)
-                answer.set_result(message_wire.accepted(number, found))
-                if settled is not None and not self._is_over:
-                    self._waiting += 1
-                    self._begin(self._wait_until_settled(number, found.message_id, settled))
+            found = done.result()
+            if settling:
+                self._wait_for(settling, found, first)
+            answers.set_result([self._answer_of(each, number) for number, each in enumerate(found, start=first)])
 
         taken.add_done_callback(told)
+
+    def _wait_for(self, settling: dict[int, asyncio.Future[Settled]], answers: Sequence[Answer], first: int) -> None:
+        """Wait until messages are settled, as far as they are accepted."""
+        for number, answer in enumerate(answers, start=first):
+            settled = settling.get(answer.ticket)
+            if settled is None:
+                continue
+            if self._is_over or not isinstance(answer, Accepted):
+                settled.cancel()
+            else:
+                self._waiting += 1
+                self._begin(self._wait_until_settled(number, answer.message_id, settled))
+
+    def _answer_of(self, answer: Answer, number: int) -> wire.SendResponse.Answer:
+        if isinstance(answer, DeliveryRefused):
+            return message_wire.refused(number, answer.refusal)
+        if isinstance(answer, DatagramSent):
+            return message_wire.datagram_sent(number, answer, self._machine.is_in_reach)
+        assert isinstance(answer, Accepted)
+        return message_wire.accepted(number, answer)
 
     async def _wait_until_settled(self, number: int, message_id: str, settled: asyncio.Future[Settled]) -> None:
         """Tell that a message is settled: at once where only servers out of reach are left; or how far it came."""

@@ -4,6 +4,7 @@ from collections import deque
 
 from delivery.datagrams import PeerDatagram, Shown
 from delivery.events import Accepted, CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Settled, Subscribe
+from delivery.in_memory import CLOSE_SECONDS
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
@@ -136,6 +137,9 @@ class Servers:
         self.waiting.clear()
         for server, core in self.servers.items():
             while server not in self.gone and core.delivery.has_more:
+                self.step(server, Tick())
+            if server not in self.gone and core.delivery.in_memory.origin.has_open:
+                self.now += CLOSE_SECONDS
                 self.step(server, Tick())
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()

@@ -4,10 +4,10 @@ import pytest
 
 from delivery.datagrams import PeerDatagram
 from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SetPolicy, Settled, Subscribe
-from delivery.in_memory import POSITIONS_OF_START
+from delivery.in_memory import CLOSE_SECONDS, POSITIONS_OF_START
 from delivery.model import Kept
 from delivery.reading import read
-from delivery.wire import Carried, Lost, decode_datagram, encode
+from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
 from namegraph import NodeId, PeerFault, Reason, ServerId, Tick
 from tests.unit.delivery.servers import Servers
 
@@ -119,9 +119,45 @@ def drop(servers, receiver):
     return len(lost)
 
 
+def test_one_alone_leaves_at_once_and_what_comes_right_after_it_shares_a_parcel(servers):
+    core, asked = servers.servers["a"].delivery, [servers.new_send(STAFF, payload=b"%d" % number) for number in range(4)]
+    servers.now += 1.0
+    servers.step(ServerId("a"), asked[0])
+    assert [type(one) for one in servers.answers[asked[0].ticket]] == [Accepted]
+    for send in asked[1:]:
+        servers.step(ServerId("a"), send)
+        assert send.ticket not in servers.answers
+        assert core.next_deadline == servers.now + CLOSE_SECONDS
+    servers.now += CLOSE_SECONDS
+    servers.step(ServerId("a"), Tick())
+    servers.run()
+    assert got(servers, "cyd@c") == [b"0", b"1", b"2", b"3"]
+    assert [len(entry.items) for entry in entries(servers, "cyd@c")] == [1, 3]
+    assert all(isinstance(servers.answers[send.ticket][-1], Settled) for send in asked)
+
+
+def test_what_is_enough_for_a_parcel_waits_for_nothing(servers):
+    asked = [servers.new_send(STAFF, payload=bytes(PARCEL_BYTES_LIMIT // 2), wants_settled=False) for _ in range(3)]
+    for send in asked:
+        servers.step(ServerId("a"), send)
+    assert [send.ticket in servers.answers for send in asked] == [True, True, True]
+    assert not servers.servers["a"].delivery.in_memory.origin.has_open
+
+
+def test_what_waits_for_its_parcel_is_sent_before_the_policy_changes(servers):
+    servers.now += 1.0
+    for number in (1, 2):
+        servers.step(ServerId("a"), servers.new_send(STAFF, payload=b"%d" % number, sender="billing", number=number))
+    keep(servers, Kept.DURABLE)
+    servers.run()
+    assert got(servers, "cyd@c") == [b"1", b"2"]
+    assert isinstance(servers.send(STAFF, sender="billing", number=3)[0], Accepted)
+
+
 def test_what_is_lost_on_the_way_is_sent_again_and_comes_once(servers):
     send(servers, b"0")
     for number in range(1, 4):
+        servers.now += CLOSE_SECONDS
         servers.step(ServerId("a"), servers.new_send(STAFF, payload=b"%d" % number))
         if number == 2:
             assert drop(servers, "b")

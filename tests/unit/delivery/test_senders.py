@@ -10,7 +10,7 @@ G = NodeId("g@a.x")
 
 
 def remember(senders, name, number, at):
-    senders.remember((name, G), number, "", f"{number}@{G}#0", sent_at_ms=at)
+    senders.remember((name, G), number, f"{number}@{G}#0", sent_at_ms=at)
 
 
 def known(senders, *names):

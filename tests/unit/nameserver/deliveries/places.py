@@ -77,7 +77,7 @@ class CoreMachine:
             if send.wants_settled:
                 self._settled[send.ticket] = asyncio.get_running_loop().create_future()
         self.sent_together.append(len(sends))
-        return self._carry_out(SendAll(tuple(sends)), sends)
+        return asyncio.gather(*self._carry_out(SendAll(tuple(sends)), sends))
 
     def _carry_out(self, event, asked):
         if self.is_failing:
