@@ -38,6 +38,10 @@ REQUEST_MESSAGES: Final = 200
 REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
+GATHER_S: Final = 0.002
+"""So long what is to be said waits for more, while something before it is not answered: a request costs most of what its
+messages cost."""
+
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
 QUALITY_NAMES: Final[dict[int, Quality]] = {
     wire.QUALITY_UNSPECIFIED: "fifo",
@@ -75,6 +79,12 @@ def message_request(
             f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}",
             {"limit": str(PAYLOAD_BYTES), "field": "payload"},
         )
+    has_more = excluding or headers or quality is not None or deadline is not None or as_ is not None
+    if not has_more and len(listed) == 1 and listed[0].isascii():
+        # As below, in a third of the time.
+        plain = wire.SendRequest.Message(payload=bytes(payload))
+        plain.targets.add().name = listed[0]
+        return plain
     request: wire.SendRequest.Message = message_of(
         wire.SendRequest.Message,
         targets=[message_of(wire.SendRequest.Target, name=name) for name in listed],
@@ -177,6 +187,13 @@ class SingleAnswer:
         return self.sent
 
 
+class _Held(NamedTuple):
+    """A message that is not accepted yet."""
+
+    message: wire.SendRequest.Message
+    size: int
+
+
 @dataclass(slots=True)
 class _Target:
     """The messages to one first target that are not accepted yet, in order."""
@@ -184,7 +201,7 @@ class _Target:
     name: MemberId
     next_number: int | None = None
     """Of the first of them; None where it was never learned."""
-    waiting: deque[wire.SendRequest.Message] = field(default_factory=deque)
+    waiting: deque[_Held] = field(default_factory=deque)
     sent_ever: int = 0
     """How many of them were sent on any stream."""
     sent: int = 0
@@ -214,6 +231,8 @@ class NumberedMessages:
         """What was said on this stream and is not answered, in order: questions for a number, and messages."""
         self._answered = 0
         self._bytes = 0
+        self._bytes_said = 0
+        """On this stream; of `_bytes`."""
         self.unanswered = 0
         """Messages that are not accepted yet."""
 
@@ -235,10 +254,11 @@ class NumberedMessages:
             )
         target = self._target(request.targets[0].name)
         request.sender = self._sender
-        target.waiting.append(request)
+        size = request.ByteSize()
+        target.waiting.append(_Held(request, size))
         self._ready[target.name] = target
         self.unanswered += 1
-        self._bytes += request.ByteSize()
+        self._bytes += size
 
     def ask(self, name: MemberId) -> None:
         """Have the next number to a first target asked, unless it is known."""
@@ -253,7 +273,7 @@ class NumberedMessages:
     def begin_stream(self) -> None:
         """All that is not accepted is to be said again."""
         self._under_way.clear()
-        self._answered = 0
+        self._answered = self._bytes_said = 0
         for target in self._targets.values():
             wanted = target.waiting or (target.is_asked and not target.is_known)
             target.sent, target.is_asked, target.is_known = 0, False, False
@@ -264,6 +284,12 @@ class NumberedMessages:
     def is_due(self) -> bool:
         """Whether something is to be said now."""
         return bool(self._ready)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether what is to be said is not to wait for more: it fills a request, or nothing else is under way."""
+        unsaid = self.unanswered - len(self._under_way)
+        return not self._under_way or unsaid >= REQUEST_MESSAGES or self._bytes - self._bytes_said > REQUEST_BYTES
 
     def due(self) -> wire.SendRequest:
         """What is to be said now, as far as one request holds it."""
@@ -278,8 +304,8 @@ class NumberedMessages:
                     request.messages.add(sender=self._sender, targets=asked, asks_number=True)
             else:
                 for said in self._say(target):
-                    request.messages.append(said)
-                    size += len(said.payload)
+                    request.messages.append(said.message)
+                    size += said.size
                     if len(request.messages) == REQUEST_MESSAGES or size > REQUEST_BYTES:
                         return request
             del self._ready[name]
@@ -316,18 +342,22 @@ class NumberedMessages:
             self._accept(target)
 
     def _target(self, name: MemberId) -> _Target:
-        name = as_kept(name)
-        return self._targets.setdefault(name, _Target(name))
+        found = self._targets.get(name) if isinstance(name, str) else None
+        if found is None:
+            name = as_kept(name)
+            found = self._targets.setdefault(name, _Target(name))
+        return found
 
-    def _say(self, target: _Target) -> Iterator[wire.SendRequest.Message]:
+    def _say(self, target: _Target) -> Iterator[_Held]:
         assert target.next_number is not None
         while target.sent < len(target.waiting):
-            request = target.waiting[target.sent]
-            request.number = target.next_number + target.sent
+            held = target.waiting[target.sent]
+            held.message.number = target.next_number + target.sent
             target.sent += 1
             target.sent_ever = max(target.sent, target.sent_ever)
-            self._under_way.append((target, request))
-            yield request
+            self._under_way.append((target, held.message))
+            self._bytes_said += held.size
+            yield held
 
     def _learn(self, target: _Target, expected: int) -> None:
         """What is expected next tells which of the messages sent on earlier streams were accepted."""
@@ -346,13 +376,13 @@ class NumberedMessages:
 
     def _accept(self, target: _Target) -> None:
         assert target.next_number is not None
-        request = target.waiting.popleft()
-        # It had none when it was counted.
-        request.ClearField("number")
-        self._bytes -= request.ByteSize()
+        size = target.waiting.popleft().size
+        self._bytes -= size
         self.unanswered -= 1
         target.next_number += 1
-        target.sent -= 1 if target.sent else 0
+        if target.sent:
+            target.sent -= 1
+            self._bytes_said -= size
         target.sent_ever -= 1
 
 

@@ -14,7 +14,7 @@ import grpc
 from shadowtree.client.failures import Failure, client_closed, failure_of_refusal
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.reconnection import Reconnection
-from shadowtree.client.messages.sending import NumberedMessages, message_request
+from shadowtree.client.messages.sending import GATHER_S, NumberedMessages, message_request
 from shadowtree.client.retry import Attempts
 from shadowtree.errors import ServerFault, ShadowtreeError
 from shadowtree.messages import Message
@@ -83,9 +83,12 @@ class Sender:
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
         )
         with self._changed:
-            self._wait_until(lambda: self._messages.has_room)
+            if not self._messages.has_room or self._failure is not None or self._is_closing or self._is_over:
+                self._wait_until(lambda: self._messages.has_room)
+            was_due = self._messages.is_due
             self._messages.add(request)
-            self._say()
+            if not was_due or self._messages.is_enough:
+                self._say()
 
     def next_number(self, target: MemberId) -> int:
         """The number of the next message to this first target: 1 more than the messages that it has got, or will."""
@@ -221,6 +224,11 @@ class Sender:
                 self._changed.wait_for(
                     lambda: self._messages.is_due or self._is_closing or stream_number != self._stream_number
                 )
+                if not self._messages.is_enough:
+                    self._changed.wait_for(
+                        lambda: self._messages.is_enough or self._is_closing or stream_number != self._stream_number,
+                        GATHER_S,
+                    )
                 if stream_number != self._stream_number or not self._messages.is_due:
                     return
                 request = self._messages.due()
