@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from pyroaring import BitMap
 
+from delivery.admission import goes_on, require_size, require_targets
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
 from delivery.datagrams import Datagrams, Shown, require_datagram
@@ -56,7 +57,7 @@ from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes
-from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Kept, Quality, target_not_found
+from delivery.model import Kept, Quality
 from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin
 from delivery.policy import Policies
 from delivery.post import Post
@@ -101,9 +102,6 @@ from namegraph import (
     Tick,
     refuse,
 )
-
-NAMES_LIMIT = TARGETS_LIMIT * 2
-"""Targets and exceptions of one message."""
 
 
 class DeliveryCore:
@@ -159,8 +157,6 @@ class DeliveryCore:
         self._answers: list[Answer] = []
         self._unkept: list[Unkept] = []
         self._now = 0.0
-        self._possible: TargetSet | None = None
-        """The targets of the last message of this step, which may be sent to."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
 
@@ -184,7 +180,6 @@ class DeliveryCore:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self._now = now
         self.running.step(now)
-        self._possible = None
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self._take(event)
@@ -261,11 +256,7 @@ class DeliveryCore:
                     why = f"{refusal.reason.value}: {refusal.message}"
                     self.dead_letters.add_queued(number, queued, DeadReason.REFUSED, why)
             case SendAll(sends):
-                for send in sends:
-                    try:
-                        self._send(send)
-                    except RefusedError as error:
-                        self._answers.append(DeliveryRefused(send.ticket, error.refusal))
+                self._send_all(sends)
             case DatagramCame(sender, encoded):
                 self._take_datagram(sender, encoded)
             case CloseParcels():
@@ -354,7 +345,24 @@ class DeliveryCore:
 
     # -- sending
 
-    def _send(self, send: Send) -> None:
+    def _send_all(self, sends: tuple[Send, ...]) -> None:
+        before: Send | None = None
+        taker: Spreading | None = None
+        for send in sends:
+            try:
+                if taker is not None and before is not None and goes_on(before, send):
+                    self._require_room(taker)
+                    require_size(send.message)
+                    taker.take_next(send)
+                else:
+                    taker = self._send(send)
+            except RefusedError as error:
+                taker = None
+                self._answers.append(DeliveryRefused(send.ticket, error.refusal))
+            before = send
+
+    def _send(self, send: Send) -> Spreading | None:
+        """Take a message; returns what it waits in for its parcel, None where it does not. Raises `RefusedError`."""
         message = send.message
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
@@ -363,45 +371,27 @@ class DeliveryCore:
         if is_in_memory:
             spreading, other = other, spreading
         if send.quality is not Quality.DATAGRAM and spreading.is_known(send):
-            return
+            return None
         # It may have been accepted before its group had its messages kept as they are now.
         if send.request_id and not send.number and send.quality is not Quality.DATAGRAM and other.is_known(send):
-            return
+            return None
         if send.objection is not None:
             raise RefusedError(send.objection)
-        self._require_possible(send)
+        require_size(message)
+        require_targets(send.targets, self._reach, self.server, self.listens_for)
         is_kept = bool(send.number or send.request_id or send.wants_settled)
         quality = self.policies.quality_of(send.targets[0].name, send.quality, is_kept=is_kept)
         if quality is Quality.DATAGRAM:
             self._send_datagram(send)
-            return
-        if is_in_memory:
-            self.in_memory.require_room(self._reach)
-        else:
-            self._require_room()
+            return None
+        self._require_room(spreading)
         spreading.take(send, quality)
+        return spreading
 
-    def _require_possible(self, send: Send) -> None:
-        message = send.message
-        if len(message.payload) > PAYLOAD_BYTES_LIMIT:
-            raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
-        if message.size - len(message.payload) > HEADERS_BYTES_LIMIT:
-            raise refuse(Reason.LIMIT_EXCEEDED, f"headers have at most {HEADERS_BYTES_LIMIT} bytes")
-        if send.targets is not self._possible:
-            self._require_targets(send.targets)
-            self._possible = send.targets
-
-    def _require_targets(self, targets: TargetSet) -> None:
-        if not 0 < len(targets) <= TARGETS_LIMIT or sum(1 + len(one.excluding) for one in targets) > NAMES_LIMIT:
-            raise refuse(Reason.LIMIT_EXCEEDED, f"a message has 1 to {TARGETS_LIMIT} targets, and as many exceptions")
-        addressed = targets[0].name
-        if self._reach.home_of(addressed) not in (None, self.server):
-            raise refuse(Reason.INVALID_REQUEST, f"{addressed} is not at home at the server {self.server}")
-        for target in targets:
-            self._require_target(target.name)
-
-    def _require_room(self) -> None:
-        if self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open_bytes >= OPEN_BYTES_LIMIT:
+    def _require_room(self, spreading: Spreading) -> None:
+        if spreading is not self.spreading:
+            self.in_memory.require_room(self._reach)
+        elif self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open_bytes >= OPEN_BYTES_LIMIT:
             raise refuse(
                 Reason.BACKLOG_FULL,
                 "too many messages wait for servers that are out of reach, or for the database; try again later",
@@ -438,14 +428,6 @@ class DeliveryCore:
         else:
             self._show(found)
             self.datagrams.came(sender, found, self._reach)
-
-    def _require_target(self, name: NodeId) -> None:
-        """Of names that are at home elsewhere, the shell has asked: this server cannot say whether they are there."""
-        reach = self._reach
-        if reach.home_of(name) not in (None, self.server):
-            return
-        if not (reach.is_group(name) or reach.is_process(name) or self.listens_for(name)):
-            raise target_not_found(name, self.server)
 
     def listens_for(self, name: NodeId) -> bool:
         """Whether a process has a mailbox here, or somebody listens for it without one."""

@@ -77,16 +77,12 @@ class Waiting:
     """A message that waits for the next parcel, and who is to be told of it."""
 
     send: Send
-    tickets: list[int]
-    """Of the callers; more than one where it was sent again meanwhile."""
-    settled_tickets: list[int]
-    """Of those who want to know that it is settled."""
+    again: tuple[Send, ...] = ()
+    """The same message, where it was sent again meanwhile."""
 
     def also_for(self, send: Send) -> None:
         """The same message was sent again."""
-        self.tickets.append(send.ticket)
-        if send.wants_settled:
-            self.settled_tickets.append(send.ticket)
+        self.again = (*self.again, send)
 
 
 class Origin:
@@ -104,6 +100,8 @@ class Origin:
         """Positions by sequence, start and first serial."""
         self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
         """Messages that are in no parcel yet."""
+        self._open_last: list[Waiting] = []
+        """Of these, where the last one is."""
         self._waiting: dict[int, list[tuple[int, str]]] = {}
         """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
         self._to_release: dict[int, None] = {}
@@ -141,9 +139,13 @@ class Origin:
 
     def take(self, send: Send, quality: Quality) -> Waiting:
         """Let a message of this quality wait for the next parcel."""
-        waiting = Waiting(send, [], [])
-        waiting.also_for(send)
-        self._open.setdefault((send.targets, quality), []).append(waiting)
+        self._open_last = self._open.setdefault((send.targets, quality), [])
+        return self.take_next(send)
+
+    def take_next(self, send: Send) -> Waiting:
+        """The same of a message of the same targets and quality as the one that was taken last, in the same step."""
+        waiting = Waiting(send)
+        self._open_last.append(waiting)
         self.open_bytes += send.message.size
         return waiting
 
@@ -600,9 +602,11 @@ def servers_apart(targets: TargetSet, reach: Reach) -> tuple[ServerId, ...]:
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
     return [
-        (ticket, parcel.message_id(index))
+        (send.ticket, parcel.message_id(index))
         for index, waiting in enumerate(together)
-        for ticket in waiting.settled_tickets
+        if waiting.send.wants_settled or waiting.again
+        for send in (waiting.send, *waiting.again)
+        if send.wants_settled
     ]
 
 

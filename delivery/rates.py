@@ -39,8 +39,15 @@ class Rates:
 
     def take(self, sender: str, now: float) -> RefusedError | None:
         """Count a message; returns why it is refused, where it is too much. `sender`: empty for who gives no name."""
-        of_all = max(self._all, now) + 1 / self.per_second
-        of_sender = max(self._senders.get(sender, now), now) + 1 / self.of_sender_per_second
+        ahead, of_one = self._all, self._senders.get(sender, now)
+        of_all = (ahead if ahead > now else now) + 1 / self.per_second
+        of_sender = (of_one if of_one > now else now) + 1 / self.of_sender_per_second
+        # Both rates have this burst at least.
+        if max(of_all, of_sender) - now < BURST_SECONDS:
+            self._all = of_all
+            if sender:
+                self._remember(sender, of_sender, now)
+            return None
         all_wait = _wait(of_all, self.per_second, now)
         sender_wait = _wait(of_sender, self.of_sender_per_second, now) if sender else 0.0
         wait = max(all_wait, sender_wait)

@@ -82,6 +82,12 @@ class Spreading:
         if send.number or send.request_id:
             self._open[_key_of(send)] = waiting
 
+    def take_next(self, send: Send) -> None:
+        """The same of a message that follows the one that was taken last, in the same step: by number, and alike."""
+        sender, addressed = send.message.sender, send.targets[0].name
+        self._senders.begin((sender, addressed), send.number)
+        self._open[sender, addressed, send.number] = self._origin.take_next(send)
+
     def close(self) -> None:
         """Have parcels made of all that waits, in this step, or in a later one where they reach very many."""
         self._is_closing = self._origin.has_open
@@ -126,9 +132,10 @@ class Spreading:
         addressed, kept = parcel.targets[0].name, self._origin.kept
         numbered: dict[str, tuple[Send, str]] = {}
         """The last message of each sender: its number stands for those before it."""
-        for index, waiting in enumerate(together):
-            name, send = parcel.message_id(index), waiting.send
-            self.answers += [Accepted(ticket, name, kept=kept) for ticket in waiting.tickets]
+        for name, waiting in zip(parcel.message_ids(), together, strict=True):
+            send = waiting.send
+            self.answers.append(Accepted(send.ticket, name, kept=kept))
+            self.answers += [Accepted(again.ticket, name, kept=kept) for again in waiting.again]
             if send.number:
                 numbered[send.message.sender] = (send, name)
             else:

@@ -69,6 +69,12 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
         """What names a message of this parcel, among all servers."""
         return message_id(self.first_serial + index, self.targets, self.sequence, self.start, self.kept)
 
+    def message_ids(self) -> list[str]:
+        """The same of all of them."""
+        after_serial = message_id(0, self.targets, self.sequence, self.start, self.kept)[1:]
+        serials = range(self.first_serial, self.first_serial + len(self.messages))
+        return [f"{serial}{after_serial}" for serial in serials]
+
 
 class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """A parcel is durable here, and in the log if anybody here gets it."""

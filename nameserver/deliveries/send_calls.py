@@ -103,6 +103,13 @@ def _common(message: wire.SendRequest.Message) -> tuple[bytes, int, bytes]:
     return payload, number, message.SerializeToString()
 
 
+def _is_as(answer: Answer, before: Answer) -> bool:
+    """Whether two messages one after the other are accepted alike, both for the first time."""
+    if not (isinstance(answer, Accepted) and isinstance(before, Accepted)):
+        return False
+    return answer.kept is before.kept and not (answer.is_repeated or before.is_repeated)
+
+
 class _SendStream:
     """One stream."""
 
@@ -118,6 +125,8 @@ class _SendStream:
         self._gathered: list[Send] = []
         """What the next step takes: the last messages that were read."""
         self._gathered_bytes = 0
+        self._takes_runs = False
+        """Whether the caller understands one answer to several messages."""
         self._sent_through = 0
         """The number of the last message that was read and is not gathered."""
         self._alike: dict[bytes, _Alike] = {}
@@ -181,12 +190,10 @@ class _SendStream:
         """The answers that can be told now."""
         response = wire.SendResponse()
         while self._unanswered and self._unanswered[0].answers.done():
-            first, messages, size, answers = self._unanswered.popleft()
+            _, messages, size, answers = self._unanswered.popleft()
             self._messages_unanswered -= messages
             self._bytes -= size
-            for number, answer in enumerate(answers.result(), start=first):
-                answer.message = number
-                response.answers.append(answer)
+            response.answers.extend(answers.result())
         # That one is accepted is told before that it is settled.
         told_through = self._unanswered[0].number - 1 if self._unanswered else self._sent_through
         held = deque[wire.SendResponse.Answer]()
@@ -208,6 +215,7 @@ class _SendStream:
                     limit=str(REQUEST_MESSAGES_LIMIT),
                     field="messages",
                 )
+            self._takes_runs |= request.takes_runs
             self._judged.clear()
             self._alike.clear()
             self._now_ms = self._calls.now_ms()
@@ -223,7 +231,8 @@ class _SendStream:
                 payload, number, common = _common(message)
                 alike = self._alike.get(common)
                 if alike is None or (number and not alike.send.message.sender):
-                    await self._take(message, payload, number, common)
+                    message.payload, message.number = payload, number
+                    await self._take(message, common)
                 else:
                     self._gather_like(alike, payload, number)
                 if len(self._gathered) >= STEP_MESSAGES_LIMIT:
@@ -233,9 +242,8 @@ class _SendStream:
         for lane in self._lanes.values():
             lane.end()
 
-    async def _take(self, message: wire.SendRequest.Message, payload: bytes, number: int, common: bytes) -> None:
+    async def _take(self, message: wire.SendRequest.Message, common: bytes) -> None:
         """Take a message that none before it was like; `common`: all of it but its payload and its number."""
-        message.payload, message.number = payload, number
         try:
             if not message.asks_number and self._is_own(message):
                 await self._take_own(message, common)
@@ -245,17 +253,20 @@ class _SendStream:
             self._send_gathered()
             answer = asyncio.get_running_loop().create_future()
             answer.set_result(message_wire.refused_by(self._count, error))
-        size = len(payload) + len(common)
+        size = len(message.payload) + len(common)
         self._bytes += size
         answers: asyncio.Future[Sequence[wire.SendResponse.Answer]] = asyncio.get_running_loop().create_future()
 
+        number = self._sent_through = self._count
+
         def told(answer: asyncio.Future[wire.SendResponse.Answer]) -> None:
             if not answer.cancelled() and not answers.cancelled():
+                # Of another server, it has the number that the message had there.
+                answer.result().message = number
                 answers.set_result([answer.result()])
 
         answer.add_done_callback(told)
-        self._sent_through = self._count
-        self._expect(_Unanswered(self._count, 1, size, answers))
+        self._expect(_Unanswered(number, 1, size, answers))
 
     def _expect(self, unanswered: _Unanswered) -> None:
         self._unanswered.append(unanswered)
@@ -397,7 +408,7 @@ class _SendStream:
         try:
             taken = self._machine.send_all(sends)
         except RefusedError as error:
-            answers.set_result([message_wire.refused_by(first, error) for _ in sends])
+            answers.set_result([message_wire.refused_by(number, error) for number in range(first, first + len(sends))])
             return
         settling = {send.ticket: self._machine.settled(send.ticket) for send in sends if send.wants_settled}
 
@@ -407,7 +418,7 @@ class _SendStream:
             found = done.result()
             if settling:
                 self._wait_for(settling, found, first)
-            answers.set_result([self._answer_of(each, number) for number, each in enumerate(found, start=first)])
+            answers.set_result(self._answers_of(found, first))
 
         taken.add_done_callback(told)
 
@@ -422,6 +433,18 @@ class _SendStream:
             else:
                 self._waiting += 1
                 self._begin(self._wait_until_settled(number, answer.message_id, settled))
+
+    def _answers_of(self, answers: Sequence[Answer], first: int) -> Sequence[wire.SendResponse.Answer]:
+        """As they are told: one for several where that is understood."""
+        told: list[wire.SendResponse.Answer] = []
+        run: Answer | None = None
+        for number, answer in enumerate(answers, start=first):
+            if run is not None and _is_as(answer, run):
+                told[-1].through = number
+            else:
+                told.append(self._answer_of(answer, number))
+                run = answer if self._takes_runs else None
+        return told
 
     def _answer_of(self, answer: Answer, number: int) -> wire.SendResponse.Answer:
         if isinstance(answer, DeliveryRefused):

@@ -34,7 +34,7 @@ class Header(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
 
 class SendRequest(_message.Message):
-    __slots__ = ("messages",)
+    __slots__ = ("messages", "takes_runs")
     class Wait(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         WAIT_ACCEPTED: _ClassVar[SendRequest.Wait]
@@ -78,8 +78,10 @@ class SendRequest(_message.Message):
         queue: bool
         def __init__(self, sender: _Optional[str] = ..., number: _Optional[int] = ..., request_id: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[SendRequest.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., payload: _Optional[bytes] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., quality: _Optional[_Union[Quality, str]] = ..., deadline_ms: _Optional[int] = ..., wait: _Optional[_Union[SendRequest.Wait, str]] = ..., asks_number: _Optional[bool] = ..., as_process: _Optional[str] = ..., queue: _Optional[bool] = ...) -> None: ...
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_RUNS_FIELD_NUMBER: _ClassVar[int]
     messages: _containers.RepeatedCompositeFieldContainer[SendRequest.Message]
-    def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ...) -> None: ...
+    takes_runs: bool
+    def __init__(self, messages: _Optional[_Iterable[_Union[SendRequest.Message, _Mapping]]] = ..., takes_runs: _Optional[bool] = ...) -> None: ...
 
 class SendResponse(_message.Message):
     __slots__ = ("answers",)
@@ -94,7 +96,7 @@ class SendResponse(_message.Message):
     STATE_SETTLED: SendResponse.State
     STATE_QUEUED: SendResponse.State
     class Answer(_message.Message):
-        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused", "quality", "kept")
+        __slots__ = ("message", "state", "id", "is_repeated", "mailboxes", "servers", "pending", "unreachable", "next_number", "refused", "quality", "kept", "through")
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
         STATE_FIELD_NUMBER: _ClassVar[int]
         ID_FIELD_NUMBER: _ClassVar[int]
@@ -107,6 +109,7 @@ class SendResponse(_message.Message):
         REFUSED_FIELD_NUMBER: _ClassVar[int]
         QUALITY_FIELD_NUMBER: _ClassVar[int]
         KEPT_FIELD_NUMBER: _ClassVar[int]
+        THROUGH_FIELD_NUMBER: _ClassVar[int]
         message: int
         state: SendResponse.State
         id: str
@@ -119,7 +122,8 @@ class SendResponse(_message.Message):
         refused: Refused
         quality: Quality
         kept: Kept
-        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ...) -> None: ...
+        through: int
+        def __init__(self, message: _Optional[int] = ..., state: _Optional[_Union[SendResponse.State, str]] = ..., id: _Optional[str] = ..., is_repeated: _Optional[bool] = ..., mailboxes: _Optional[int] = ..., servers: _Optional[int] = ..., pending: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., next_number: _Optional[int] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., quality: _Optional[_Union[Quality, str]] = ..., kept: _Optional[_Union[Kept, str]] = ..., through: _Optional[int] = ...) -> None: ...
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[SendResponse.Answer]
     def __init__(self, answers: _Optional[_Iterable[_Union[SendResponse.Answer, _Mapping]]] = ...) -> None: ...

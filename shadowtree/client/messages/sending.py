@@ -39,8 +39,8 @@ REQUEST_BYTES: Final = 256 * 1024
 """What goes into one request, where so much is there: more would only come later."""
 
 GATHER_S: Final = 0.002
-"""So long what is to be said waits for more, while something before it is not answered: a request costs most of what its
-messages cost."""
+"""So long what is to be said waits for more, while something before it is not answered: a request of its own costs as
+much as many messages."""
 
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
 QUALITY_NAMES: Final[dict[int, Quality]] = {
@@ -79,11 +79,11 @@ def message_request(
             f"a payload has at most {PAYLOAD_BYTES} bytes, not {len(payload)}",
             {"limit": str(PAYLOAD_BYTES), "field": "payload"},
         )
-    has_more = excluding or headers or quality is not None or deadline is not None or as_ is not None
-    if not has_more and len(listed) == 1 and listed[0].isascii():
+    has_more = headers or quality is not None or deadline is not None or as_ is not None or excluding != ()
+    if isinstance(targets, str) and targets.isascii() and not has_more:
         # As below, in a third of the time.
         plain = wire.SendRequest.Message(payload=bytes(payload))
-        plain.targets.add().name = listed[0]
+        plain.targets.add().name = targets
         return plain
     request: wire.SendRequest.Message = message_of(
         wire.SendRequest.Message,
@@ -293,7 +293,7 @@ class NumberedMessages:
 
     def due(self) -> wire.SendRequest:
         """What is to be said now, as far as one request holds it."""
-        request, size = wire.SendRequest(), 0
+        request, size = wire.SendRequest(takes_runs=True), 0
         for name in list(self._ready):
             target = self._ready[name]
             if not target.is_known:
@@ -315,6 +315,16 @@ class NumberedMessages:
         """Take the next answers; raises what ends the stream: the error of a refusal, or a fault of the server."""
         for answer in response.answers:
             self._read(answer)
+            for _ in range(answer.message, answer.through):
+                self._read_like()
+
+    def _read_like(self) -> None:
+        """One more message is accepted by the answer to the one before it."""
+        self._answered += 1
+        said = self._under_way.popleft() if self._under_way else None
+        if said is None or isinstance(said, _Target):
+            raise ServerFault("the server answered what was not sent")
+        self._accept(said[0])
 
     def _read(self, answer: wire.SendResponse.Answer) -> None:
         self._answered += 1

@@ -431,6 +431,55 @@ def test_the_window_of_a_sender_is_the_same_after_many_messages():
     assert not messages.has_room
 
 
+def stream_of(*, waiting):
+    """A sender whose next number is known, with so many messages that are not said."""
+    messages, answers = sending.NumberedMessages("billing"), delivery_pb2.SendResponse
+    messages.begin_stream()
+    messages.ask(STAFF)
+    messages.due()
+    messages.read(answers(answers=[answers.Answer(message=1, next_number=1)]))
+    for _ in range(waiting):
+        messages.add(sending.message_request(STAFF, b"x"))
+    return messages, answers
+
+
+def test_one_answer_accepts_several_messages_of_a_sender():
+    messages, answers = stream_of(waiting=10)
+    assert messages.due().takes_runs
+    messages.read(answers(answers=[answers.Answer(message=2, through=5), answers.Answer(message=6)]))
+    assert messages.unanswered == 5
+    messages.read(answers(answers=[answers.Answer(message=7, through=11)]))
+    assert messages.unanswered == 0
+    assert messages.next_number(STAFF) == 11
+
+
+def test_an_answer_to_more_than_was_sent_is_a_fault_of_the_server():
+    messages, answers = stream_of(waiting=2)
+    messages.due()
+    with pytest.raises(shadowtree.ServerFault):
+        messages.read(answers(answers=[answers.Answer(message=2, through=4)]))
+
+
+def test_what_a_sender_says_waits_for_more_only_while_something_is_under_way_and_a_request_is_not_full():
+    messages, answers = stream_of(waiting=1)
+    assert messages.is_enough
+    messages.due()
+    messages.add(sending.message_request(STAFF, b"x"))
+    assert messages.is_due
+    assert not messages.is_enough
+    messages.read(answers(answers=[answers.Answer(message=2)]))
+    assert messages.is_enough
+    messages.due()
+    for _ in range(sending.REQUEST_MESSAGES):
+        assert not messages.is_enough
+        messages.add(sending.message_request(STAFF, b"x"))
+    assert messages.is_enough
+    messages, _ = stream_of(waiting=1)
+    messages.due()
+    messages.add(sending.message_request(STAFF, bytes(sending.REQUEST_BYTES)))
+    assert messages.is_enough
+
+
 # -- listeners
 
 

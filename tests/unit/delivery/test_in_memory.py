@@ -120,7 +120,10 @@ def drop(servers, receiver):
 
 
 def test_one_alone_leaves_at_once_and_what_comes_right_after_it_shares_a_parcel(servers):
-    core, asked = servers.servers["a"].delivery, [servers.new_send(STAFF, payload=b"%d" % number) for number in range(4)]
+    core, asked = (
+        servers.servers["a"].delivery,
+        [servers.new_send(STAFF, payload=b"%d" % number) for number in range(4)],
+    )
     servers.now += 1.0
     servers.step(ServerId("a"), asked[0])
     assert [type(one) for one in servers.answers[asked[0].ticket]] == [Accepted]

@@ -165,6 +165,35 @@ async def test_messages_of_one_request_are_taken_by_few_steps_and_each_is_answer
     assert place.machine.sent_together == [send_calls.STEP_MESSAGES_LIMIT] * 2 + [50]
 
 
+@pytest.mark.parametrize("takes_runs", [False, True])
+async def test_one_answer_is_for_several_messages_that_are_accepted_where_the_caller_understands_it(scene, takes_runs):
+    names = [STAFF, STAFF, STAFF, "nobody@a.x", STAFF, LAB, STAFF, STAFF]
+    request = wire.SendRequest(takes_runs=takes_runs)
+    for number, name in enumerate(names):
+        request.messages.add(targets=[wire.SendRequest.Target(name=name)], payload=b"%d" % number)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        responses = [response async for response in DeliveryServiceStub(channel).Send(iter([request]))]
+    answers = [answer for response in responses for answer in response.answers]
+    runs = [(answer.message, max(answer.message, answer.through)) for answer in answers]
+    each = [(number, number) for number in range(1, 9)]
+    assert runs == ([(1, 3), (4, 4), (5, 5), (6, 6), (7, 8)] if takes_runs else each)
+    by_message = {answer.message: answer for answer in answers}
+    assert [by_message[number].id.partition("@")[0] for number in (1, 4, 5, 7)] == ["1", "", "4", "5"]
+
+
+async def test_messages_that_differ_in_their_numbers_alone_are_judged_by_them(scene):
+    target = wire.SendRequest.Target(name=STAFF)
+    requests = [wire.SendRequest(), wire.SendRequest()]
+    for number in (0, 1, 0):
+        requests[0].messages.add(targets=[target], number=number)
+    for number in (1, 2, 4, 3):
+        requests[1].messages.add(targets=[target], sender="s", number=number)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        responses = [response async for response in DeliveryServiceStub(channel).Send(iter(requests))]
+    told = [answer.refused.reason for response in responses for answer in response.answers]
+    assert told == ["", "INVALID_REQUEST", "", "", "", "OUT_OF_SEQUENCE", ""]
+
+
 async def test_a_server_that_is_away_is_pending_and_one_that_stays_silent_is_told_at_the_deadline(here, scene):
     servers, place, _ = scene
     await here.open_mailbox(ANN)
