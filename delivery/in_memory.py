@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
@@ -82,6 +83,19 @@ class Ring:
         return through
 
 
+class MemoryCounts(NamedTuple):
+    """How much of it a server has."""
+
+    entries: int
+    """Of the ring."""
+    bytes: int
+    """Of these."""
+    parcels_unsettled: int
+    """Of this server."""
+    parcels_lost: int
+    """Since its start, before they came here."""
+
+
 class MemoryArrivals(Arrivals):
     """What other servers post of it."""
 
@@ -89,6 +103,8 @@ class MemoryArrivals(Arrivals):
         super().__init__(state, server, post, writer)
         self._starts: dict[tuple[ServerId, TargetSet], int] = {}
         """The start in which an origin accepted the last parcel to a target set that came."""
+        self.parcels_lost = 0
+        """Parcels that do not come, since this server started, as far as it was told."""
 
     def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
         """As of what is durable; those whom it reaches are told before that its origin has started again."""
@@ -111,6 +127,7 @@ class MemoryArrivals(Arrivals):
         return self._confirm(sender, lost, 0, reach)
 
     def _append_lost(self, lost: Lost, reach: Reach) -> None:
+        self.parcels_lost += lost.parcels
         audience = self._writer.audience(lost.targets, reach)
         if audience:
             self._writer.append(audience, encode(lost), lost.parcels)
@@ -168,6 +185,12 @@ class InMemory:
         """To be called before the first step."""
         self.lanes.start = self.origin.start = start
         self.log.last = self.log.cut = start * POSITIONS_OF_START
+
+    @property
+    def counts(self) -> MemoryCounts:
+        """May be asked while a step is carried out in another thread."""
+        ring, arrivals = self.ring, self.arrivals
+        return MemoryCounts(len(ring.records), ring.size, self.origin.parcels_unsettled, arrivals.parcels_lost)
 
     # -- sending
 

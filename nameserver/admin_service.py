@@ -58,6 +58,7 @@ class AdminCalls:
     async def _status(self) -> messages.ServerStatus:
         counts = await counted(self._census)
         core, delivery = self._reads, self._core.delivery
+        in_memory = delivery.in_memory.counts
         return messages.ServerStatus(
             server=core.server,
             subnets=core.subnets,
@@ -88,6 +89,10 @@ class AdminCalls:
                 if found.messages
             ],
             messages_queued=len(delivery.queue),
+            memory_entries=in_memory.entries,
+            memory_bytes=in_memory.bytes,
+            memory_parcels_unsettled=in_memory.parcels_unsettled,
+            memory_parcels_lost=in_memory.parcels_lost,
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],

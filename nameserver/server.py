@@ -325,6 +325,7 @@ def _open(
             rates=core.delivery.rates,
             undelivered=core.delivery.dead_letters.undelivered,
             messages_queued=core.delivery.queue.__len__,
+            in_memory=lambda: core.delivery.in_memory.counts,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None

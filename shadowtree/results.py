@@ -455,6 +455,13 @@ class ServerStatus:
     """What did not reach somebody, by reason; reasons that there are none of are left out."""
     messages_queued: int = 0
     """Messages that wait here until the home of their first target is met again."""
+    memory_entries: int = 0
+    """Of messages that are kept in memory: parcels that it holds for listeners."""
+    memory_bytes: int = 0
+    memory_parcels_unsettled: int = 0
+    """Parcels that it accepted in memory and that not all servers below have confirmed."""
+    memory_parcels_lost: int = 0
+    """Since it started: parcels in memory that were lost before they came here, as far as that is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
 from delivery.dead_letters import Undelivered
+from delivery.in_memory import MemoryCounts
 from delivery.rates import Rates
 from namegraph import CoreQueries
 from nameserver.config.settings import MEBIBYTE, Settings
@@ -40,6 +41,7 @@ def observe(
     rates: Rates,
     undelivered: Callable[[], Sequence[Undelivered]],
     messages_queued: Callable[[], int],
+    in_memory: Callable[[], MemoryCounts],
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -71,6 +73,7 @@ def observe(
             messages_refused_by_rate=lambda: rates.refused,
             undelivered=undelivered,
             messages_queued=messages_queued,
+            in_memory=in_memory,
         )
     )
     try:

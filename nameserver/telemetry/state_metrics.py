@@ -21,6 +21,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from delivery.dead_letters import Undelivered
+from delivery.in_memory import MemoryCounts
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
 from nameserver.driver.run_loop import DatagramCounts
@@ -81,6 +82,7 @@ class StateCollector(Collector):
         messages_refused_by_rate: Callable[[], int],
         undelivered: Callable[[], Sequence[Undelivered]],
         messages_queued: Callable[[], int],
+        in_memory: Callable[[], MemoryCounts],
     ) -> None:
         self._core = core
         self._census = census
@@ -91,6 +93,7 @@ class StateCollector(Collector):
         self._messages_refused_by_rate = messages_refused_by_rate
         self._undelivered = undelivered
         self._messages_queued = messages_queued
+        self._in_memory = in_memory
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -111,7 +114,7 @@ class StateCollector(Collector):
 
     async def _read(self) -> list[Metric]:
         counts = await counted(self._census)
-        core, run_loop = self._core, self._run_loop
+        core, run_loop, in_memory = self._core, self._run_loop, self._in_memory()
         waiting, rejected = core.suspended_counts()
         reports = self._peers.reports()
         suspended = GaugeMetricFamily("shadowtree_suspended_arcs", "Arcs that are suspended.", labels=["state"])
@@ -149,6 +152,18 @@ class StateCollector(Collector):
             _gauge("node_numbers", "Numbers that nodes have, the free ones included.", len(core.graph.ids)),
             _gauge("free_node_numbers", "Numbers that the next new names get.", core.graph.free_count),
             _gauge("messages_queued", "Messages that wait here for their origin.", self._messages_queued()),
+            _gauge("memory_entries", "Parcels in memory for listeners.", in_memory.entries),
+            _gauge("memory_bytes", "Bytes of these.", in_memory.bytes),
+            _gauge(
+                "memory_parcels_unsettled",
+                "Parcels that were accepted in memory, and that not all servers below have.",
+                in_memory.parcels_unsettled,
+            ),
+            CounterMetricFamily(
+                "shadowtree_memory_parcels_lost",
+                "Parcels in memory that were lost before they came here, as far as that is known.",
+                value=float(in_memory.parcels_lost),
+            ),
             _gauge("calls_under_way", "Calls that are being carried out.", self._calls_under_way()),
             _gauge("updates_waiting", "Callers whose update is under way.", run_loop.callers_waiting),
             phases,

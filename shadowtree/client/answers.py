@@ -197,6 +197,10 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         datagrams_handed=message.datagrams_handed,
         datagrams_dropped=message.datagrams_dropped,
         messages_queued=message.messages_queued,
+        memory_entries=message.memory_entries,
+        memory_bytes=message.memory_bytes,
+        memory_parcels_unsettled=message.memory_parcels_unsettled,
+        memory_parcels_lost=message.memory_parcels_lost,
         undelivered=tuple(
             results.Undelivered(found.reason, found.messages, found.dead_letters) for found in message.undelivered
         ),

@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued", "memory_entries", "memory_bytes", "memory_parcels_unsettled", "memory_parcels_lost")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +72,10 @@ class ServerStatus(_message.Message):
     DATAGRAMS_DROPPED_FIELD_NUMBER: _ClassVar[int]
     UNDELIVERED_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_QUEUED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PARCELS_UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_PARCELS_LOST_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
     groups: int
@@ -98,7 +102,11 @@ class ServerStatus(_message.Message):
     datagrams_dropped: int
     undelivered: _containers.RepeatedCompositeFieldContainer[ServerStatus.Undelivered]
     messages_queued: int
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ...) -> None: ...
+    memory_entries: int
+    memory_bytes: int
+    memory_parcels_unsettled: int
+    memory_parcels_lost: int
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ..., memory_entries: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_parcels_unsettled: _Optional[int] = ..., memory_parcels_lost: _Optional[int] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()

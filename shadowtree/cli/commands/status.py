@@ -58,6 +58,10 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "parcels_unsettled", found.parcels_unsettled
     for pending in found.parcels_pending:
         yield "parcels_pending", pending.server, pending.parcels
+    yield "memory_entries", found.memory_entries
+    yield "memory_bytes", found.memory_bytes
+    yield "memory_parcels_unsettled", found.memory_parcels_unsettled
+    yield "memory_parcels_lost", found.memory_parcels_lost
     yield "messages_queued", found.messages_queued
     yield "messages_refused_by_rate", found.messages_refused_by_rate
     yield "datagrams_sent", found.datagrams_sent

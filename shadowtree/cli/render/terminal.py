@@ -87,6 +87,10 @@ _COUNTS = (
     "log_entries",
     "log_bytes",
     "parcels_unsettled",
+    "memory_entries",
+    "memory_bytes",
+    "memory_parcels_unsettled",
+    "memory_parcels_lost",
     "messages_queued",
     "messages_refused_by_rate",
 )

@@ -50,6 +50,10 @@ KEYS = {
         "datagrams_dropped",
         "undelivered",
         "messages_queued",
+        "memory_entries",
+        "memory_bytes",
+        "memory_parcels_unsettled",
+        "memory_parcels_lost",
     ],
     "peers": ["peers", "strangers", "unknown", "memberships_ended"],
     "peer": [

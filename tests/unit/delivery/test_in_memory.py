@@ -144,7 +144,12 @@ def test_what_is_enough_for_a_parcel_waits_for_nothing(servers):
     for send in asked:
         servers.step(ServerId("a"), send)
     assert [send.ticket in servers.answers for send in asked] == [True, True, True]
-    assert not servers.servers["a"].delivery.in_memory.origin.has_open
+    in_memory = servers.servers["a"].delivery.in_memory
+    assert not in_memory.origin.has_open
+    assert in_memory.counts == (2, in_memory.ring.size, 2, 0)
+    assert in_memory.ring.size > sum(send.message.size for send in asked)
+    servers.run()
+    assert in_memory.counts.parcels_unsettled == 0
 
 
 def test_what_waits_for_its_parcel_is_sent_before_the_policy_changes(servers):

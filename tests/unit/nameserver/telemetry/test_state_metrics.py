@@ -8,7 +8,7 @@ from nameserver.telemetry.state_metrics import StateCollector
 
 def collector():
     names = ("core", "census", "run_loop", "peers", "calls_under_way", "plans_kept", "messages_refused_by_rate")
-    return StateCollector(**dict.fromkeys((*names, "undelivered", "messages_queued")))
+    return StateCollector(**dict.fromkeys((*names, "undelivered", "messages_queued", "in_memory")))
 
 
 async def test_a_loop_that_stands_still_is_told(monkeypatch):
