@@ -213,6 +213,7 @@ def test_a_server_that_starts_again_before_it_confirms_still_says_who_is_below_i
     servers.step(ServerId("a"), known)
     servers.run()
     first = servers.new_send(STAFF, payload=b"first")
+    servers.now += CLOSE_SECONDS
     servers.step(ServerId("a"), first)
     assert drop(servers, "b")
     assert not [key for key in servers.under_way if key[1] == "c"]
