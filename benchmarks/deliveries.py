@@ -6,58 +6,74 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 
 import grpc
 
-from benchmarks.echo import echo_call
+from benchmarks.echo import echo_call, stream_rate
 from benchmarks.report import Figure
-from benchmarks.servers import echo_server, several_connected
+from benchmarks.servers import ServerProcess, echo_server, several_connected
 from shadowtree import Arc, Client, aio
 
 SUBNETS = ("a.x", "b.x", "c.x")
 PAYLOAD = bytes(200)
 ECHO_BYTES = 200
 OPENED_AT_ONCE = 500
+FROM = {"durable": "from", "memory": "quick"}
+"""What the groups are called whose messages are kept so."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One sender of each server, one listener on each."""
+    """One sender of each server, one listener on each; messages on disk, and messages in memory."""
     count = 2_000 if quick else 40_000
+    rounds = 20 if quick else 200
     with ExitStack() as stack:
         servers, clients = stack.enter_context(several_connected([[subnet] for subnet in SUBNETS]))
         nested(clients[0])
         echo = stack.enter_context(echo_server())
         channel = stack.enter_context(grpc.insecure_channel(echo.address))
         bare = _median_seconds(echo_call(channel, ECHO_BYTES), rounds=50 if quick else 500)
-        sent = _seconds_to_send(clients[0], count)
-        read = _seconds_to_read(clients[1], count)
-        waits = _seconds_to_arrive(clients, count, rounds=20 if quick else 200)
+        figures = _of_all_senders(servers, clients, count, echo=echo.address)
+        sent = len(SUBNETS) * (count // len(SUBNETS) + 1)
+        read = _seconds_to_read(clients[1], sent)
+        for kept, target in (("durable", 6), ("memory", 3)):
+            arrived = statistics.median(_seconds_to_arrive(clients, FROM[kept], rounds=rounds))
+            note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
+            figures.append(
+                Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note)
+            )
         large = _seconds_to_many(clients[2], servers[2].address, mailboxes=1_000 if quick else 100_000)
-    arrived = statistics.median(waits)
     return [
-        Figure(
-            "messages of 200 B a second, 3 servers, durable at all", count / sent, 20_000, "/s", lower_is_better=False
-        ),
-        Figure("read a second by a listener so far behind", count / read, 50_000, "/s", lower_is_better=False),
-        Figure(
-            "p50 from sender to listener of another server",
-            arrived / bare,
-            6,
-            "x echo",
-            note=f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms",
-        ),
+        *figures,
+        Figure("read a second by a listener so far behind", sent / read, 50_000, "/s", lower_is_better=False),
         Figure("one message to the mailboxes of a large group", large * 1e3, 50, "ms"),
     ]
 
 
+def _of_all_senders(servers: list[ServerProcess], clients: list[Client], count: int, *, echo: str) -> list[Figure]:
+    """Messages of 200 B a second, one sender a server, beside as many that go through one bare stream and back."""
+    stream = asyncio.run(stream_rate(echo, messages=count, size=len(PAYLOAD)))
+    figures = [Figure("messages of 200 B a second through a bare stream and back", stream, None, "/s")]
+    for kept, target in (("durable", 20_000), ("memory", 40_000)):
+        before = [server.processor_seconds() for server in servers]
+        rate = count / _seconds_to_send(clients, FROM[kept], count // len(SUBNETS))
+        used = sum(server.processor_seconds() - begun for server, begun in zip(servers, before, strict=True))
+        note = f"{rate / stream:.2f} of the stream; {1e6 * used / count:.0f} us of processor of all three servers each"
+        what = f"messages of 200 B a second, 3 servers, one sender each, {kept}"
+        figures.append(Figure(what, rate, target, "/s", lower_is_better=False, note=note))
+    return figures
+
+
 def nested(client: Client) -> None:
-    """A group on each server, one in the other, with a listener each."""
+    """A group on each server, one in the other, with a listener each; and groups on each that have all of these."""
     groups = [Arc(f"all@{parent}", f"all@{child}", "group") for parent, child in pairwise(SUBNETS)]
+    groups += [Arc(f"{name}@{subnet}", "all@a.x", "group") for name in FROM.values() for subnet in SUBNETS]
     client.import_arcs([*groups, *(Arc(f"all@{subnet}", f"listener@{subnet}", "member") for subnet in SUBNETS)])
     for subnet in SUBNETS:
         client.open_mailbox(f"listener@{subnet}")
+        client.set_delivery(f"{FROM['memory']}@{subnet}", kept="memory")
 
 
 def _median_seconds(call: Callable[[], object], *, rounds: int) -> float:
@@ -69,13 +85,18 @@ def _median_seconds(call: Callable[[], object], *, rounds: int) -> float:
     return statistics.median(times)
 
 
-def _seconds_to_send(client: Client, count: int) -> float:
-    """Until all are settled: the last one is waited for, and its sequence is in order."""
+def _seconds_to_send(clients: list[Client], group: str, count: int) -> float:
+    """Until all of all senders are settled: the last one of each is waited for, and its sequence is in order."""
+
+    def send(client: Client, target: str) -> None:
+        with client.sender("benchmark") as out:
+            for _ in range(count):
+                out.send(target, PAYLOAD)
+        client.send(target, PAYLOAD, wait="settled", timeout=600)
+
     started = time.perf_counter()
-    with client.sender("benchmark") as out:
-        for _ in range(count):
-            out.send("all@a.x", PAYLOAD)
-    client.send("all@a.x", PAYLOAD, wait="settled", timeout=600)
+    with ThreadPoolExecutor(len(clients)) as senders:
+        list(senders.map(send, clients, [f"{group}@{subnet}" for subnet in SUBNETS]))
     return time.perf_counter() - started
 
 
@@ -88,16 +109,14 @@ def _seconds_to_read(client: Client, count: int) -> float:
     return time.perf_counter() - started
 
 
-def _seconds_to_arrive(clients: list[Client], count: int, *, rounds: int) -> list[float]:
-    """Of single messages, to a listener that has read so many before."""
+def _seconds_to_arrive(clients: list[Client], group: str, *, rounds: int) -> list[float]:
+    """Of single messages, to a listener that is handed what comes from now on."""
     found = []
-    with clients[2].listen("listener@c.x") as messages:
-        for _ in range(count + 1):
-            next(messages)
+    with clients[2].listen("listener@c.x", subscription=group, from_="now") as messages:
         for number in range(rounds):
             payload = str(number).encode()
             started = time.perf_counter()
-            clients[0].send("all@a.x", payload)
+            clients[0].send(f"{group}@a.x", payload)
             assert next(messages).payload == payload
             found.append(time.perf_counter() - started)
     return found
