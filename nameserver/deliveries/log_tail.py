@@ -145,8 +145,11 @@ class LogTail:
             return
         logged = self._machine.logged
         found = await self._read_disk(self._through, logged)
+        if found and found[-1].position <= after:
+            # Nobody has read for long: the tail begins anew where somebody does.
+            found = await self._read_disk(after, logged)
         if not found or found[0].position != self._through + 1:
-            # What is between was cut, since nobody needed it.
+            # What is between was cut, since nobody needed it, or is left out.
             self._entries.clear()
             self._bytes = 0
             self._begin = self._through = found[0].position - 1 if found else logged

@@ -505,6 +505,17 @@ async def test_a_listener_far_behind_reads_the_disk_piece_by_piece_and_then_the_
     assert got == numbers(2_000)
 
 
+async def test_a_listener_from_now_on_gets_what_comes_however_much_nobody_has_read(here, scene, monkeypatch):
+    monkeypatch.setattr(log_tail, "READ_BYTES", 300)
+    await here.open_mailbox(ANN)
+    for payload in numbers(20):
+        await here.send(STAFF, payload)
+    async with here.listen(ANN, subscription="new", from_="now") as messages:
+        await here.send(STAFF, b"now")
+        assert (await anext(messages)).payload == b"now"
+    assert await payloads(here, ANN, 21) == [*numbers(20), b"now"]
+
+
 async def test_a_tail_that_is_full_forgets_its_oldest_entries(here, scene):
     machine = scene[1].machine
     await here.open_mailbox(ANN)
