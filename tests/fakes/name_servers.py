@@ -206,6 +206,14 @@ class NameServers:
                 server.out_of_reach.add(subnet)
                 server.take(PeerLost(ServerId(subnet), "cut off"))
 
+    def join_again(self, subnet):
+        """Put a server that was cut off within reach again."""
+        for server in self:
+            if server is not self[subnet]:
+                server.out_of_reach.discard(subnet)
+                server.meet(self[subnet])
+                self[subnet].meet(server)
+
     def calls(self):
         """The calls from server to server since the last time, by server."""
         found = {subnet: sorted(server.calls) for subnet, server in self.by_subnet.items() if server.calls}

@@ -42,8 +42,8 @@ def message(name, *fields, body=BODY):
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def servers():
+@asynccontextmanager
+async def name_servers():
     async with NameServers("ubc.example", "sfu.example") as servers:
         names = servers["ubc.example"].client
         for group in (ALL, LAB, NEWS, OWN, HELD, "all+owners@ubc.example", "guests@sfu.example", "empty@ubc.example"):
@@ -54,6 +54,12 @@ async def servers():
         joins += [(OWN, "a,b@x.example", "process"), (OWN, "jürgen@x.example", "process")]
         joins += [(HELD, "eve@x.example", "process"), ("all+owners@ubc.example", "chair@x.example", "process")]
         await names.apply([Join(*each) for each in joins])
+        yield servers
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers():
+    async with name_servers() as servers:
         yield servers
 
 
@@ -283,6 +289,45 @@ async def test_a_mail_server_that_is_away_is_waited_for_and_what_is_dropped_is_n
     await gate.ask("retry", ids[NEWS])
     await gate.until_done()
     assert sink.people == ["bob@sfu.example"]
+
+
+async def test_while_a_part_is_out_of_reach_the_others_get_it_and_later_the_rest(settings, sink):
+    async with name_servers() as servers, running(servers, settings) as gate:
+        names = servers["ubc.example"].client
+        await names.create_group("all+muted@ubc.example")
+        await names.apply([Join(ALL, "eve@x.example", "process"), Join("all+muted@ubc.example", "eve@x.example")])
+        servers.cut_off("sfu.example")
+        assert await gate.send("ann@x.example", "all", data=message("part")) == ["250 2.0.0 it is safe"]
+        await gate.send("ann@x.example", "news", data=message("excepted"))
+        await sink.until("ann@x.example")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while any(each.state != "waiting" for each in await gate.ask("queue")):
+                await asyncio.sleep(0.01)
+        told = {each.lists[0]: each for each in await gate.ask("queue")}
+        assert told[ALL].shares[0].why == "out of reach: lab@sfu.example"
+        # Who is excepted from it is there, too.
+        assert told[NEWS].shares[0].why == "out of reach: sfu.example"
+        assert told[NEWS].people == 0
+        servers.join_again("sfu.example")
+        for each in told.values():
+            await gate.ask("retry", each.id)
+        await gate.until_done()
+        # Through the loop all are in both lists; one is excepted from each.
+        assert sink.people == ["ann@x.example", "bob@sfu.example", "bob@sfu.example", "eve@x.example"]
+
+
+async def test_a_list_that_is_deleted_while_a_message_waits_is_told(settings, sink):
+    async with name_servers() as servers, running(servers, settings) as gate:
+        await gate.send("ann@x.example", "held", data=message("deleted"))
+        (held,) = await gate.ask("held")
+        await servers["ubc.example"].client.delete_group(HELD, force=True)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (await gate.rcpt("ann@x.example", "held")).startswith("550"):
+                await asyncio.sleep(0.01)
+        await gate.ask("approve", held.id)
+        await gate.until_done()
+        (told,) = await gate.ask("queue", held.id)
+        assert (told.state, told.people, told.shares[0].why) == ("dropped", 0, "the list was deleted")
 
 
 async def test_without_xverp_each_person_has_a_transaction_and_bounces_of_both_kinds_count(gate, sink):

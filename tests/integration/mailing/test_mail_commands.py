@@ -1,5 +1,6 @@
 """`shadowtree mail` as processes: started, told to read again, ended; also while name servers die and come back."""
 
+import asyncio
 import json
 import signal
 import socket
@@ -7,9 +8,11 @@ import time
 
 import pytest
 
+from shadowtree.cli.main import status_of
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.mailing.postfix import PATIENCE_SECONDS
+from tests.integration.mailing.sink import lmtp
 
 
 def until(ask, wanted):
@@ -174,6 +177,48 @@ def test_who_muted_a_list_is_told_as_muted(shadowtree, config, servers, gateway)
     finally:
         names.delete_group("own+muted@ubc.example", force=True)
     until(lambda: gateway.lookup("members", "own@lists.ubc.example"), ("OK", "dan@x.example"))
+
+
+def test_messages_are_told_and_decided_about_by_commands(start, own_config, config, capsys):
+    """No mail server is there to take them."""
+
+    def shadowtree(*arguments, status=0):
+        assert status_of([*map(str, arguments)]) == status
+        return capsys.readouterr()
+
+    (smtp,) = unused_ports(1)
+    database = own_config.with_suffix(".db")
+    own_config.write_text(
+        f'lmtp_listen = "127.0.0.1:0"\nsmtp = "127.0.0.1:{smtp}"\ndatabase = "sqlite:///{database}"\n'
+        + own_config.read_text()
+    )
+    assert shadowtree("mail", "queue", "--config", own_config, status=4).err.endswith(
+        "No such file or directory; does it run?\n"
+    )
+    assert "lmtp_listen: no value" in shadowtree("mail", "queue", "--config", config, status=2).err
+    gateway = start(own_config)
+    assert gateway.serving_line.endswith(f", lmtp 127.0.0.1:{gateway.lmtp_port}")
+    for name, place in ((b"one", "own"), (b"two", "all")):
+        data = b"Message-ID: <%b@x.example>\r\n\r\nHello.\r\n" % name
+        replies = asyncio.run(lmtp(gateway.lmtp_port, "dan@x.example", f"{place}@lists.ubc.example", data=data))
+        assert replies[1].startswith("250")
+
+    def told(*arguments):
+        return shadowtree("mail", *arguments, "--config", own_config).out.splitlines()
+
+    until(lambda: told("queue")[0].split()[1], "waiting")
+    waits, held = told("queue")
+    assert waits.endswith(
+        "waiting own@ubc.example from <dan@x.example>: 0 of 1 people, 0 bounced: the mail server cannot be spoken to: "
+        + waits.rpartition("spoken to: ")[2]
+    )
+    assert told("held") == [held]
+    assert held.endswith(": 0 of 0 people, 0 bounced: only members may post to all@ubc.example")
+    assert "dropped own@ubc.example" in told("drop", waits.split()[0])[0]
+    assert " all@ubc.example " in told("approve", held.split()[0])[0]
+    assert "is held" in shadowtree("mail", "reject", held.split()[0], "--config", own_config, status=4).err
+    assert gateway.terminate()[0] == 0
+    assert not own_config.with_suffix(".sock").exists()
 
 
 def test_a_name_server_that_is_stopped_makes_everything_wait(servers, gateway):
