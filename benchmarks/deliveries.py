@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> list[Figure]:
             arrived = statistics.median(_seconds_to_arrive(clients, FROM[kept], rounds=rounds))
             note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
             figures.append(
-                Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note)
+                Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note=note)
             )
         large = _seconds_to_many(clients[2], servers[2].address, mailboxes=1_000 if quick else 100_000)
     return [
