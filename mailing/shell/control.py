@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -51,10 +52,11 @@ class Control:
         self._host = host
 
     async def listen(self, path: Path) -> asyncio.Server:
-        """Take connections; raises `OSError`."""
+        """Take connections; raises `OSError`, also where another gateway does at that path."""
         with suppress(FileNotFoundError):
             if stat.S_ISSOCK(path.stat().st_mode):
-                # Left by a gateway that was killed: whoever holds the spool is the one that runs.
+                await _require_that_nobody_answers(path)
+                # Left by a gateway that was killed.
                 path.unlink()
         mask = os.umask(0o177)
         try:
@@ -110,6 +112,15 @@ class Control:
 
     def _is_held(self, id_: str) -> bool:
         return any(each.message.id == id_ and each.message.is_held for each, _ in self._spooling.unfinished())
+
+
+async def _require_that_nobody_answers(path: Path) -> None:
+    try:
+        _, writer = await asyncio.open_unix_connection(path)
+    except ConnectionRefusedError:
+        return
+    writer.close()
+    raise OSError(errno.EADDRINUSE, "another mail gateway takes its commands there", str(path))
 
 
 _EVENTS: dict[str, type[Retried] | type[Dropped] | type[Approved] | type[Rejected]] = {

@@ -1,6 +1,7 @@
 """Messages through a gateway in this process: in by LMTP, out to a mail server of the tests' own."""
 
 import asyncio
+import dataclasses
 import sqlite3
 from contextlib import asynccontextmanager
 
@@ -453,3 +454,12 @@ async def test_the_database_of_a_name_server_is_refused(servers, settings, tmp_p
 async def test_commands_say_that_no_gateway_runs(settings):
     with pytest.raises(ControlError, match="No such file or directory; does it run"):
         await ask(settings.control, Request("queue"))
+
+
+async def test_commands_of_two_gateways_go_to_the_first_of_one_path(servers, settings, tmp_path):
+    other = dataclasses.replace(settings, database=f"sqlite:///{tmp_path / 'other.db'}")
+    async with running(servers, settings) as first:
+        with pytest.raises(StartError, match="another mail gateway takes its commands there"):
+            async with running(servers, other):
+                pass
+        assert await first.ask("queue") == ()
