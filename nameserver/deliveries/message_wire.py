@@ -18,7 +18,7 @@ from shadowtree.v1 import delivery_pb2 as wire
 
 HEADER_NAME_LIMIT: Final = 200
 
-RECIPIENTS_BYTES: Final = 256 * 1024
+RECIPIENTS_BYTES: Final = 64 * 1024
 """Of the names in one response."""
 
 FILTER_LIMIT: Final = 64

@@ -57,11 +57,11 @@ def test_every_member_gets_every_message_once_and_in_sequence_though_mailboxes_o
         return found
 
     monkeypatch.setattr(Arrivals, "answer_stub", counted)
-    for seed in range(20):
+    for seed in range(10):
         tally += run_seed(seed, faults=has_faults, messages=True).deliveries
-    assert tally["accepted"] > 300 and tally["handed"] > 150
-    assert tally["datagrams sent"] > 50 and tally["datagrams handed"] > 15
-    assert answers["Confirm"] > 50 and answers["Want"] > 2
+    assert tally["accepted"] > 100 and tally["handed"] > 50
+    assert tally["datagrams sent"] > 20 and tally["datagrams handed"] > 5
+    assert answers["Confirm"] > 20 and answers["Want"]
 
 
 def test_that_two_servers_serve_a_process_that_nobody_owns_is_found(monkeypatch):
@@ -273,7 +273,7 @@ def test_a_gateway_that_serves_who_was_there_at_first_alone_is_found(monkeypatch
 def test_a_recipient_that_is_forgotten_while_an_entry_is_for_it_is_missed(monkeypatch):
     monkeypatch.setattr(Audiences, "everybody", lambda _: pyroaring.BitMap())
     with pytest.raises(AssertionError, match="messages: P"):
-        run_seeds(93, faults=False, servers=2, updates=25)
+        run_seeds(409, faults=False, servers=2, updates=40)
 
 
 def test_a_gateway_that_names_all_whom_it_serves_is_found(monkeypatch):

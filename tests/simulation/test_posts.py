@@ -59,10 +59,10 @@ def test_servers_that_crash_get_every_post_once_and_in_order(seed):
 
 def test_whatever_goes_wrong_for_a_while_every_post_comes_once_and_in_order(monkeypatch):
     monkeypatch.setattr(PostingCore, "waited", 0)
-    clusters = [run(seed, faults=True) for seed in range(15)]
+    clusters = [run(seed, faults=True) for seed in range(6)]
     assert not any(map(is_lost, clusters))
-    assert sum(map(count_handled, clusters)) > 1_000
-    assert PostingCore.waited > 100
+    assert sum(map(count_handled, clusters)) > 400
+    assert PostingCore.waited > 40
 
 
 def test_a_receipt_for_what_only_waits_in_memory_is_found_out():

@@ -19,9 +19,9 @@ def run_seeds(*, faults):
 
 def test_what_is_queued_is_accepted_once_and_in_order_or_is_a_dead_letter():
     tally = Counter()
-    for seed in range(15):
+    for seed in range(6):
         tally += run_seed(seed, servers=3, faults=True, messages=True).deliveries
-    assert tally["queued"] > 50 and tally["accepted of what was queued"] > 50
+    assert tally["queued"] > 20 and tally["accepted of what was queued"] > 20
 
 
 def test_without_order_what_is_queued_overtakes(monkeypatch):

