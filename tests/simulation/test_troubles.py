@@ -135,7 +135,7 @@ def all_suspended_from(core, node):
         pytest.param(Coordinator, "peer_lost", abort_all, 0, id="what is decided waits for a lost server"),
         pytest.param(Channels, "take", take_repeated, 8, id="a letter that comes again is known by its number"),
         pytest.param(Cluster, "_step", letters_leave_at_once, 5, id="letters leave only when they are durable"),
-        pytest.param(Parts, "_ready_for", lambda *_: None, 17, id="a ready server is in doubt"),
+        pytest.param(Parts, "_ready_for", lambda *_: None, 21, id="a ready server is in doubt"),
         pytest.param(Coordinator, "restore", lambda *_: [], 21, id="a coordinator takes up what was decided"),
         pytest.param(
             Reconciliation, "view_opened", view_opened_for_all, 0, id="nobody waits for who is away, to be healed"
