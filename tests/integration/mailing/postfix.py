@@ -45,6 +45,9 @@ class Inbox(socketserver.ThreadingTCPServer):
     and the bytes of each.
     """
 
+    request_queue_size = 256
+    """Postfix opens a connection for each of twenty people at once: one that does not fit may hang for minutes."""
+
     allow_reuse_address = True
     daemon_threads = True
 
