@@ -222,7 +222,8 @@ class MemoryLanes:
         """What is to be sent now."""
         for server in list(dict.fromkeys((*self._out, *self._in))):
             out, found = self._out.setdefault(server, _Out()), self._in.setdefault(server, _In())
-            if not out.has_some:
+            # What it has, it may have forgotten before it answered.
+            if not out.has_some and not (out.is_asking and out.forgotten):
                 out.resend_at = None
             elif reach.is_settled_with(server):
                 yield from self._pieces(server, out, found, now)

@@ -26,10 +26,12 @@ class Sent:
     """How many servers have some of these; of a datagram, to how many it was sent beside the home of its first target,
     whose own listeners are counted nowhere."""
     pending: tuple[str, ...] = ()
-    """Servers below that have not confirmed it yet: each gets it when it is back. Of one that is queued: its origin."""
+    """Servers below that have not confirmed it yet: each gets it when it is back, but for one that starts again while a
+    message in `memory` is on its way. Of one that is queued: its origin."""
     unreachable: tuple[str, ...] = ()
-    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it.
-    Of a datagram also those that are out of reach."""
+    """Servers that are said to be below and do not get it: they were never met, or were removed before they had it, or
+    had a message in `memory` on its way to them when they started again. Of a datagram also those that are out of
+    reach."""
     quality: Quality = "fifo"
     """What its receivers can rely on: what was asked for, or what the group of its first target gives."""
     kept: Kept = "durable"

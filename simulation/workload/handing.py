@@ -109,6 +109,9 @@ class Handing:
             endpoint.in_memory = known
             self._tell_gap_in_memory(endpoint, cursor)
             endpoint.known_in_memory = cursor
+            # It knows of the gap, and the server has its cursor behind it: a later start tells what came since.
+            for one in () if endpoint.is_ephemeral else self._readers.read_by(endpoint.subscription):
+                self._note(history.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
 
     def hand_all(self, endpoint: Endpoint) -> None:
         """Hand out all there is."""

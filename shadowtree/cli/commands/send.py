@@ -218,9 +218,13 @@ def _tell_what_is_missing(sent: Sent) -> int:
         warn(f"its origin is away, and gets it when it is back: {', '.join(sent.pending)}")
         return UNCERTAIN
     if sent.pending:
-        warn(f"not everybody has it yet: these servers get it when they are back: {', '.join(sent.pending)}")
+        but = ", unless it was on its way and they start again (it is in memory)" if sent.kept == "memory" else ""
+        warn(f"not everybody has it yet: these servers get it when they are back{but}: {', '.join(sent.pending)}")
     if sent.unreachable:
-        warn(f"these servers were never met, or were removed, and may have members: {', '.join(sent.unreachable)}")
+        why = "were never met, or were removed"
+        if sent.kept == "memory":
+            why += ", or started again before they had it"
+        warn(f"these servers {why}, and may have members: {', '.join(sent.unreachable)}")
     if sent.state != "settled" and not sent.pending:
         warn(f"it is {sent.state}, and will be delivered; whether everybody has it is not known yet")
     return UNCERTAIN

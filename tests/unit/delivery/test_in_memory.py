@@ -8,7 +8,7 @@ from delivery.in_memory import CLOSE_SECONDS, POSITIONS_OF_START
 from delivery.model import Kept
 from delivery.reading import read
 from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
-from namegraph import NodeId, PeerFault, Reason, ServerId, Tick
+from namegraph import NodeId, PeerFault, PeerMet, Reason, ServerId, Subnet, Tick
 from tests.unit.delivery.servers import Servers
 
 STAFF = "staff@a"
@@ -224,6 +224,28 @@ def test_a_server_that_starts_again_before_it_confirms_still_says_who_is_below_i
     assert (got(servers, "bob@b"), told_lost(servers, "bob@b")) == ([], [1])
     settled = next(answer for answer in servers.answers[first.ticket] if isinstance(answer, Settled))
     assert (settled.mailboxes, settled.unreachable) == (2, ("b",))
+
+
+def test_a_server_that_took_it_and_starts_again_before_its_answer_left_is_asked_when_it_is_met(servers):
+    send(servers, b"before")
+    wait(servers, 1.0)
+    servers.held |= {("b", "a")}
+    taken = servers.new_send(STAFF, payload=b"taken")
+    servers.step(ServerId("a"), taken)
+    servers.run()
+    servers.held.clear()
+    servers.waiting.clear()
+    lanes = {server: core.delivery.in_memory.lanes for server, core in servers.servers.items()}
+    pieces = lanes["a"]._out["b"].forgotten + len(lanes["a"]._out["b"].in_flight)
+    only_received = Carried(lanes["b"].start, lanes["a"].start, pieces, 0, ())
+    servers.step(ServerId("a"), DatagramCame(ServerId("b"), encode(only_received)))
+    assert not lanes["a"]._out["b"].has_some
+    servers.restart("b")
+    servers.step(ServerId("a"), PeerMet(ServerId("b"), (Subnet("b"),)))
+    servers.run()
+    wait(servers, 1.0)
+    settled = next(answer for answer in servers.answers[taken.ticket] if isinstance(answer, Settled))
+    assert settled.unreachable == ("b",)
 
 
 def test_an_origin_that_starts_again_forgets_and_whoever_it_reached_before_is_told_that(servers):
