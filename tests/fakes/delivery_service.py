@@ -88,6 +88,8 @@ class FakeLog:
     """Servers that confirm nothing."""
     queued_for: str = ""
     """The home that is away: what may be queued is queued for it. Empty: it is there."""
+    is_in_memory: bool = False
+    """Whether messages are kept in memory."""
     breaks_before_settled: bool = False
     """Streams break once a message is accepted."""
     break_sends_after: int = 0
@@ -171,7 +173,9 @@ class FakeDeliveryService(DeliveryServiceServicer):
         except (self._refused_error, InvalidNameError) as error:
             yield wire.Answer(refused=self._told_refusal(error))
             return
-        yield wire.Answer(state=wire.STATE_ACCEPTED, id=message_id, is_repeated=is_repeated, quality=quality)
+        kept = delivery_pb2.KEPT_MEMORY if log.is_in_memory else delivery_pb2.KEPT_DURABLE
+        accepted = {"id": message_id, "is_repeated": is_repeated, "quality": quality, "kept": kept}
+        yield wire.Answer(state=wire.STATE_ACCEPTED, **accepted)
         if request.wait == delivery_pb2.SendRequest.WAIT_SETTLED and not log.breaks_before_settled:
             position = int(message_id.partition("@")[0]) - 1
             mailboxes = sum(1 for mailbox in log.mailboxes.values() if position in mailbox.entries)
