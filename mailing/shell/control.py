@@ -6,6 +6,8 @@ import asyncio
 import errno
 import os
 import stat
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -19,6 +21,7 @@ from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
 
 ANSWER_SECONDS = 30.0
+RETRY_SECONDS = 0.1
 REQUEST_LIMIT = 4_096
 ANSWER_LIMIT = 64 * 1024 * 1024
 """Bytes: some hundred thousand messages that wait."""
@@ -131,19 +134,41 @@ _EVENTS: dict[str, type[Retried] | type[Dropped] | type[Approved] | type[Rejecte
 }
 
 
-async def ask(path: Path, request: Request) -> tuple[Queued, ...]:
-    """The command's end: what the gateway says; raises `ControlError`."""
+async def ask(
+    path: Path,
+    request: Request,
+    *,
+    patience: float = 0.0,
+    on_wait: Callable[[ControlError], None] = lambda _: None,
+) -> tuple[Queued, ...]:
+    """The command's end: what the gateway says; raises `ControlError`.
+
+    `patience`: seconds to wait for a gateway that is starting; `on_wait` is told why.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_LIMIT)
+            break
+        except OSError as error:
+            failure = _not_reached(path, error)
+            if not isinstance(error, ConnectionRefusedError | FileNotFoundError) or time.monotonic() > deadline:
+                raise failure from None
+        on_wait(failure)
+        await asyncio.sleep(RETRY_SECONDS)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_LIMIT)
-            try:
-                writer.write(msgspec.json.encode(request) + b"\n")
-                answer = msgspec.json.decode(await reader.readline(), type=Answer)
-            finally:
-                writer.close()
+            writer.write(msgspec.json.encode(request) + b"\n")
+            answer = msgspec.json.decode(await reader.readline(), type=Answer)
     except (OSError, TimeoutError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "it does not answer"
-        raise ControlError(f"the mail gateway is not reached by {path}: {why}; does it run?") from None
+        raise _not_reached(path, error) from None
+    finally:
+        writer.close()
     if answer.error:
         raise ControlError(answer.error)
     return answer.messages
+
+
+def _not_reached(path: Path, error: Exception) -> ControlError:
+    why = getattr(error, "strerror", None) or "it does not answer"
+    return ControlError(f"the mail gateway is not reached by {path}: {why}; does it run?")

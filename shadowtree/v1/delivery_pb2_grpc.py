@@ -93,8 +93,9 @@ class DeliveryServiceServicer:
 
     def Send(self, request_iterator, context):
         """Sends messages. One answer for each message, in order, tells that it is accepted, or why it is not (`takes_runs`: one
-        for several that are accepted): a refusal is of that message alone, and the stream goes on. Where a message waits for SETTLED, one more answer follows for it,
-        whenever that comes. The stream ends once the caller has ended its side and all is answered.
+        for several that are accepted): a refusal is of that message alone, and the stream goes on. Where a message waits for
+        SETTLED, one more answer follows for it, whenever that comes. The stream ends once the caller has ended its side and
+        all is answered.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -49,6 +49,7 @@ class Report:
     unknown: int = 0
     """Updates whose outcome was unknown when the faults ended."""
     unknown_done: int = 0
+    quiet_limit: float = QUIET_SECONDS
     quiet_after: float | None = None
     """Seconds from the end of the last fault until nothing went on; None: never."""
     handed_after: float | None = None
@@ -80,7 +81,7 @@ class Report:
         )
         quiet = "never" if self.quiet_after is None else f"{self.quiet_after:.1f} s after the last fault"
         yield from self._lines_of_messages()
-        yield f"quiet: {quiet} (at most {QUIET_SECONDS:g} s)"
+        yield f"quiet: {quiet} (at most {self.quiet_limit:g} s)"
         yield from (f"WRONG: {failure}" for failure in self.failures)
         right = "nothing lost, nothing twice, nothing out of sequence, nothing invented"
         yield "verdict: WRONG" if self.failures else f"verdict: {right}"
@@ -93,12 +94,12 @@ class Report:
         yield from (f"  {count:6d}  {what}" for what, count in sorted(messages.counts.items()))
 
 
-def run(folder, *, seed, seconds, every, say=lambda line: None):
+def run(folder, *, seed, seconds, every, quiet_limit=QUIET_SECONDS, say=lambda line: None):
     """Let servers live in a folder for so long, a fault every so many seconds; returns the report.
 
     `say` is told each fault as it begins.
     """
-    report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
+    report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)), quiet_limit)
     try:
         with Cluster(folder) as cluster:
             report.links = cluster.links.told
@@ -150,11 +151,12 @@ def _trouble(cluster, report, say):
                 each.give_up()
         for each in living + senders + breaking:
             each.result()
-    if report.quiet_after is None or report.quiet_after > QUIET_SECONDS:
-        report.failures.append(f"not quiet {QUIET_SECONDS:g} s after the last fault; {unrest or 'later it was'}")
-    elif report.handed_after is None or report.handed_after > QUIET_SECONDS:
+    limit = report.quiet_limit
+    if report.quiet_after is None or report.quiet_after > limit:
+        report.failures.append(f"not quiet {limit:g} s after the last fault; {unrest or 'later it was'}")
+    elif report.handed_after is None or report.handed_after > limit:
         late = unhanded or "later it was"
-        report.failures.append(f"not all handed out {QUIET_SECONDS:g} s after the last fault; {late}")
+        report.failures.append(f"not all handed out {limit:g} s after the last fault; {late}")
 
 
 def _hand_out(cluster, history, senders, endpoints):
@@ -189,7 +191,7 @@ def _judge(cluster, report):
     failures += cluster.peer_faults()
     failures += history.unexpected
     # Calls that ended after their servers were quiet may have left something behind.
-    if (unrest := cluster.wait_until_quiet(QUIET_SECONDS)) is not None:
+    if (unrest := cluster.wait_until_quiet(report.quiet_limit)) is not None:
         failures.append(f"not quiet after the last call: {unrest}")
         return
     clients = [cluster.new_client(number, timeout=LAST_CALL_SECONDS) for number in range(len(SUBNETS))]

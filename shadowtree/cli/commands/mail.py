@@ -264,7 +264,8 @@ def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> i
     if settings.distribution is None:
         return _complain(f"{config_file}: lmtp_listen: no value; messages pass through no gateway", WRONG_USAGE)
     try:
-        messages = asyncio.run(ask(settings.distribution.control, Request(word, id_)))
+        asking = ask(settings.distribution.control, Request(word, id_), patience=PATIENCE_S, on_wait=Waiting())
+        messages = asyncio.run(asking)
     except ControlError as error:
         return _complain(str(error), FAILED)
     if session.is_json:

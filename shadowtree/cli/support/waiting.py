@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
 from shadowtree.cli.support.standard_streams import is_watched
-
-if TYPE_CHECKING:
-    from shadowtree.errors import ShadowtreeError
 
 TOLD_AFTER_S: Final = 1.0
 """A server that was started just now mostly takes less."""
@@ -23,9 +20,9 @@ class Waiting:
         self._begun = time.monotonic()
         self._is_told = False
 
-    def __call__(self, error: ShadowtreeError) -> None:
-        """Take note of a failure after which the client tries again."""
+    def __call__(self, error: Exception) -> None:
+        """Take note of a failure, whose text is one line, after which it is tried again."""
         if self._is_told or time.monotonic() < self._begun + TOLD_AFTER_S or not is_watched():
             return
         self._is_told = True
-        click.echo(f"shadowtree: {error.message}; trying again ...", err=True)
+        click.echo(f"shadowtree: {error}; trying again ...", err=True)

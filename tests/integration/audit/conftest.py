@@ -1,7 +1,10 @@
 """One Spark session for all tests of the audit: starting one takes ten seconds."""
 
+from dataclasses import dataclass
+
 import pytest
 
+from spark_graph_jobs import __main__ as program
 from spark_graph_jobs.database_copy import find_driver
 from spark_graph_jobs.engines.graphframes_jar import find_jar
 from spark_graph_jobs.spark.jars import Jar, NoJar
@@ -41,3 +44,25 @@ def needs_driver(driver_jar):
     """The same for what only Spark's JDBC source can do."""
     if isinstance(driver_jar, NoJar):
         pytest.skip(driver_jar.reason)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a run of the program ended, and what it said."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture
+def audit_here(spark, monkeypatch, capsys):
+    """`python -m spark_graph_jobs` in this process and session: test_audit_program.py starts one of its own."""
+    monkeypatch.setattr(program, "start", lambda **_: spark)
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+    def audit(*arguments):
+        status = program.main([str(argument) for argument in arguments])
+        return Ended(status, *capsys.readouterr())
+
+    return audit

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
@@ -48,35 +48,6 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
     assert summary["verdict"] == "errors"
     assert {audit["audit"] for audit in summary["audits"]} >= {"levels", "ancestry", "agreement"}
     assert not (out / ".work").exists()
-
-
-def test_without_the_snapshot_of_a_server_it_says_what_it_could_not_judge_beside_what_it_found(tmp_path):
-    snapshots = snapshots_of([*whole_cluster("f001"), Arc("up@b.x", "low@b.x"), Arc("low@b.x", "beside@c.x")], OWNERS)
-    FAULTS["another_writer"].plant(Cluster("f001", snapshots))
-    write(snapshots, tmp_path / "snapshots")
-    (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()
-    missing = tmp_path / "graphframes.jar"
-    options = ("--out", tmp_path / "out", "--master", "local[2]", "--memory", "1g", "--graphframes-jar", missing)
-    ended = audit(tmp_path / "snapshots", *options)
-    assert f"there is no jar at {missing}; going on with the engine driver (scipy)\n" in ended.stderr
-    assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "servers do not have it alike in: writer" in ended.stdout
-    left, last = ended.stdout.splitlines()[-2:]
-    assert last == "errors were found in what could be read, and not everything could"
-    assert left.startswith("not judged: b, which has no snapshot that can be read: ")
-    assert left.endswith(" arcs with an end there, 1 of them known by the ancestry records of others alone")
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (summary["verdict"], summary["partial"]) == ("errors", True)
-    (not_judged,) = summary["not_judged"]
-    assert (not_judged["server"], not_judged["subnets"], not_judged["arcs_of_records_alone"]) == ("b", ["b.x"], 1)
-    findings = [json.loads(line) for line in (tmp_path / "out" / "findings.jsonl").read_text().splitlines()]
-    asked = [finding for finding in findings if finding["severity"] == "info"]
-    assert asked
-    assert all(finding["message"].startswith("as far as the snapshots go: ") for finding in asked)
-    assert not {finding["audit"] for finding in asked} & {"islands", "empty groups", "groups nobody reaches"}
-    report = (tmp_path / "out" / "report.html").read_text()
-    assert "Not judged: b" in report
-    assert "algorithms by driver (scipy)" in report
 
 
 def test_wrong_usage_is_status_2(tmp_path):

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
+from shadowtree.cli.commands import audit
+from shadowtree.cli.main import status_of
 from shadowtree.client.snapshots.schema import MESSAGE_TABLES, TABLES
 from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
 
@@ -93,6 +95,33 @@ def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_
     assert done.returncode == 3
     assert "c.example" in done.stderr
     assert sorted(manifests(out)) == SUBNETS[:2]
+
+
+@pytest.mark.parametrize(("judged", "status"), [(0, 3), (1, 1), (3, 3), (4, 4), (-9, 4)])
+def test_an_audit_without_a_server_never_calls_the_whole_consistent(
+    with_one_gone, tmp_path, monkeypatch, judged, status
+):
+    """tests/integration/audit starts the program that judges; here it has ended with a status."""
+    out, called = tmp_path / "out", []
+
+    def judge(command, **_):
+        called.append((command[1:], sorted(manifests(out / "snapshots")), os.umask(0o077)))
+        (out / "findings.jsonl").touch()
+        return subprocess.CompletedProcess(command, judged)
+
+    monkeypatch.setattr(audit, "_java", lambda: tmp_path)
+    monkeypatch.setattr(audit.subprocess, "run", judge)
+    assert status_of(["audit", "run", "--server", with_one_gone, "--out", str(out), "--timeout", "5"]) == status
+    command = ["-m", "spark_graph_jobs", str(out / "snapshots"), "--out", str(out)]
+    assert called == [(command, SUBNETS[:2], 0o077)]
+
+
+@pytest.fixture(scope="module")
+def with_one_gone(start_shared):  # noqa: F811
+    """The address of one of two servers that have met a third one, which is gone."""
+    servers = with_a_loop(start_shared([[subnet] for subnet in SUBNETS]))
+    servers.kill(2)
+    return servers.address(0)
 
 
 def test_at_a_cut_all_servers_are_read_at_one_update(servers, tmp_path):

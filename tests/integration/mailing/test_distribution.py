@@ -456,6 +456,22 @@ async def test_commands_say_that_no_gateway_runs(settings):
         await ask(settings.control, Request("queue"))
 
 
+async def test_a_command_waits_for_a_gateway_that_is_starting(servers, settings):
+    """The one that comes up is not there when it is looked for first, and then is."""
+    waited = []
+
+    def start(failure):
+        waited.append(failure)
+        waiting.set()
+
+    waiting = asyncio.Event()
+    asked = asyncio.create_task(ask(settings.control, Request("queue"), patience=PATIENCE_SECONDS, on_wait=start))
+    await waiting.wait()
+    async with running(servers, settings):
+        assert await asked == ()
+    assert str(waited[0]).endswith("No such file or directory; does it run?")
+
+
 async def test_commands_of_two_gateways_go_to_the_first_of_one_path(servers, settings, tmp_path):
     other = dataclasses.replace(settings, database=f"sqlite:///{tmp_path / 'other.db'}")
     async with running(servers, settings) as first:

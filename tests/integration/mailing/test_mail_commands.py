@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from shadowtree.cli.commands import mail
 from shadowtree.cli.main import status_of
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.mailing.gateways import GatewayProcess
@@ -179,8 +180,9 @@ def test_who_muted_a_list_is_told_as_muted(shadowtree, config, servers, gateway)
     until(lambda: gateway.lookup("members", "own@lists.ubc.example"), ("OK", "dan@x.example"))
 
 
-def test_messages_are_told_and_decided_about_by_commands(start, own_config, config, capsys):
+def test_messages_are_told_and_decided_about_by_commands(start, own_config, config, capsys, monkeypatch):
     """No mail server is there to take them."""
+    monkeypatch.setattr(mail, "PATIENCE_S", 0.0)
 
     def shadowtree(*arguments, status=0):
         assert status_of([*map(str, arguments)]) == status

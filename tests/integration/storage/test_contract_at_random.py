@@ -127,7 +127,7 @@ every_node = Records(
 )
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(commits, st.booleans()), max_size=6), st.booleans())
 def test_any_sequence_of_commits_leaves_what_the_fake_holds(new_database, sequence, restarts) -> None:
     opener = new_database()

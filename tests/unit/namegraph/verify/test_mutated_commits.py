@@ -17,7 +17,7 @@ from namegraph.wire.message_parts import AncestryRecord, ArcChange, ArcId, Group
 from namegraph.wire.update_messages import Commit
 from tests.hostile_scene import GROUPS, HERE, OTHER, PEOPLE, THIRD, Scene
 
-SEEDS = 200
+SEEDS = 100
 UPDATES = 12
 PARTS_OF_CHANNELS = ("inbox", "outbox", "sent", "unmet")
 NODES = GROUPS + PEOPLE

@@ -1,0 +1,36 @@
+"""What the program says where a server's snapshot cannot be read: what it could not judge, beside what it found."""
+
+import json
+
+from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
+from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
+from tests.integration.audit.faults import FAULTS
+
+
+def test_it_says_what_it_could_not_judge_beside_what_it_found(audit_here, tmp_path):
+    snapshots = snapshots_of([*whole_cluster("f001"), Arc("up@b.x", "low@b.x"), Arc("low@b.x", "beside@c.x")], OWNERS)
+    FAULTS["another_writer"].plant(Cluster("f001", snapshots))
+    write(snapshots, tmp_path / "snapshots")
+    (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()
+    missing = tmp_path / "graphframes.jar"
+    options = ("--out", tmp_path / "out", "--graphframes-jar", missing)
+    ended = audit_here(tmp_path / "snapshots", *options)
+    assert f"there is no jar at {missing}; going on with the engine driver (scipy)\n" in ended.stderr
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "servers do not have it alike in: writer" in ended.stdout
+    left, last = ended.stdout.splitlines()[-2:]
+    assert last == "errors were found in what could be read, and not everything could"
+    assert left.startswith("not judged: b, which has no snapshot that can be read: ")
+    assert left.endswith(" arcs with an end there, 1 of them known by the ancestry records of others alone")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["verdict"], summary["partial"]) == ("errors", True)
+    (not_judged,) = summary["not_judged"]
+    assert (not_judged["server"], not_judged["subnets"], not_judged["arcs_of_records_alone"]) == ("b", ["b.x"], 1)
+    findings = [json.loads(line) for line in (tmp_path / "out" / "findings.jsonl").read_text().splitlines()]
+    asked = [finding for finding in findings if finding["severity"] == "info"]
+    assert asked
+    assert all(finding["message"].startswith("as far as the snapshots go: ") for finding in asked)
+    assert not {finding["audit"] for finding in asked} & {"islands", "empty groups", "groups nobody reaches"}
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "Not judged: b" in report
+    assert "algorithms by driver (scipy)" in report
