@@ -3,7 +3,6 @@
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = {
-    "tests/integration/audit/test_audit_program.py": "a Spark of its own",
     "tests/integration/audit/": "one Spark session",
     "tests/integration/storage/": "one PostgreSQL",
     "tests/integration/nameserver/test_on_postgresql.py": "one PostgreSQL",

@@ -57,7 +57,7 @@ class Ended:
 
 @pytest.fixture
 def audit_here(spark, monkeypatch, capsys):
-    """`python -m spark_graph_jobs` in this process and session: test_audit_program.py starts one of its own."""
+    """`python -m spark_graph_jobs` in this process, and in the session of all tests."""
     monkeypatch.setattr(program, "start", lambda **_: spark)
     monkeypatch.setattr(spark, "stop", lambda: None)
 

@@ -1,34 +1,22 @@
-"""`python -m spark_graph_jobs` as a process: what it writes and how it ends."""
+"""`python -m spark_graph_jobs`: what it writes and how it ends; test_pages.py has it run as a process."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
-from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
+from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
 
-ROOT = Path(__file__).parents[3]
 
-AUDIT_SECONDS = 600
-"""Starting Spark takes ten on a machine that has nothing else to do."""
-
-
-def audit(*arguments):
-    command = [sys.executable, "-m", "spark_graph_jobs", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=AUDIT_SECONDS, cwd=ROOT)
-
-
-def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
+def test_it_writes_what_it_found_and_says_so_by_its_status(audit_here, tmp_path):
     snapshots = snapshots_of(whole_cluster("f001"), OWNERS)
     FAULTS["another_version"].plant(Cluster("f001", snapshots))
     write(snapshots, tmp_path / "snapshots")
     out = tmp_path / "out"
-    ended = audit(tmp_path / "snapshots", "--out", out, "--master", "local[2]", "--memory", "1g", "--no-questions")
-    assert ended.returncode == 1, ended.stderr
+    ended = audit_here(tmp_path / "snapshots", "--out", out, "--no-questions")
+    assert ended.status == 1, ended.stderr
     assert ended.stdout.endswith(f"report: {out / 'report.html'}\nerrors were found\n")
     assert "Exception" not in ended.stderr
     (line,) = (out / "findings.jsonl").read_text().splitlines()
@@ -50,6 +38,36 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(tmp_path):
     assert not (out / ".work").exists()
 
 
-def test_wrong_usage_is_status_2(tmp_path):
-    assert audit(tmp_path / "nothing", "--out", tmp_path).returncode == 2
-    assert audit(tmp_path, "--out", tmp_path, "--memory", "much").returncode == 2
+def test_it_says_what_it_could_not_judge_beside_what_it_found(audit_here, tmp_path):
+    snapshots = snapshots_of([*whole_cluster("f001"), Arc("up@b.x", "low@b.x"), Arc("low@b.x", "beside@c.x")], OWNERS)
+    FAULTS["another_writer"].plant(Cluster("f001", snapshots))
+    write(snapshots, tmp_path / "snapshots")
+    (tmp_path / "snapshots" / "b" / "nodes.parquet").unlink()
+    missing = tmp_path / "graphframes.jar"
+    options = ("--out", tmp_path / "out", "--graphframes-jar", missing)
+    ended = audit_here(tmp_path / "snapshots", *options)
+    assert f"there is no jar at {missing}; going on with the engine driver (scipy)\n" in ended.stderr
+    assert ended.status == 1, ended.stdout + ended.stderr
+    assert "servers do not have it alike in: writer" in ended.stdout
+    left, last = ended.stdout.splitlines()[-2:]
+    assert last == "errors were found in what could be read, and not everything could"
+    assert left.startswith("not judged: b, which has no snapshot that can be read: ")
+    assert left.endswith(" arcs with an end there, 1 of them known by the ancestry records of others alone")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["verdict"], summary["partial"]) == ("errors", True)
+    (not_judged,) = summary["not_judged"]
+    assert (not_judged["server"], not_judged["subnets"], not_judged["arcs_of_records_alone"]) == ("b", ["b.x"], 1)
+    findings = [json.loads(line) for line in (tmp_path / "out" / "findings.jsonl").read_text().splitlines()]
+    asked = [finding for finding in findings if finding["severity"] == "info"]
+    assert asked
+    assert all(finding["message"].startswith("as far as the snapshots go: ") for finding in asked)
+    assert not {finding["audit"] for finding in asked} & {"islands", "empty groups", "groups nobody reaches"}
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "Not judged: b" in report
+    assert "algorithms by driver (scipy)" in report
+
+
+@pytest.mark.parametrize("wrong", [("--memory", "much"), ("--engine", "steam"), ("--before", "nothing")])
+def test_wrong_usage_is_status_2(audit_here, tmp_path, wrong):
+    with pytest.raises(SystemExit, match="2"):
+        audit_here(tmp_path, "--out", tmp_path, *wrong)

@@ -30,7 +30,7 @@ FIXED = [
 """Two ways into a loop, above a group that changes: no update of a client touches them, all move what is around."""
 
 PEOPLE = ["ann@a.x", "bob@c.x", *(f"p{number}@elsewhere.example" for number in range(4))]
-UPDATES_OF_A_CLIENT = 30
+UPDATES_OF_A_CLIENT = 20
 
 FEWEST_KILLS = 2
 """More follow where none of them met an update under way."""

@@ -14,7 +14,10 @@ import subprocess
 import sys
 from multiprocessing.connection import Connection
 
-IMPORTED = ["nameserver.server", "tests.integration.nameserver.warm_process"]
+OF_A_NEW_DATABASE = ["alembic.command", "encodings.idna", "migrations", "storage.sqlite"]
+"""What a server imports once it has a database to create."""
+
+IMPORTED = ["nameserver.server", *OF_A_NEW_DATABASE, "tests.integration.nameserver.warm_process"]
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(IMPORTED)
