@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ DEFAULT_SERVER = "127.0.0.1:7400"
 SUGGESTED_MAPS, SUGGESTED_POLICY, SUGGESTED_LMTP = "127.0.0.1:7410", "127.0.0.1:7411", "127.0.0.1:7424"
 SUGGESTED_SMTP = "127.0.0.1:7425"
 LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT = 1_000, 100_000_000
+HIGHEST_PEOPLE_LIMIT = 1_000_000_000
+_AUTHSERV_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
 
 
 class SettingsError(Exception):
@@ -36,6 +39,8 @@ class DistributionSettings:
     """``HOST:PORT`` of the mail server that copies are handed over to."""
     control: Path
     """The UNIX socket that commands speak to the running gateway by."""
+    authserv_id: str | None = None
+    """By which name the own mail server says who wrote a message; None: nobody does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,8 @@ def load_settings(path: Path) -> MailSettings:
                 f"{file.place_of('lists', group)}: no domain leads to its subnet; those of `domains` are "
                 f"{', '.join(sorted(set(subnets.values())))}"
             )
+    if "lmtp_listen" not in found:
+        _require_nothing_held(file, found.get("defaults"), settings)
     return MailSettings(
         found.get("server", DEFAULT_SERVER),
         Lists(subnets, found.get("defaults", ListSettings()), settings),
@@ -86,10 +93,21 @@ def load_settings(path: Path) -> MailSettings:
     )
 
 
+def _require_nothing_held(
+    file: ConfigFile, defaults: ListSettings | None, settings: Mapping[GroupId, ListSettings]
+) -> None:
+    """Lookup lets a message through, or refuses it."""
+    for place, each in ((("defaults",), defaults), *((("lists", group), each) for group, each in settings.items())):
+        if each is not None and each.holds_others:
+            raise SettingsError(
+                f'{file.place_of(*place, "otherwise")}: "hold" is for distribution, which needs lmtp_listen'
+            )
+
+
 def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
     suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
     if "lmtp_listen" not in found:
-        for key in ("control", *suggested):
+        for key in ("control", "authserv_id", *suggested):
             if key in found:
                 raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
         return None
@@ -97,7 +115,9 @@ def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings 
         if key not in found:
             raise SettingsError(f'{path}: {key}: no value; with lmtp_listen it is needed, for instance "{value}"')
     control = found.get("control", path.resolve().with_suffix(".sock"))
-    return DistributionSettings(found["lmtp_listen"], found["database"], found["smtp"], control)
+    return DistributionSettings(
+        found["lmtp_listen"], found["database"], found["smtp"], control, found.get("authserv_id")
+    )
 
 
 class _WrongValueError(Exception):
@@ -202,12 +222,35 @@ def _read_except(value: object) -> tuple[GroupId, ...]:
     return tuple(sorted({_group(_text(each)) for each in value}))
 
 
-def _read_bytes_limit(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise _WrongValueError(f"a number is wanted, not {_kind(value)}")
-    if not LOWEST_BYTES_LIMIT <= value <= HIGHEST_BYTES_LIMIT:
-        raise _WrongValueError(f"{LOWEST_BYTES_LIMIT} to {HIGHEST_BYTES_LIMIT} is wanted, not {value}")
-    return value
+def _number_reader(lowest: int, highest: int) -> Reader:
+    def read(value: object) -> int:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _WrongValueError(f"a number is wanted, not {_kind(value)}")
+        if not lowest <= value <= highest:
+            raise _WrongValueError(f"{lowest} to {highest} is wanted, not {value}")
+        return value
+
+    return read
+
+
+def _choice_reader(**choices: bool) -> Reader:
+    """Reads one of two words; each stands for a truth, with ``_`` where the word has ``-``."""
+    words = {word.replace("_", "-"): truth for word, truth in choices.items()}
+
+    def read(value: object) -> bool:
+        text = _text(value)
+        if text not in words:
+            raise _WrongValueError(f"{text!r:.80} is none of {', '.join(words)}")
+        return words[text]
+
+    return read
+
+
+def _read_authserv_id(value: object) -> str:
+    text = _text(value)
+    if _AUTHSERV_ID.fullmatch(text) is None:
+        raise _WrongValueError(f"{text!r:.80} is no name of a mail server, as it stands in Authentication-Results")
+    return text
 
 
 def _read_truth(value: object) -> bool:
@@ -220,8 +263,13 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "post": ("post", _read_post),
     "owners": ("owners", _read_owners),
     "except": ("excluding", _read_except),
-    "max_bytes": ("bytes_limit", _read_bytes_limit),
+    "max_bytes": ("bytes_limit", _number_reader(LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT)),
     "skip_addressed": ("skips_addressed", _read_truth),
+    "authenticated": ("is_authenticated", _read_truth),
+    "otherwise": ("holds_others", _choice_reader(refuse=False, hold=True)),
+    "hold_above": ("people_limit", _number_reader(0, HIGHEST_PEOPLE_LIMIT)),
+    "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
+    "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
 }
 
 _KEYS: Mapping[str, Reader] = {
@@ -232,6 +280,7 @@ _KEYS: Mapping[str, Reader] = {
     "database": _read_database,
     "smtp": _read_smtp,
     "control": _read_control,
+    "authserv_id": _read_authserv_id,
     "domains": _read_domains,
     "defaults": _read_list,
     "lists": _read_lists,

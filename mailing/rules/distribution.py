@@ -4,11 +4,13 @@
 
 Invariants: a person is in at most one chunk of a message, so no message is handed over to anybody twice, unless the
 gateway was killed in the middle of a transaction or the mail server took a chunk whose reply was lost. Whatever an
-effect makes visible was made durable by one before it. Events may be late, repeated, or of what is gone.
+effect makes visible was made durable by one before it. Events may be late, repeated, or of what is gone. Whatever a
+list holds or drops, its owners are told; a kill may have them told twice.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -37,6 +39,7 @@ from mailing.rules.events import (
     Spooled,
     Ticked,
 )
+from mailing.rules.notes import Noted, Notes, note_about, without_note
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
 from shadowtree.vocabulary import MemberId
 
@@ -94,8 +97,10 @@ class Distribution:
         """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes."""
         self._finished = {message.id: message.ended for message in finished}
         self._works: dict[str, _Work] = {}
+        self._notes = Notes()
         for each in spooled:
             work = self._open(each)
+            self._notes.add(each.message)
             if work.going and (not each.message.revision or each.message.attempts):
                 work.resolve_at = 0.0
 
@@ -139,16 +144,29 @@ class Distribution:
         elif event.earlier is not None:
             known, chunks = event.earlier.message, event.earlier.chunks
         else:
-            known = Message(event.id, event.sender, now.date, (), needs_smtputf8=event.needs_smtputf8)
+            known = Message(
+                event.id,
+                event.sender,
+                now.date,
+                (),
+                needs_smtputf8=event.needs_smtputf8,
+                author=event.author,
+                subject=event.subject,
+            )
             chunks = ()
         places = {each.place for each in known.destinations}
+        released = {each.place: each for each in event.destinations if each.standing is Standing.GOES}
+        before = tuple(
+            released[each.place] if each.place in released and _waits_for_its_author(each) else each
+            for each in known.destinations
+        )
         fresh = tuple(each for each in event.destinations if each.place not in places)
-        if not fresh:
+        if not fresh and before == known.destinations:
             # What was accepted is safe once it is written, which it may not be yet: this is written behind it.
             return [Answer(event.transaction)] if work is None else [Save(known), Answer(event.transaction)]
         message = replace(
             known,
-            destinations=(*known.destinations, *fresh),
+            destinations=(*before, *fresh),
             addressed=tuple(sorted({*known.addressed, *event.addressed})),
             accepted=now.date if work is None else known.accepted,
             state=State.RESOLVING,
@@ -157,8 +175,10 @@ class Distribution:
         content = event.content if work is None else None
         if work is None:
             work = self._open(Spooled(message, chunks))
+        is_more_asked = before != known.destinations or any(each.standing is Standing.GOES for each in fresh)
         work.message = message
-        more = self._ask(work) if any(each.standing is Standing.GOES for each in fresh) else []
+        self._notes.add(message)
+        more = self._ask(work) if is_more_asked else []
         return [Save(work.message, content=content), Answer(event.transaction), *more]
 
     def _ask(self, work: _Work) -> list[Effect]:
@@ -203,12 +223,14 @@ class Distribution:
         if not work.is_resolving:
             return []
         work.is_resolving = False
-        chunks = [] if work.message.is_dropped else self._new_chunks(work, event)
+        if self._is_any_too_large(work, event):
+            return self._saved_then(work, self._ask(work), now)
+        is_asked_again = bool(event.missing) and not event.is_lasting and not self._is_too_old(work, now)
+        chunks = [] if work.message.is_dropped else self._new_chunks(work, event, is_last=not is_asked_again)
         for chunk in chunks:
             work.chunks[chunk.number] = chunk
             work.reached.update(chunk.people)
             work.under_way.add(chunk.number)
-        is_asked_again = bool(event.missing) and not event.is_lasting and not self._is_too_old(work, now)
         attempts = work.message.attempts + 1 if is_asked_again else 0
         is_whole_set = tuple(work.going) == event.asked
         work.message = replace(
@@ -224,7 +246,22 @@ class Distribution:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._saved_then(work, more, now, chunks)
 
-    def _new_chunks(self, work: _Work, event: Resolved) -> list[Chunk]:
+    def _is_any_too_large(self, work: _Work, event: Resolved) -> bool:
+        """Hold what reaches more people than may be without an owner's word; returns whether there is such a list."""
+        destinations = work.message.destinations
+        if work.message.is_dropped or all(each.people_limit is None for each in destinations):
+            return False
+        counts = Counter(at for person, at in dict(event.people).items() if person not in work.reached)
+        for chunk in work.chunks.values():
+            counts[chunk.destination] += len(chunk.people)
+        work.message = replace(
+            work.message, destinations=tuple(_held_if_large(each, counts[at]) for at, each in enumerate(destinations))
+        )
+        self._notes.add(work.message)
+        return work.message.destinations != destinations
+
+    def _new_chunks(self, work: _Work, event: Resolved, *, is_last: bool) -> list[Chunk]:
+        """`is_last`: nothing that is missing is asked for again."""
         destinations, addressed = work.message.destinations, frozenset(work.message.addressed)
         fresh = sorted(
             (at, not person.isascii(), person)
@@ -232,6 +269,7 @@ class Distribution:
             if person not in work.reached
             and is_deliverable(person, with_smtputf8=True)
             and not (destinations[at].skips_addressed and person in addressed)
+            and (is_last or not destinations[at].waits_for_all)
         )
         found = list[Chunk]()
         number = len(work.chunks)
@@ -305,7 +343,7 @@ class Distribution:
         return [Save(replace(message, done=message.done - 1, bounced=message.bounced + 1), (chunk,))]
 
     def _ticked(self, now: Now) -> list[Effect]:
-        effects: list[Effect] = []
+        effects = self._due_notes(now)
         for work in list(self._works.values()):
             if work.resolve_at is not None and work.resolve_at <= now.ticks:
                 effects += self._ask(work)
@@ -320,6 +358,31 @@ class Distribution:
                 effects.append(Forget(id_))
         return effects
 
+    def _due_notes(self, now: Now) -> list[Effect]:
+        effects: list[Effect] = []
+        for about in self._notes.due(now.ticks):
+            noted = [
+                Noted(work.message, destination)
+                for group, id_ in about
+                if (work := self._works.get(id_)) is not None
+                for destination in work.message.destinations
+                if destination.is_to_note and destination.group == group
+            ]
+            if not noted:
+                continue
+            message, content = note_about(noted, now.date)
+            told: list[Effect] = []
+            for each in noted:
+                work = self._works[each.message.id]
+                work.message = without_note(work.message, each.destination.group)
+                told.append(Save(work.message))
+            if message.id not in self._works and message.id not in self._finished:
+                note = self._open(Spooled(message, ()))
+                effects += [Save(message, content=content), *told, *self._ask(note)]
+            else:
+                effects += told
+        return effects
+
     def _due_chunks(self, work: _Work, now: Now) -> list[Effect]:
         due = [number for number, at in work.chunks_at.items() if at <= now.ticks]
         for number in due:
@@ -330,7 +393,10 @@ class Distribution:
     @staticmethod
     def _set_standing(work: _Work, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
         changed = tuple(
-            replace(each, standing=new, why=why) if each.standing is old and only in (None, at) else each
+            # Whoever let it go, or drops it, has seen it.
+            replace(each, standing=new, why=why, is_to_note=False, people_limit=None)
+            if each.standing is old and only in (None, at)
+            else each
             for at, each in enumerate(work.message.destinations)
         )
         is_changed = changed != work.message.destinations
@@ -345,7 +411,7 @@ class Distribution:
 
     def _settled(self, work: _Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
         """End a message of which nothing more becomes."""
-        if not work.is_over or work.message.is_held:
+        if not work.is_over or work.message.is_held or work.message.is_to_note:
             return []
         is_dropped = work.message.is_dropped or not (work.going or work.chunks)
         every = work.chunks.values()
@@ -364,3 +430,17 @@ class Distribution:
     @staticmethod
     def _is_too_old(work: _Work, now: Now) -> bool:
         return now.date > work.message.accepted + TRIED_FOR_S
+
+
+def _waits_for_its_author(destination: Destination) -> bool:
+    """Whether it was held when it came: the same message, from whom it may come, lets it go."""
+    return destination.standing is Standing.HELD and destination.people_limit is not None
+
+
+def _held_if_large(destination: Destination, count: int) -> Destination:
+    limit = destination.people_limit
+    if destination.standing is not Standing.GOES or limit is None or count <= limit:
+        return destination
+    why = f"it would reach {count:,} people, and more than {limit:,} takes an owner's word"
+    # An owner who lets it go has said so.
+    return replace(destination, standing=Standing.HELD, why=why, people_limit=None, is_to_note=destination.owners != "")

@@ -41,6 +41,9 @@ class Accepted:
     needs_smtputf8: bool = False
     earlier: Spooled | None = None
     """What the spool holds of this message, where that is final."""
+    author: str = ""
+    """Whom From names, as it is shown; the next, too."""
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)

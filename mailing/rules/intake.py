@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from mailing.rules.authors import Author
 from mailing.rules.list_headers import traced
+from mailing.rules.lists import ListSettings
 from mailing.rules.message import RECEIVED_LIMIT, Content, is_automatic
-from mailing.rules.posting import Permitted, Refused, Uncertain, Verdict
+from mailing.rules.posting import Permitted, Refused, Uncertain, Unconfirmed, Verdict
 from mailing.rules.return_path import BouncePlace
 from mailing.rules.spooled import Destination, Standing
 
@@ -57,12 +59,22 @@ def reply_after_data(recipient: Recipient, content: Content, size: int, *, secre
     return None
 
 
-def judged(destination: Destination, verdict: Verdict) -> Destination | Reply:
-    """What becomes of a message to a list, by whether its sender may post; a reply: nobody can tell now."""
+def judged(
+    destination: Destination, verdict: Verdict, settings: ListSettings, author: Author, sender: str
+) -> Destination | Reply:
+    """What becomes of a message to a list, by whether its author may post; a reply: it is not taken.
+
+    For good it is refused only where a bounce comes to nobody but the author.
+    """
     match verdict:
         case Permitted():
             return destination
+        case Unconfirmed(why):
+            standing = Standing.HELD
         case Refused(why):
-            return replace(destination, standing=Standing.HELD, why=why)
+            standing = Standing.HELD if settings.holds_others or not author.is_confirmed else Standing.DROPPED
+            if standing is Standing.DROPPED and author.is_sender(sender):
+                return Reply("550 5.7.1", why)
         case Uncertain(why):
             return Reply("451 4.3.0", why)
+    return replace(destination, standing=standing, why=why, is_to_note=destination.owners != "")

@@ -10,14 +10,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
-from email.utils import formatdate
+from email.header import Header
+from email.utils import formataddr, formatdate
 from urllib.parse import quote
 
+from mailing.rules.authors import Author, author_of
 from mailing.rules.message import Content
 from mailing.rules.spooled import Destination, Message
 from shadowtree.vocabulary import GroupId
 
 TRACE = "shadowtree-trace"
+LINE_END = "\r\n"
 TRACE_DIGITS = 32
 _SIGNED = re.compile(r"(?:^|;)\s*h\s*=([^;]*)")
 _LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
@@ -45,6 +48,11 @@ def copy_of(
             if name.lower() not in signed:
                 added.append(_field(name, value))
         replaced = {name for name in _REPLACED if name not in signed}
+    author = author_of(content, None)
+    # What is not ASCII cannot be written without SMTPUTF8.
+    if destination.rewrites_from and f"{author.address}{destination.address}".isascii():
+        added += _from_the_list(author, destination, content)
+        replaced = {*replaced, "from"}
     if not content.values("message-id"):
         added.append(_field("Message-ID", f"<{message.id}@{host}>"))
     kept = (field.raw for field in content.fields if field.name not in replaced)
@@ -67,6 +75,17 @@ def _list_fields(
         yield "List-Unsubscribe", f"<{_mailto(owners_address)}?subject=unsubscribe>"
     yield "Precedence", "list"
     yield "Shadowtree-Trace", f"{message.id}; {_trace_mac(secret, message.id, destination.group)}"
+
+
+def _from_the_list(author: Author, destination: Destination, content: Content) -> Iterable[bytes]:
+    """From as a list says it that passes on what its author did not sign, and where to answer the author."""
+    text = f"{author.name or author.address} via {destination.group.rpartition('@')[0]}"
+    if text.isascii():
+        yield _field("From", formataddr((text, destination.address)))
+    else:
+        yield _field("From", f"{Header(text, 'utf-8').encode(linesep=LINE_END)} <{destination.address}>")
+    if not content.values("reply-to"):
+        yield _field("Reply-To", author.address)
 
 
 def list_id(group: GroupId) -> str:

@@ -13,6 +13,7 @@ MUTED, OWNERS = "+muted", "+owners"
 """Behind the name of a list: the group of those who want no mail of it, and of those who look after it."""
 DEFAULT_BYTES_LIMIT = 10_240_000
 """As Postfix has it (`message_size_limit`)."""
+DEFAULT_PEOPLE_LIMIT = 5_000
 OWNER_ADDRESS = "-owner"
 """Behind the name of a list: the address of its owners."""
 
@@ -31,6 +32,16 @@ class ListSettings:
     """The longest message that is distributed."""
     skips_addressed: bool = False
     """Whether people in To or Cc get no copy of the list."""
+    is_authenticated: bool = True
+    """Whether authors count only where the mail server confirms them; else the sender of the envelope counts."""
+    holds_others: bool = False
+    """Whether an owner decides about messages of those who may not post; else these are refused."""
+    people_limit: int = DEFAULT_PEOPLE_LIMIT
+    """A message that reaches more is held, unless an owner wrote it."""
+    waits_for_all: bool = False
+    """Whether nobody gets a message while a part of the list is out of reach."""
+    rewrites_from: bool = True
+    """Whether From is rewritten where DMARC rests on SPF alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,12 @@ class Lists:
     def of(self, group: GroupId) -> ListSettings:
         """What holds for a list."""
         return self.settings.get(group, self.defaults)
+
+
+def owners_address(address: str) -> str:
+    """Where the owners of a list are written to, of the quoted address of the list."""
+    local, _, domain = address.rpartition("@")
+    return f'{local[:-1]}{OWNER_ADDRESS}"@{domain}' if local.endswith('"') else f"{local}{OWNER_ADDRESS}@{domain}"
 
 
 def beside(group: GroupId, ending: str) -> GroupId:

@@ -57,6 +57,8 @@ def distribution_lines(
         "# Where messages to lists go; all lists of a message at once, so that people in several get one copy.",
         f"transport_maps = inline:{{{', '.join(f'{{{each} = lmtp:inet:{_for_postfix(lmtp)}}}' for each in listed)}}}",
         "lmtp_destination_recipient_limit = 50",
+        "# With which login a message came, so that its author may be believed.",
+        "smtpd_sasl_authenticated_header = yes",
         *_policy_lines(listed, policy),
         "",
         "# master.cf: where the gateway hands copies over. Only this machine may reach it.",

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mailing.rules.addresses import unquoted
+from mailing.rules.authors import Author
 from mailing.rules.lists import POST_ANYONE, POST_MEMBERS, POST_NOBODY, ListSettings
 from namegraph import InvalidNameError, parse_name
 from shadowtree.vocabulary import GroupId, MemberId
@@ -26,6 +27,13 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
+class Unconfirmed:
+    """Nobody but the message says who wrote it."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Uncertain:
     """Nobody can tell now."""
 
@@ -40,7 +48,7 @@ class AskWhether:
     names: tuple[MemberId, ...]
 
 
-Verdict = Permitted | Refused | Uncertain
+Verdict = Permitted | Refused | Unconfirmed | Uncertain
 
 
 def asked_recipient(attributes: Mapping[str, str]) -> str | None:
@@ -48,6 +56,13 @@ def asked_recipient(attributes: Mapping[str, str]) -> str | None:
     if attributes.get("protocol_state") != STATE_OF_RECIPIENTS:
         return None
     return unquoted(attributes.get("recipient", "")) or None
+
+
+def poster_of(settings: ListSettings, author: Author, sender: str) -> str | Unconfirmed:
+    """Whose address counts for a message that has come, or why nobody's does."""
+    if settings.post in (POST_ANYONE, POST_NOBODY) or not settings.is_authenticated:
+        return sender
+    return author.address if author.is_confirmed else Unconfirmed(author.doubt)
 
 
 def who_may_post(group: GroupId, settings: ListSettings, sender: str) -> Verdict | AskWhether:
@@ -86,7 +101,7 @@ def action_of(verdict: Verdict, recipient: str) -> bytes:
     match verdict:
         case Permitted():
             action = "DUNNO"
-        case Refused(why):
+        case Refused(why) | Unconfirmed(why):
             action = f"550 5.7.1 <{recipient}>: {why}"
         case Uncertain(why):
             action = f"451 4.3.0 <{recipient}>: {why}"

@@ -47,6 +47,16 @@ class Destination:
     """Why it is held, or was dropped."""
     skips_addressed: bool = False
     """Whether people in To or Cc get no copy of the list."""
+    people_limit: int | None = None
+    """How many it may reach without an owner's word; None: an owner wrote it, or decides about it."""
+    waits_for_all: bool = False
+    """Whether nobody gets the list's copy while somebody may be missing."""
+    rewrites_from: bool = False
+    """Whether the copy says that it comes from the list, since it would not be believed that the author sent it."""
+    owners: str = ""
+    """Where the owners of the list are written to; empty: it has none."""
+    is_to_note: bool = False
+    """Whether they are still to be told that it holds the message, or has dropped it."""
 
     @property
     def place(self) -> tuple[GroupId, bool]:
@@ -85,6 +95,14 @@ class Message:
     """All of its chunks, once it is final; so are the next two."""
     done: int = 0
     bounced: int = 0
+    author: str = ""
+    """Whom From names, as it is shown."""
+    subject: str = ""
+
+    @property
+    def is_to_note(self) -> bool:
+        """Whether owners are still to be told of it."""
+        return any(each.is_to_note for each in self.destinations)
 
     @property
     def is_held(self) -> bool:

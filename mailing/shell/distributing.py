@@ -40,7 +40,7 @@ class Distributing:
         LOGGER.info("messages in the spool: %d under way, %d done", len(found.unfinished), len(found.finished))
         self._settings = settings
         self._spooling = Spooling(spool, found)
-        self._intake = MessageIntake(names, lists, self._spooling)
+        self._intake = MessageIntake(names, lists, self._spooling, authserv_id=settings.authserv_id)
         self._resolving = Resolving(names, lists, self._spooling.tell)
         self._handing = HandingOver(self._spooling, names, lists, smtp=settings.smtp, host=host)
         self._spooling.resolve = self._resolving.resolve

@@ -11,7 +11,7 @@ import aiosmtplib
 from mailing.rules.addresses import quoted
 from mailing.rules.events import Handed, HandOver
 from mailing.rules.list_headers import copy_of
-from mailing.rules.lists import OWNER_ADDRESS, POST_NOBODY, Lists
+from mailing.rules.lists import POST_NOBODY, Lists, owners_address
 from mailing.rules.message import read_content
 from mailing.rules.places import owners_of
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
@@ -105,16 +105,14 @@ class HandingOver:
         """The bytes of a copy."""
         content = read_content(await self._spooling.content(message.id))
         group = destination.group
-        local, _, domain = destination.address.rpartition("@")
         has_owners = owners_of(group, self.lists, self._names.index) is not None
-        owners = f'{local[:-1]}{OWNER_ADDRESS}"' if local.endswith('"') else f"{local}{OWNER_ADDRESS}"
         return copy_of(
             message,
             destination,
             content,
             secret=self._spooling.secret,
             host=self._host,
-            owners_address=f"{owners}@{domain}" if has_owners else None,
+            owners_address=owners_address(destination.address) if has_owners else None,
             is_closed=self.lists.of(group).post == POST_NOBODY,
         )
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mailing.rules.addresses import UndeliverableError, quoted, unquoted
+from mailing.rules.authors import Author, author_of, shown, subject_of
 from mailing.rules.events import Accepted
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judged, reply_after_data
-from mailing.rules.lists import OWNER_ADDRESS, Lists, without
+from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, read_content
-from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, place_of
+from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, owners_of, place_of
+from mailing.rules.posting import Unconfirmed, names_of_sender, poster_of
 from mailing.rules.return_path import BouncePlace, bounce_place, lasting_failure
-from mailing.rules.spooled import Destination
+from mailing.rules.spooled import Destination, Standing
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.posting import may_post
 from mailing.shell.spooling import Spooling
+from shadowtree.errors import ShadowtreeError
 
 _UNKNOWN = Reply("550 5.1.1", "there is no such list")
 
@@ -24,10 +28,12 @@ _UNKNOWN = Reply("550 5.1.1", "there is no such list")
 class MessageIntake:
     """All lists. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, spooling: Spooling) -> None:
+    def __init__(self, names: Names, lists: Lists, spooling: Spooling, *, authserv_id: str | None) -> None:
+        """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does."""
         self._names = names
         self.lists = lists
         self._spooling = spooling
+        self._authserv_id = authserv_id
 
     @property
     def bytes_limit(self) -> int:
@@ -62,7 +68,16 @@ class MessageIntake:
             return Reply("550 5.1.3", str(error))
         if isinstance(place, ListPlace):
             settings = self.lists.of(place.group)
-            destination = Destination(place.group, address, True, skips_addressed=settings.skips_addressed)
+            has_owners = owners_of(place.group, self.lists, self._names.index) is not None
+            destination = Destination(
+                place.group,
+                address,
+                True,
+                skips_addressed=settings.skips_addressed,
+                people_limit=settings.people_limit,
+                waits_for_all=settings.waits_for_all,
+                owners=owners_address(address) if has_owners else "",
+            )
             return Recipient(destination, settings.bytes_limit)
         found = self._names.index.find(without(asked, OWNER_ADDRESS) or "")
         return Recipient(Destination(found[0], address, False), self.lists.of(found[0]).bytes_limit)
@@ -75,23 +90,24 @@ class MessageIntake:
             return [Reply(f"550 {error.code}", str(error))] * len(recipients)
         size, secret = len(content), self._spooling.secret
         replies = [reply_after_data(each, read, size, secret=secret) for each in recipients]
+        author = author_of(read, self._authserv_id)
         destinations: dict[tuple[str, bool], Destination] = {}
         for at, recipient in enumerate(recipients):
             if replies[at] is not None or not isinstance(recipient.place, Destination):
                 continue
-            found = await self._judged(recipient.place, sender.address)
+            found = await self._judged(recipient.place, sender.address, author)
             if isinstance(found, Reply):
                 replies[at] = found
             else:
                 destinations.setdefault(found.place, found)
-        safe = await self._accept(sender, tuple(destinations.values()), read, content) if destinations else SAFE
+        safe = await self._accept(sender, author, tuple(destinations.values()), read, content) if destinations else SAFE
         return [
             reply or (await self._bounced(each.place, content) if isinstance(each.place, BouncePlace) else safe)
             for each, reply in zip(recipients, replies, strict=True)
         ]
 
     async def _accept(
-        self, sender: Path, destinations: tuple[Destination, ...], read: Content, content: bytes
+        self, sender: Path, author: Author, destinations: tuple[Destination, ...], read: Content, content: bytes
     ) -> Reply:
         id_ = key_of(read)
         addressed = addressed_people(read) if any(each.skips_addressed for each in destinations) else ()
@@ -104,17 +120,38 @@ class MessageIntake:
                 addressed,
                 transaction=0,
                 needs_smtputf8=sender.needs_smtputf8,
+                author=shown(author.address),
+                subject=subject_of(read),
             )
         )
         if reply.is_good:
-            shown = ", ".join(f"{each.group} {each.standing}" for each in destinations)
-            LOGGER.info("%s: from <%s>, %d bytes: %s", id_, sender.address, len(content), shown)
+            places = ", ".join(f"{each.group} {each.standing}" for each in destinations)
+            LOGGER.info("%s: from <%s>, %d bytes: %s", id_, sender.address, len(content), places)
         return reply
 
-    async def _judged(self, destination: Destination, sender: str) -> Destination | Reply:
+    async def _judged(self, destination: Destination, sender: str, author: Author) -> Destination | Reply:
         if not destination.is_list:
             return destination
-        return judged(destination, await may_post(destination.group, self.lists, sender, self._names))
+        group, settings = destination.group, self.lists.of(destination.group)
+        poster = poster_of(settings, author, sender)
+        verdict = poster if isinstance(poster, Unconfirmed) else await may_post(group, self.lists, poster, self._names)
+        destination = replace(destination, rewrites_from=settings.rewrites_from and author.rests_on_spf)
+        found = judged(destination, verdict, settings, author, sender)
+        if isinstance(found, Destination) and found.standing is Standing.GOES and await self._is_owner(group, author):
+            return replace(found, people_limit=None)
+        return found
+
+    async def _is_owner(self, group: str, author: Author) -> bool:
+        """Whether it is certain that an owner of a list wrote a message."""
+        owners = owners_of(group, self.lists, self._names.index)
+        if owners is None or not author.is_confirmed:
+            return False
+        try:
+            names = names_of_sender(author.address)
+            return any([await self._names.check(owners.group, name) for name in names])
+        except ShadowtreeError:
+            # Then somebody decides, if the message turns out to be for many.
+            return False
 
     async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
         status = lasting_failure(content)

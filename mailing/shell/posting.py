@@ -11,6 +11,7 @@ from mailing.rules.places import Ambiguous, ListPlace, place_of
 from mailing.rules.posting import (
     AskWhether,
     Permitted,
+    Refused,
     Uncertain,
     Verdict,
     action_of,
@@ -54,7 +55,9 @@ class Posting:
         if not isinstance(place, ListPlace):
             # What is no list is for the maps to refuse: the domain may have mailboxes. Owners hear everybody.
             return Permitted()
-        return await may_post(place.group, self.lists, sender, self._names)
+        verdict = await may_post(place.group, self.lists, sender, self._names)
+        is_left_to_owners = isinstance(verdict, Refused) and sender != "" and self.lists.of(place.group).holds_others
+        return Permitted() if is_left_to_owners else verdict
 
 
 class Checks(Protocol):

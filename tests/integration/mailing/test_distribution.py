@@ -19,24 +19,29 @@ from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink, lmtp
 
-ALL, LAB, NEWS, OWN, HELD = (
+ALL, LAB, NEWS, OWN, HELD, LARGE = (
     "all@ubc.example",
     "lab@sfu.example",
     "news@ubc.example",
     "own@ubc.example",
     "held@ubc.example",
+    "large@ubc.example",
 )
 SETTINGS = {
     NEWS: ListSettings(post="anyone", excluding=("guests@sfu.example",)),
     OWN: ListSettings(post="anyone", skips_addressed=True, bytes_limit=2_000),
-    HELD: ListSettings(post="nobody"),
+    HELD: ListSettings(post="nobody", holds_others=True),
+    LARGE: ListSettings(post="anyone", owners="all+owners@ubc.example", people_limit=1),
 }
 BODY = b"\r\nHello, \xff.\r\n..dots\r\n.\r\n"
+CONFIRMED = "Authentication-Results: mx.ubc.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example"
+FORGED = CONFIRMED.replace("mx.ubc", "mx.elsewhere")
 
 
-def message(name, *fields, body=BODY):
+def message(name, *fields, body=BODY, results=CONFIRMED):
     """As it is on the line, but for its end: dots at the begin of lines are doubled."""
-    lines = (f"Message-ID: <{name}@x.example>", "From: ann@x.example", "Date: Wed, 25 Nov 2026 12:00:00 +0000", *fields)
+    lines = (f"Message-ID: <{name}@x.example>", "From: ann@x.example", "Date: Wed, 25 Nov 2026 12:00:00 +0000")
+    lines = (results, *lines, *fields)
     return "".join(f"{line}\r\n" for line in lines).encode() + body.replace(b"\r\n.", b"\r\n..")
 
 
@@ -47,12 +52,22 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 async def name_servers():
     async with NameServers("ubc.example", "sfu.example") as servers:
         names = servers["ubc.example"].client
-        for group in (ALL, LAB, NEWS, OWN, HELD, "all+owners@ubc.example", "guests@sfu.example", "empty@ubc.example"):
+        for group in (
+            ALL,
+            LAB,
+            NEWS,
+            OWN,
+            HELD,
+            LARGE,
+            "all+owners@ubc.example",
+            "guests@sfu.example",
+        ):
             await names.create_group(group)
         joins = [(ALL, LAB, "group"), (LAB, ALL, "group"), (NEWS, LAB, "group")]
         joins += [(ALL, "ann@x.example", "process"), (LAB, "bob@sfu.example", "process")]
         joins += [("guests@sfu.example", "ann@x.example", "process"), (OWN, "dan@x.example", "process")]
         joins += [(OWN, "a,b@x.example", "process"), (OWN, "jürgen@x.example", "process")]
+        joins += [(LARGE, "dan@x.example", "process"), (LARGE, "eve@x.example", "process")]
         joins += [(HELD, "eve@x.example", "process"), ("all+owners@ubc.example", "chair@x.example", "process")]
         await names.apply([Join(*each) for each in joins])
         yield servers
@@ -100,7 +115,7 @@ class Running:
 @pytest.fixture
 def settings(tmp_path, sink):
     url = f"sqlite:///{tmp_path / 'mail.db'}"
-    return DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{sink.port}", tmp_path / "mail.sock")
+    return DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{sink.port}", tmp_path / "mail.sock", "mx.ubc.example")
 
 
 @asynccontextmanager
@@ -227,7 +242,7 @@ async def test_each_recipient_has_a_reply_of_its_own(gate, sink):
 
 
 async def test_a_transaction_has_at_most_fifty_lists(gate):
-    replies = await lmtp(gate.port, "ann@x.example", *["empty@lists.ubc.example"] * 51, data=message("many"))
+    replies = await lmtp(gate.port, "ann@x.example", *["news@lists.ubc.example"] * 51, data=message("many"))
     assert [reply[:3] for reply in replies] == ["250"] * 50 + ["452"] + ["250"] * 50
 
 
@@ -258,6 +273,34 @@ async def test_who_may_not_post_is_held_until_somebody_decides(gate, sink):
     (held,) = await gate.ask("held")
     (told,) = await gate.ask("reject", held.id)
     assert (told.state, told.people) == ("dropped", 0)
+
+
+async def test_what_nobody_confirms_is_held_and_its_owners_are_told(gate, sink):
+    """The other list has it meanwhile; once an owner lets it go, those have it who have not."""
+    assert (
+        await gate.send("ann@x.example", "all", "news", data=message("forged", results=FORGED))
+        == ["250 2.0.0 it is safe"] * 2
+    )
+    await sink.until("bob@sfu.example", "chair@x.example")
+    (held,) = await gate.ask("held")
+    assert held.shares[0].why == "neither a login nor DMARC confirms that ann@x.example is the author"
+    (note,) = [each for each in sink.taken if each.people == ["chair@x.example"]]
+    assert (note.sender, held.id.encode() in note.data) == ("", True)
+    await gate.ask("approve", held.id)
+    await sink.until("ann@x.example", "bob@sfu.example", "chair@x.example")
+    await gate.until_done()
+
+
+async def test_what_is_for_many_waits_for_an_owner_unless_one_wrote_it(gate, sink):
+    await gate.send("ann@x.example", "large", "news", data=message("large"))
+    await sink.until("bob@sfu.example", "chair@x.example")
+    (held,) = await gate.ask("held")
+    assert held.shares[0].why == "it would reach 2 people, and more than 1 takes an owner's word"
+    await gate.ask("reject", held.id)
+    by_owner = message("owner").replace(b"From: ann@", b"From: chair@")
+    assert await gate.send("bounces@x.example", "large", data=by_owner) == ["250 2.0.0 it is safe"]
+    await gate.until_done()
+    assert sink.people == ["bob@sfu.example", "chair@x.example", "dan@x.example", "eve@x.example"]
 
 
 async def test_what_the_mail_server_says_of_each_person_is_kept_and_what_waits_is_tried_again(gate, sink):

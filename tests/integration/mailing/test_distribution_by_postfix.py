@@ -12,6 +12,7 @@ from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.mailing.postfix import PATIENCE_SECONDS
 
 MESSAGE = (
+    b"Authentication-Results: mx.here.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example\r\n"
     b"Message-ID: <%b@x.example>\r\nDate: Wed, 25 Nov 2026 12:00:00 +0000\r\nFrom: Ann <ann@x.example>\r\n"
     b"Subject: caf\xc3\xa9\r\n\r\nHello.\r\n.dot\r\n"
 )
@@ -31,7 +32,7 @@ def config(servers, tmp_path_factory):
     maps, policy, lmtp, smtp = unused_ports(4)
     text = CONFIG.format(server=servers.address(0), maps=maps, policy=policy)
     path.write_text(
-        f'lmtp_listen = "127.0.0.1:{lmtp}"\nsmtp = "127.0.0.1:{smtp}"\n'
+        f'authserv_id = "mx.here.example"\nlmtp_listen = "127.0.0.1:{lmtp}"\nsmtp = "127.0.0.1:{smtp}"\n'
         f'database = "sqlite:///{path.with_suffix(".db")}"\n{text}'
     )
     return path

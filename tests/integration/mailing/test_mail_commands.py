@@ -215,7 +215,7 @@ def test_messages_are_told_and_decided_about_by_commands(start, own_config, conf
         + waits.rpartition("spoken to: ")[2]
     )
     assert told("held") == [held]
-    assert held.endswith(": 0 of 0 people, 0 bounced: only members may post to all@ubc.example")
+    assert held.endswith(": 0 of 0 people, 0 bounced: From does not name one author")
     assert "dropped own@ubc.example" in told("drop", waits.split()[0])[0]
     assert " all@ubc.example " in told("approve", held.split()[0])[0]
     assert "is held" in shadowtree("mail", "reject", held.split()[0], "--config", own_config, status=4).err

@@ -1,7 +1,8 @@
 """The course of messages from seeds: crashes between any two effects, a mail server that defers, refuses and forgets.
 
 What holds at the end: everybody whom a list reached since the message was accepted got it, or bounced; nobody else did;
-and nobody got it twice, unless the gateway was killed while just that transaction was under way.
+and nobody got it twice, unless the gateway was killed while just that transaction was under way. Whatever is held or
+dropped on its way, owners are told of it.
 """
 
 import random
@@ -32,6 +33,10 @@ from mailing.rules.events import (
 from mailing.rules.spooled import FINAL_STATES, Destination, Standing, State
 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")
+OWNERS = {"owner@x.example"}
+WAITS = "c@l.example"
+"""Nobody gets a message to this list while a part of it is out of reach."""
+PEOPLE_LIMIT = 15
 SEEDS = 400
 
 
@@ -47,6 +52,9 @@ class World:
         self.ever = {group: set(people) for group, people in self.members.items()}
         self.copies, self.bounced, self.killed_under_way = Counter(), set(), Counter()
         self.accepted = {}
+        self.to_tell = set()
+        """What was held or dropped by a rule, and by nobody since: messages and groups."""
+        self.notes = {}
         self.answered = set()
         self.transactions = 0
         self.is_healed = False
@@ -82,10 +90,16 @@ class World:
         match effect:
             case Save(message, chunks, content):
                 self.messages[message.id] = message
+                for each in message.destinations:
+                    if each.is_to_note:
+                        self.to_tell.add((message.id, each.group))
                 for chunk in chunks:
                     self.chunks[message.id, chunk.number] = chunk
+                self.check_sizes(message)
                 if content is not None:
                     self.contents[message.id] = content
+                if content not in (None, b"content"):
+                    self.notes[message.id] = content
                 if message.state in FINAL_STATES:
                     del self.contents[message.id]
             case Answer(transaction):
@@ -95,29 +109,60 @@ class World:
             case HandOver(message, chunk):
                 assert message.id in self.contents
                 assert self.chunks[message.id, chunk.number] == chunk, "it was not durable before it was handed over"
-                assert message.destinations[chunk.destination].standing is not Standing.HELD
+                place = message.destinations[chunk.destination]
+                # What was found to be for too many may have gone to some by then.
+                assert place.standing is not Standing.HELD or place.people_limit is None
                 self.under_way.append((message, chunk, set()))
             case Forget(id_):
                 for rows in (self.messages, self.contents):
                     rows.pop(id_, None)
                 self.chunks = {key: chunk for key, chunk in self.chunks.items() if key[0] != id_}
 
+    def check_sizes(self, message):
+        chunks = self.spooled(message.id).chunks
+        for at, place in enumerate(message.destinations):
+            if place.people_limit is not None and place.standing is Standing.GOES:
+                count = sum(len(chunk.people) for chunk in chunks if chunk.destination == at)
+                assert count <= place.people_limit, "a large message went without an owner's word"
+
+    def decide(self, kind, id_, groups=LISTS):
+        """Somebody who decides needs to be told no more."""
+        for place in self.messages[id_].destinations:
+            if place.is_to_note and place.group in groups:
+                self.to_tell.discard((id_, place.group))
+        if kind is not None:
+            self.tell(kind(id_))
+
     def accept(self):
         """A transaction, repeated until it is answered, as a mail server does."""
         id_ = f"m{self.random.randrange(4)}"
         groups = self.random.sample(LISTS, self.random.randint(1, 2))
-        places = tuple(
-            Destination(group, group, True, Standing.HELD if self.random.random() < 0.1 else Standing.GOES)
-            for group in groups
-        )
+        places = tuple(self.destination(group) for group in groups)
         self.transactions += 1
         number = self.transactions
         while number not in self.answered:
             earlier = None
+            if id_ in self.messages:
+                self.decide(None, id_, [each.group for each in places if each.standing is Standing.GOES])
             if not self.core.holds(id_) and id_ in self.messages:
                 earlier = self.spooled(id_)
             self.tell(Accepted(id_, "s@x.example", places, b"content", (), number, earlier=earlier))
         self.accepted.setdefault(id_, set()).update(groups)
+
+    def destination(self, group):
+        luck = self.random.random()
+        standing = Standing.HELD if luck < 0.1 else Standing.DROPPED if luck < 0.15 else Standing.GOES
+        return Destination(
+            group,
+            group,
+            True,
+            standing,
+            "no" if standing is not Standing.GOES else "",
+            people_limit=PEOPLE_LIMIT if standing is not Standing.GOES or self.random.random() < 0.5 else None,
+            waits_for_all=group == WAITS,
+            owners="owners@l.example",
+            is_to_note=standing is not Standing.GOES,
+        )
 
     def resolve(self):
         asked = self.pending.pop(self.random.randrange(len(self.pending)))
@@ -130,14 +175,17 @@ class World:
             return
         found = {}
         for at, place in asked.destinations.items():
-            for person in self.members[place.group]:
+            for person in self.members[place.group] if place.is_list else OWNERS:
                 found.setdefault(person, at)
         missing = ""
         if luck < 0.4:
             found = {person: at for person, at in found.items() if self.random.random() < 0.5}
             missing = "out of reach"
         event = Resolved(asked.id, tuple(asked.destinations), tuple(found.items()), "r1", missing)
+        before = len(self.under_way)
         self.tell(event)
+        for message, chunk, _ in self.under_way[before:] if missing else ():
+            assert not message.destinations[chunk.destination].waits_for_all, "a part was out of reach"
         if self.random.random() < 0.1:
             self.tell(event)
 
@@ -181,8 +229,12 @@ class World:
             self.ever[group].add(person)
             self.always[group].discard(person)
         elif what < 0.83 and self.messages:
+            id_ = self.random.choice([each for each in self.messages if each not in self.notes])
             kind = self.random.choice((Retried, Approved, Rejected, Dropped))
-            self.tell(kind(self.random.choice(list(self.messages))))
+            if kind is Retried:
+                self.tell(Retried(id_))
+            else:
+                self.decide(kind, id_)
         else:
             self.ticks += self.random.choice((1, 60, 4_000))
             self.date += 1
@@ -196,11 +248,11 @@ class World:
             elif self.under_way:
                 self.hand_over()
             else:
-                for spooled, state in self.core.unfinished():
-                    if state is State.HELD:
-                        self.tell(Approved(spooled.message.id))
                 self.ticks += 4_000
                 self.tell(Ticked())
+                for spooled, state in self.core.unfinished():
+                    if state is State.HELD:
+                        self.decide(Approved, spooled.message.id)
                 if not (self.pending or self.under_way or self.core.unfinished()):
                     return
         raise AssertionError(self.core.unfinished())
@@ -224,9 +276,19 @@ def check(world):
                 if at not in chunk.bounced:
                     assert world.copies[id_, person] >= 1, f"{person} was lost"
                 assert person in world.ever[message.destinations[chunk.destination].group]
+        assert not message.is_to_note
         for group in going:
             # Who joined or left meanwhile may have been in it at the instant that was asked for, or not.
             assert world.always[group] <= set(people), f"some of {group} were lost"
+    for id_, group in world.to_tell:
+        notes = [note for note, text in world.notes.items() if id_.encode() in text and group.encode() in text]
+        assert notes, f"nobody was told of {id_}"
+        for note in notes:
+            if world.messages[note].destinations[0].why == "the list was deleted":
+                continue
+            (chunk,) = world.spooled(note).chunks
+            assert set(chunk.people) == OWNERS
+            assert chunk.bounced or all(world.copies[note, owner] for owner in OWNERS), "a note was lost"
     for (id_, person), count in world.copies.items():
         assert count <= 1 + world.killed_under_way[id_, person], f"{person} got {id_} {count} times"
 

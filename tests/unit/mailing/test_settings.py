@@ -59,6 +59,13 @@ def test_settings_of_distribution_are_read(load, tmp_path):
     )
     assert settings.lists.of("all@y.example") == ListSettings(bytes_limit=5_000, skips_addressed=True)
     assert load(f'control = "{tmp_path}/c"\n' + text).distribution.control == tmp_path / "c"
+    assert load('authserv_id = "mx.y.example"\n' + text).distribution.authserv_id == "mx.y.example"
+    rules = 'authenticated = false\notherwise = "hold"\nhold_above = 9\npartial = "wait"\nfrom = "keep"\n'
+    assert load(f"{text}[defaults]\n{rules}").lists.of("all@y.example") == ListSettings(
+        is_authenticated=False, holds_others=True, people_limit=9, waits_for_all=True, rewrites_from=False
+    )
+    usual = 'authenticated = true\notherwise = "refuse"\nhold_above = 5000\npartial = "deliver"\n'
+    assert load(f'{text}[defaults]\n{usual}from = "munge-unsigned"\n').lists.of("all@y.example") == ListSettings()
     assert load(SMALL).distribution is None
 
 
@@ -87,6 +94,17 @@ def test_a_small_file_has_defaults(load):
         (SMALL + "[defaults]\nmax_bytes = 10\n", ":5: defaults.max_bytes: 1000 to 100000000 is wanted, not 10"),
         (SMALL + "[defaults]\nmax_bytes = true\n", ":5: defaults.max_bytes: a number is wanted, not true or false"),
         (SMALL + "[defaults]\nskip_addressed = 1\n", ":5: defaults.skip_addressed: true or false is wanted"),
+        (SMALL + '[defaults]\nfrom = "munge"\n', ":5: defaults.from: 'munge' is none of munge-unsigned, keep"),
+        (SMALL + "[defaults]\nfrom = true\n", ":5: defaults.from: a text is wanted, not true or false"),
+        (SMALL + '[defaults]\npartial = "some"\n', ":5: defaults.partial: 'some' is none of deliver, wait"),
+        (SMALL + "[defaults]\nhold_above = -1\n", ":5: defaults.hold_above: 0 to 1000000000 is wanted, not -1"),
+        (SMALL + '[defaults]\notherwise = "drop"\n', ":5: defaults.otherwise: 'drop' is none of refuse, hold"),
+        (
+            SMALL + '[lists."all@y.example"]\notherwise = "hold"\n',
+            ':5: lists."all@y.example".otherwise: "hold" is for distribution, which needs lmtp_listen',
+        ),
+        ('authserv_id = "mx y"\n' + SMALL, ":1: authserv_id: 'mx y' is no name of a mail server"),
+        ('authserv_id = "mx"\n' + SMALL, "authserv_id: it is for distribution, which needs lmtp_listen"),
         ("server = 7\n" + SMALL, ":1: server: a text is wanted, not a number"),
         ('server = "127.0.0.1:0"\n' + SMALL, ":1: server: '127.0.0.1:0' does not end in a port"),
         ('policy_listen = "here"\n' + SMALL, ":1: policy_listen: 'here' is not HOST:PORT"),

@@ -1,0 +1,105 @@
+"""What owners are told of messages that their list holds, or has dropped: gathered, so that a flood is one note."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate
+
+from mailing.rules.authors import shown
+from mailing.rules.message import ID_DIGITS
+from mailing.rules.spooled import Destination, Message, Standing
+from shadowtree.vocabulary import GroupId
+
+PAUSE_S = 600
+"""Between two notes of one list; what comes meanwhile is in the next."""
+TOLD_LIMIT = 50
+"""Messages that a note names; of more it says the number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """A message, and its destination of which owners are told."""
+
+    message: Message
+    destination: Destination
+
+
+class Notes:
+    """Of which messages the owners of which lists are still to be told."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[GroupId, dict[str, None]] = {}
+        self._told_at: dict[GroupId, float] = {}
+
+    def add(self, message: Message) -> None:
+        """Take note of what is to be told of a message, if anything is."""
+        for each in message.destinations:
+            if each.is_to_note:
+                self._waiting.setdefault(each.group, {})[message.id] = None
+
+    def due(self, ticks: float) -> list[list[tuple[GroupId, str]]]:
+        """What is to be told now: a note each, of a list and the ids of messages."""
+        found = []
+        for group in [*self._waiting]:
+            if ticks < self._told_at.get(group, ticks):
+                continue
+            self._told_at[group] = ticks + PAUSE_S
+            found.append([(group, id_) for id_ in self._waiting.pop(group)])
+        self._told_at = {group: at for group, at in self._told_at.items() if at > ticks}
+        return found
+
+
+def without_note(message: Message, group: GroupId) -> Message:
+    """The message, once the owners of a list were told of it."""
+    return replace(
+        message,
+        destinations=tuple(
+            replace(each, is_to_note=False) if each.group == group else each for each in message.destinations
+        ),
+    )
+
+
+def note_about(noted: Sequence[Noted], date: int) -> tuple[Message, bytes]:
+    """A message to the owners of the list that all of these destinations are, and its content."""
+    destination = noted[0].destination
+    parts = (destination.group, str(date), *(each.message.id for each in noted))
+    digest = hashlib.sha256("\n".join(parts).encode())
+    id_ = digest.hexdigest()[:ID_DIGITS]
+    held = sum(each.destination.standing is Standing.HELD for each in noted)
+    counts = [f"{count} {word}" for count, word in ((held, "held"), (len(noted) - held, "dropped")) if count]
+    note = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
+    note["Message-ID"] = f"<{id_}@{_domain(destination.owners)}>"
+    note["Date"] = formatdate(date)
+    note["From"] = note["To"] = destination.owners
+    note["Subject"] = f"{shown(destination.group)}: {' and '.join(counts)}"
+    note["Auto-Submitted"] = "auto-generated"
+    note.set_content("\n".join(_lines(noted, held)))
+    place = Destination(destination.group, destination.owners, is_list=False)
+    return Message(id_, "", date, (place,)), note.as_bytes()
+
+
+def _lines(noted: Sequence[Noted], held: int) -> list[str]:
+    found = []
+    for each in noted[:TOLD_LIMIT]:
+        message, destination = each.message, each.destination
+        found += [
+            f"{destination.standing}: {message.id}",
+            f"  from {message.author or 'nobody'}, sent by <{message.sender}>: {message.subject or '(no subject)'}",
+            f"  because {destination.why}",
+        ]
+    if len(noted) > TOLD_LIMIT:
+        found.append(f"and {len(noted) - TOLD_LIMIT:,} more")
+    if held:
+        found += ["", "Whoever runs the mail gateway decides about what is held:", *_COMMANDS]
+    return [*found, "", "Nobody else was told."]
+
+
+_COMMANDS = tuple(f"  shadowtree mail {word} --config mail.toml" for word in ("held", "approve ID", "reject ID"))
+
+
+def _domain(address: str) -> str:
+    return address.rpartition("@")[2]

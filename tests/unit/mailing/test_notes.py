@@ -1,0 +1,90 @@
+"""What owners are told of what is held or dropped: how often, and in which words."""
+
+from email import message_from_bytes, policy
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from mailing.rules.addresses import is_deliverable, quoted
+from mailing.rules.distribution import Distribution
+from mailing.rules.events import Accepted, Now, Resolve, Save, Ticked
+from mailing.rules.notes import PAUSE_S, TOLD_LIMIT, Noted, note_about
+from mailing.rules.spooled import Destination, Message, Standing
+
+ALL = "all@ubc.example"
+OWNERS = "all-owner@lists.ubc.example"
+
+
+def held(standing=Standing.HELD, why="forged"):
+    return Destination(ALL, "all@l.example", True, standing, why, owners=OWNERS, is_to_note=True)
+
+
+def noted(number, subject="hello", **more):
+    return Noted(
+        Message(f"{number:032}", "eve@x.example", 1, (held(),), author="Ann@x.example", subject=subject), held(**more)
+    )
+
+
+def read(content):
+    return message_from_bytes(content, policy=policy.default)
+
+
+def test_a_note_says_what_is_held_why_and_how_to_decide():
+    message, content = note_about([noted(1, "größe"), noted(2, standing=Standing.DROPPED, why="no member")], 1_000)
+    note = read(content)
+    assert (note["To"], note["From"], note["Auto-Submitted"]) == (OWNERS, OWNERS, "auto-generated")
+    assert note["Subject"] == "all@ubc.example: 1 held and 1 dropped"
+    text = note.get_content()
+    words = (f"held: {1:032}", f"dropped: {2:032}", "größe", "because no member", "<eve@x.example>", "mail approve")
+    assert [word for word in words if word not in text] == []
+    assert (message.sender, message.destinations) == ("", (Destination(ALL, OWNERS, False),))
+    assert content.replace(b"\r\n", b"").count(b"\n") == 0
+
+
+def test_what_is_dropped_leaves_nothing_to_decide():
+    _, content = note_about([noted(1, standing=Standing.DROPPED)], 1_000)
+    assert "approve" not in read(content).get_content()
+
+
+@given(st.text(max_size=50), st.text(st.characters(max_codepoint=126), min_size=1, max_size=40), st.text(max_size=99))
+def test_a_note_is_one_message_whatever_is_in_it(subject, name, group):
+    assume(is_deliverable(f"{name}-owner@l.example"))
+    destination = Destination(group, "all@l", True, Standing.HELD, owners=quoted(f"{name}-owner@l.example"))
+    message = Message("a" * 32, "", 1, (destination,), author=subject, subject=subject)
+    _, content = note_about([Noted(message, destination)], 1_000)
+    assert content.isascii()
+    head = content.partition(b"\r\n\r\n")[0]
+    assert [line.partition(b":")[0] for line in head.split(b"\r\n") if line[:1].strip()] == [
+        b"Message-ID",
+        b"Date",
+        b"From",
+        b"To",
+        b"Subject",
+        b"Auto-Submitted",
+        b"Content-Type",
+        b"Content-Transfer-Encoding",
+        b"MIME-Version",
+    ]
+
+
+def test_a_flood_is_one_note_and_then_one_in_ten_minutes():
+    course, notes = Distribution((), ()), []
+
+    def step(event, ticks):
+        for effect in course.step(event, Now(ticks, 1_000 + int(ticks))):
+            if isinstance(effect, Save) and effect.content not in (None, b"content"):
+                notes.append(read(effect.content))
+            elif isinstance(effect, Resolve):
+                assert [each.address for each in effect.destinations.values()] == [OWNERS]
+
+    for number in range(200):
+        if number == 1:
+            step(Ticked(), 0)
+        step(Accepted(f"m{number}", "eve@x.example", (held(),), b"content", (), number), 0)
+    step(Ticked(), 0)
+    step(Ticked(), PAUSE_S - 1)
+    assert [note["Subject"] for note in notes] == ["all@ubc.example: 1 held"]
+    step(Ticked(), PAUSE_S)
+    step(Ticked(), 10 * PAUSE_S)
+    assert [note["Subject"] for note in notes[1:]] == ["all@ubc.example: 199 held"]
+    assert f"and {199 - TOLD_LIMIT} more" in notes[1].get_content()
