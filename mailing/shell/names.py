@@ -26,6 +26,8 @@ CONFIRMED_SECONDS = 1.0
 """For so long a home that has answered counts as being there."""
 ASKED_AGAIN_SECONDS = 0.5
 """After so long it is asked again, while its last answer counts: lookups that come all the time never wait for it."""
+ASKED_AT_MOST = 2
+"""By one who waits: the first may have been under way."""
 CONFIRMATION_SECONDS = 3.0
 """A home that is there says so within milliseconds."""
 QUESTION_SECONDS = 20.0
@@ -75,16 +77,23 @@ class SubnetIndex:
         return True
 
     async def confirm(self) -> str | None:
-        """Ask the home whether it is there; returns why nothing may be told, or None."""
+        """Ask the home whether it is there; returns why nothing may be told, or None.
+
+        An answer counts for whoever waited for it, however long it took, if it was asked for since.
+        """
+        since = time.monotonic()
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=CONFIRMATION_SECONDS)
         if self._changes is not None and self._changes.is_interrupted:
             return f"the groups of {self._subnet} cannot be told: their home is out of reach"
-        if self._is_followed and not self.is_confirmed():
+        for _ in range(ASKED_AT_MOST):
+            if not self._is_followed or self.is_confirmed() or self._confirmed_at >= since:
+                break
             if self._asking is None:
                 self._asking = asyncio.create_task(self._ask())
             await asyncio.shield(self._asking)
-        return None if self.is_confirmed() else f"the groups of {self._subnet} cannot be told: {self._why_not}"
+        is_told = self._is_followed and (self.is_confirmed() or self._confirmed_at >= since)
+        return None if is_told else f"the groups of {self._subnet} cannot be told: {self._why_not}"
 
     async def follow(self) -> None:
         """Read the groups, and follow what becomes of them; for ever."""

@@ -8,7 +8,7 @@ import pytest
 
 from mailing.rules.framing import netstring
 from mailing.rules.lists import ListSettings
-from mailing.shell import conversations
+from mailing.shell import conversations, names
 from mailing.shell.gateway import OPEN_FILES
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
@@ -21,6 +21,7 @@ REFUSED = "550 5.7.1 <{}@lists.ubc.example>: {}"
 SETTINGS = {
     "open@ubc.example": ListSettings(post="anyone"),
     "closed@ubc.example": ListSettings(post="nobody"),
+    "asked@ubc.example": ListSettings(post="nobody", holds_others=True),
     "news@ubc.example": ListSettings(post=LAB, owners=LAB, excluding=(GUESTS,)),
     "lost@ubc.example": ListSettings(post="nowhere@sfu.example", excluding=("nowhere@sfu.example",)),
 }
@@ -147,6 +148,13 @@ async def test_nothing_is_said_not_to_be_there_while_the_name_server_is_away(ser
         assert await gate.action("ann@x.example", "nobody@x.example") == "DUNNO"
 
 
+async def test_a_home_whose_answer_takes_longer_than_it_counts_is_believed_by_who_waited(gate, monkeypatch):
+    monkeypatch.setattr(names, "CONFIRMED_SECONDS", 0.0)
+    for _ in range(3):
+        assert await gate.lookup("lists", ADDRESS) == ("OK", ALL)
+        assert await gate.lookup("lists", "nobody@lists.ubc.example") == ("NOTFOUND", "")
+
+
 async def test_a_list_that_is_too_large_for_a_reply_says_so(gate, servers):
     names = servers["ubc.example"].client
     await names.create_group("big@ubc.example")
@@ -177,6 +185,12 @@ async def test_a_list_that_is_too_large_for_a_reply_says_so(gate, servers):
             "dan@x.example",
             "news@lists.ubc.example",
             REFUSED.format("news", f"only members of {LAB} may post to news@ubc.example"),
+        ),
+        ("dan@x.example", "asked@lists.ubc.example", "DUNNO"),
+        (
+            "",
+            "asked@lists.ubc.example",
+            REFUSED.format("asked", "asked@ubc.example distributes no bounces and no automatic mail"),
         ),
         ("dan@x.example", "all-owner@lists.ubc.example", "DUNNO"),
         ("dan@x.example", "nobody@lists.ubc.example", "DUNNO"),
