@@ -1,6 +1,7 @@
 """How many lookups a second a mail gateway answers, over one connection: by Postfix's `postmap`, where that is there.
 
-Each is asked beside a server of the same protocol that answers at once whatever it is asked: the bare round trip.
+Each is asked beside a server of the same protocol that answers at once whatever it is asked: the bare round trip. What
+passes through a gateway is measured by `mail_distribution`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+from benchmarks import mail_distribution
 from benchmarks.report import Figure
 from benchmarks.servers import connected, running
 from mailing.rules.framing import netstring
@@ -41,6 +43,11 @@ Ask = Callable[[int, str, int], float]
 
 
 def measure(*, quick: bool) -> list[Figure]:
+    """Lookups first, then distribution."""
+    return [*_lookups(quick=quick), *mail_distribution.measure(quick=quick)]
+
+
+def _lookups(*, quick: bool) -> list[Figure]:
     """One name server and one gateway."""
     lookups, rounds = (2_000, 3) if quick else (20_000, 7)
     ask, how = _by_postmap(shutil.which("postmap", path=f"{os.environ.get('PATH', '')}{os.pathsep}/usr/sbin"))

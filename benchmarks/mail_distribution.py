@@ -1,0 +1,190 @@
+"""Messages through a mail gateway: how soon they are safe, and how soon everybody of a large list has a copy.
+
+Copies go to a sink that takes them at once, with a return path for each person. Members are on three name servers, in a
+loop through two.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.mail_sink import counted, reset
+from benchmarks.report import Figure
+from benchmarks.servers import ServerProcess, running, several_connected
+from shadowtree import Arc, Client
+
+SUBNETS = ("ubc.example", "sfu.example", "uvic.example")
+DOMAIN = "lists.ubc.example"
+OVERLAPPING = ("all", "two", "three", "four")
+MESSAGE_BYTES = 10_000
+CLIENTS = 16
+PATIENCE_SECONDS = 300
+POLL_SECONDS = 0.02
+CONFIG = """\
+server = "{server}"
+lmtp_listen = "127.0.0.1:0"
+database = "sqlite:///{folder}/mail.db"
+smtp = "127.0.0.1:{sink}"
+
+[domains]
+"lists.ubc.example" = "ubc.example"
+
+[defaults]
+post = "anyone"
+hold_above = 1000000
+"""
+
+_numbers = itertools.count()
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Three name servers, one gateway, one sink."""
+    people, messages, rounds = (2_000, 160, 1) if quick else (50_000, 1_600, 3)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        several_connected([[subnet] for subnet in SUBNETS]) as (servers, clients),
+        running([sys.executable, "-m", "benchmarks.mail_sink"], r"sink on 127.0.0.1:(\d+)$") as sink,
+    ):
+        _fill(clients[0], people)
+        config = Path(folder) / "mail.toml"
+        config.write_text(CONFIG.format(server=servers[0].address, folder=folder, sink=sink.address))
+        command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
+        with running(command, r"lmtp 127.0.0.1:(\d+)$") as gateway:
+            return [
+                *_how_soon_handed_over(gateway, int(sink.address), people, rounds),
+                *_how_soon_safe(int(gateway.address), messages),
+            ]
+
+
+def _fill(names: Client, people: int) -> None:
+    """All of them are in `all` and in `two`; a fifth in `three`, some in `four`."""
+    members = [f"person-{number:05}@people.example" for number in range(people)]
+    homes = ("all@ubc.example", "lab@sfu.example", "choir@uvic.example", "lab@sfu.example", "all@ubc.example")
+    nested = [
+        ("all@ubc.example", "lab@sfu.example"),
+        ("lab@sfu.example", "all@ubc.example"),
+        ("lab@sfu.example", "choir@uvic.example"),
+        ("two@ubc.example", "lab@sfu.example"),
+        ("three@ubc.example", "choir@uvic.example"),
+    ]
+    names.import_arcs(
+        [
+            *(Arc(parent, child, "group") for parent, child in nested),
+            *(Arc(homes[at % len(homes)], member, "process") for at, member in enumerate(members)),
+            *(Arc("four@ubc.example", member, "process") for member in members[: people // 50]),
+            Arc("one@ubc.example", members[0], "process"),
+        ]
+    )
+
+
+def _how_soon_safe(port: int, messages: int) -> list[Figure]:
+    with _session(port) as session:
+        alone = [session.seconds_until_safe("one") for _ in range(messages // 4)]
+
+    def some(_: int) -> None:
+        with _session(port) as session:
+            for _ in range(messages // CLIENTS):
+                session.seconds_until_safe("one")
+
+    with ThreadPoolExecutor(CLIENTS) as clients:
+        started = time.perf_counter()
+        list(clients.map(some, range(CLIENTS)))
+        seconds = time.perf_counter() - started
+    rate = messages // CLIENTS * CLIENTS / seconds
+    return [
+        Figure("mail: 10 kB are safe after, one client, p50", 1_000 * statistics.median(alone), 20, "ms"),
+        Figure(f"mail: 10 kB are safe, {CLIENTS} clients", rate, 200, "a second", lower_is_better=False),
+    ]
+
+
+def _how_soon_handed_over(gateway: ServerProcess, sink: int, people: int, rounds: int) -> list[Figure]:
+    seconds: dict[int, list[float]] = {1: [], len(OVERLAPPING): []}
+    with _session(int(gateway.address)) as session:
+        for _ in range(rounds):
+            for count, taken in seconds.items():
+                _wait_until_quiet(sink)
+                reset(sink)
+                session.seconds_until_safe(*OVERLAPPING[:count])
+                started = time.perf_counter()
+                _wait_for(sink, people)
+                taken.append(time.perf_counter() - started)
+                _wait_until_quiet(sink)
+                _, copies, transactions, size = counted(sink)
+                assert copies == people, f"{copies} copies for {people} people"
+    one, several = (statistics.median(each) for each in seconds.values())
+    what = f"mail: {people:,} people over {len(SUBNETS)} name servers"
+    note = f"{transactions} transactions, {people / one:,.0f} people a second"
+    return [
+        Figure(f"{what} are handed over", one, 20, "s", note=note),
+        Figure(f"{what}: bytes over SMTP", size / 1_000_000, 5, "MB"),
+        Figure(f"{what}: most memory of the gateway", gateway.peak_resident_bytes() / 1_000_000, 200, "MB"),
+        Figure(f"{what}: {len(OVERLAPPING)} overlapping lists against one", several / one, 1.3, "x"),
+    ]
+
+
+def _wait_for(sink: int, people: int) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while counted(sink)[0] < people:
+        assert time.monotonic() < deadline, f"{counted(sink)} of {people} people"
+        time.sleep(POLL_SECONDS)
+
+
+def _wait_until_quiet(sink: int) -> None:
+    """Once nothing has come for a while: what was sent before is over."""
+    before = None
+    while (now := counted(sink)) != before:
+        before = now
+        time.sleep(0.5)
+
+
+class _Session:
+    """A mail server's connection to the gateway."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._replies = connection.makefile("rb")
+
+    def seconds_until_safe(self, *lists: str) -> float:
+        """Send one message of its own to lists."""
+        head = f"Message-ID: <{next(_numbers)}@people.example>\r\nFrom: ann@people.example\r\n\r\n".encode()
+        line = b"x" * 70 + b"\r\n"
+        message = head + line * ((MESSAGE_BYTES - len(head)) // len(line))
+        started = time.perf_counter()
+        self.say("MAIL FROM:<ann@people.example>")
+        for each in lists:
+            self.say(f"RCPT TO:<{each}@{DOMAIN}>")
+        self.say("DATA")
+        self._connection.sendall(message + b".\r\n")
+        for _ in lists:
+            self.hear()
+        return time.perf_counter() - started
+
+    def say(self, command: str) -> None:
+        self._connection.sendall(f"{command}\r\n".encode())
+        self.hear()
+
+    def hear(self) -> None:
+        while (line := self._replies.readline())[3:4] == b"-":
+            pass
+        assert line[:1] in b"23", line
+
+
+@contextmanager
+def _session(port: int) -> Iterator[_Session]:
+    with ExitStack() as stack:
+        connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        session = _Session(connection)
+        session.hear()
+        session.say("LHLO benchmark")
+        yield session
+        session.say("QUIT")
