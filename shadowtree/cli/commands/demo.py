@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
-import signal
-import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Final
 
 import click
 
+from shadowtree.cli.commands.demo_mail import mail_command
 from shadowtree.cli.commands.transfer import import_progress_display
+from shadowtree.cli.demo.ended import ended_by_signals, how_to_find_the_command
 from shadowtree.cli.demo.example_part import Part, write_part
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.demo.servers import NAMES, DemoServers, command_of, deal
@@ -30,11 +28,12 @@ GROUP: Final = "forensics-full@team-pkg-security.tracker.debian.org"
 """A package that pulls in much of the distribution: it and all below it are loaded, and asked about."""
 
 
-@click.command("demo")
+@click.group("demo", invoke_without_command=True)
 @click.option(
     "--keep", is_flag=True, help="Leave the servers running at the end, and print how to reach and stop them."
 )
-def demo_command(keep: bool) -> int:
+@click.pass_context
+def demo_command(context: click.Context, keep: bool) -> int:
     """Start three name servers on free ports, load a real graph into them, and be shown around. Takes a minute.
 
     The graph: everyone whose upload can reach a machine that installs one package of Debian 12, with all the packages
@@ -44,11 +43,16 @@ def demo_command(keep: bool) -> int:
     Examples:
       shadowtree demo
       shadowtree demo --keep
+      shadowtree demo mail
     """
+    if context.invoked_subcommand is not None:
+        if keep:
+            raise click.UsageError(f"--keep stands behind `{context.invoked_subcommand}`")
+        return DONE
     screen = Screen()
     begun = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="shadowtree-demo-"))
-    with ExitStack() as cleanup, _ended_by_signals():
+    with ExitStack() as cleanup, ended_by_signals():
         cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         example = cleanup.enter_context(as_file(files("shadowtree") / EXAMPLE))
         part = write_part(example, GROUP, folder)
@@ -64,17 +68,11 @@ def demo_command(keep: bool) -> int:
             screen.say(
                 f"The tour took {time.monotonic() - begun:.0f} s. The servers are stopped and nothing is left behind."
             )
-            screen.say(f"For servers to play with{_how_to_find_the_command()}:")
+            screen.say(f"Groups as mailing lists{how_to_find_the_command()}:")
+            screen.command("demo mail")
+            screen.say("Servers to play with:")
             screen.command("demo --keep")
     return DONE
-
-
-def _how_to_find_the_command() -> str:
-    """What to do first, where the shell would not find `shadowtree`, as after `make run` in a fresh clone."""
-    activate = Path(sys.executable).with_name("activate")
-    if shutil.which("shadowtree") is not None or not activate.is_file():
-        return ""
-    return f" (first `. {os.path.relpath(activate)}`, so that the shell finds the command)"
 
 
 def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
@@ -121,24 +119,4 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> Non
     screen.literal(f"kill {processes} && while ! rm -rf {shlex.quote(str(folder))}; do sleep 0.2; done")
 
 
-class _Ended(BaseException):
-    """A signal came. No `KeyboardInterrupt`: raised while text is executed, it makes CPython end by SIGINT."""
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and SIGHUP end the demo alike, so that the servers do not outlive it."""
-
-    def end(*_: object) -> None:
-        raise _Ended
-
-    signals = [signal.SIGINT, signal.SIGTERM] + ([signal.SIGHUP] if os.name == "posix" else [])
-    before = {number: signal.signal(number, end) for number in signals}
-    try:
-        yield
-    except _Ended as ended:
-        raise click.Abort from ended
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        sys.stdout.flush()
+demo_command.add_command(mail_command)

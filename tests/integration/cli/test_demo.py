@@ -52,6 +52,19 @@ def test_the_demo_ends_by_itself_and_leaves_nothing(environment, tmp_path):
     assert found.stdout.rstrip().endswith("$ shadowtree demo --keep")
 
 
+def test_the_demo_of_mail_ends_by_itself_and_leaves_nothing(environment, tmp_path):
+    found = run(*COMMAND, "mail", environment=environment)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert list(tmp_path.iterdir()) == []
+    assert servers_below(tmp_path) == []
+    once = re.findall(r"^    ([\d,]+) people got it once, in \d+ transactions$", found.stdout, re.M)
+    assert once[:2] == ["1,399", "1,200"]
+    assert "held: 0 of 0 people, 0 bounced: neither a login nor DMARC confirms" in found.stdout
+    done = re.findall(r"^    done: 1,399 of 1,400 people, 1 bounced$", found.stdout, re.M)
+    assert len(done) == 2
+    assert found.stdout.rstrip().endswith("$ shadowtree demo mail --keep")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_demo_that_is_stopped_takes_its_servers_along(environment, tmp_path, number):
     process = subprocess.Popen(

@@ -5,37 +5,23 @@ A whole one needs root. Anybody may run `postmap`, which asks maps as Postfix do
 
 from __future__ import annotations
 
-import os
-import pwd
-import shutil
 import smtplib
 import socketserver
 import subprocess
-import tempfile
 import threading
 import time
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
+from shadowtree.cli.demo.postfix import program, start_postfix, why_not
 from shadowtree.cli.support.free_ports import unused_ports
 
 PATIENCE_SECONDS = 60
-SBIN = ("/usr/sbin", "/sbin", "/usr/local/sbin")
-"""Where Postfix is, though the paths of users lack it."""
-
-
-def tool(name):
-    """The path of one of Postfix's programs; None: it is not installed."""
-    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *SBIN)))
 
 
 def why_not_whole():
     """Why no whole Postfix can be started here; None: it can."""
-    if tool("postfix") is None:
-        return "Postfix is not installed (.ci/postfix installs it on Debian): a whole Postfix with the printed settings"
-    if os.geteuid() != 0:
-        return "only root starts Postfix: a whole Postfix with the printed settings"
-    return None
+    why = why_not()
+    return why and f"{why} (.ci/postfix installs it on Debian): a whole Postfix with the printed settings"
 
 
 class Inbox(socketserver.ThreadingTCPServer):
@@ -95,60 +81,13 @@ class _Session(socketserver.StreamRequestHandler):
         self.wfile.write(line + b"\r\n")
 
 
-MAIN = """\
-compatibility_level = 3.6
-queue_directory = {folder}/spool
-data_directory = {folder}/data
-command_directory = {sbin}
-daemon_directory = {daemons}
-mail_owner = postfix
-setgid_group = postdrop
-myhostname = mx.here.example
-mydestination = here.example
-mynetworks = 127.0.0.0/8
-inet_interfaces = 127.0.0.1
-inet_protocols = ipv4
-alias_maps =
-alias_database =
-local_recipient_maps =
-local_transport = smtp:[127.0.0.1]:{inbox}
-default_transport = smtp:[127.0.0.1]:{inbox}
-maillog_file = {folder}/log
-maillog_file_prefixes = {folder}
-"""
-
-MASTER = """\
-127.0.0.1:{port} inet n - n - - smtpd
-pickup unix n - n 60 1 pickup
-cleanup unix n - n - 0 cleanup
-qmgr unix n - n 300 1 qmgr
-rewrite unix - - n - - trivial-rewrite
-bounce unix - - n - 0 bounce
-defer unix - - n - 0 bounce
-trace unix - - n - 0 bounce
-flush unix n - n 1000? 0 flush
-proxymap unix - - n - - proxymap
-smtp unix - - n - - smtp
-lmtp unix - - n - - lmtp
-error unix - - n - - error
-retry unix - - n - - error
-local unix - n n - - local
-anvil unix - - n - 1 anvil
-postlog unix-dgram n - n - 1 postlogd
-"""
-
-
 class Postfix:
     """One that runs; `inbox` gets whatever it delivers."""
 
-    def __init__(self, folder, port, inbox):
-        self.folder = folder
-        self.port = port
+    def __init__(self, started, inbox):
+        self.port = started.port
+        self.log = started.log
         self.inbox = inbox
-
-    def log(self):
-        """What it has written."""
-        return (self.folder / "log").read_text(errors="replace")
 
     def send(self, sender, *recipients, data=b"Subject: a test\r\n\r\nHello.\r\n"):
         """Send one message; the status and text of each recipient's reply."""
@@ -164,54 +103,23 @@ class Postfix:
 @contextmanager
 def running_postfix(printed):
     """Start one whose `main.cf` ends with these lines, as they were printed, and `master.cf` with those for it."""
-    main, _, master = printed.partition("\n\n")
-    # Not in the folder of the test, which other users may not enter.
-    folder = Path(tempfile.mkdtemp(prefix="postfix-"))
-    folder.chmod(0o755)
-    port, inbox_port = unused_ports(2)
+    (inbox_port,) = unused_ports(1)
     inbox = Inbox(inbox_port)
     try:
-        for name in ("etc", "spool", "data"):
-            (folder / name).mkdir()
-        os.chown(folder / "data", pwd.getpwnam("postfix").pw_uid, -1)
-        asked = subprocess.run(
-            [tool("postconf"), "-h", "-d", "daemon_directory"], capture_output=True, text=True, check=True
-        )
-        (folder / "etc/main.cf").write_text(
-            MAIN.format(
-                folder=folder, sbin=Path(tool("postfix")).parent, daemons=asked.stdout.strip(), inbox=inbox_port
-            )
-            + main
-            + "\n"
-        )
-        (folder / "etc/master.cf").write_text(MASTER.format(port=port) + master)
-        command = [tool("postfix"), "-c", str(folder / "etc")]
-        started = subprocess.run([*command, "start"], capture_output=True, text=True, check=False)
-        assert started.returncode == 0, started.stderr
+        started = start_postfix(printed, inbox_port=inbox_port, host="mx.here.example")
         try:
-            _wait_for_greeting(port, folder / "log")
-            yield Postfix(folder, port, inbox)
+            yield Postfix(started, inbox)
         finally:
-            subprocess.run([*command, "stop"], capture_output=True, check=True, timeout=PATIENCE_SECONDS)
+            started.stop()
     finally:
         inbox.shutdown()
         inbox.server_close()
-        shutil.rmtree(folder)
-
-
-def _wait_for_greeting(port, log):
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
-        assert "fatal" not in (log.read_text() if log.exists() else ""), log.read_text()
-        with suppress(OSError, smtplib.SMTPException), smtplib.SMTP("127.0.0.1", port, timeout=1):
-            return
-    raise AssertionError(f"Postfix took no connection: {log.read_text()}")
 
 
 def postmap(port, name, key):
     """Ask a map as Postfix does; the status, and what was found or said."""
     asked = subprocess.run(
-        [tool("postmap"), "-q", key, f"socketmap:inet:127.0.0.1:{port}:{name}"],
+        [program("postmap"), "-q", key, f"socketmap:inet:127.0.0.1:{port}:{name}"],
         capture_output=True,
         text=True,
         check=False,

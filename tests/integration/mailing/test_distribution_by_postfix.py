@@ -12,8 +12,9 @@ from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.mailing.postfix import PATIENCE_SECONDS
 
 MESSAGE = (
+    b"Message-ID: <%b@x.example>\r\n"
     b"Authentication-Results: mx.here.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example\r\n"
-    b"Message-ID: <%b@x.example>\r\nDate: Wed, 25 Nov 2026 12:00:00 +0000\r\nFrom: Ann <ann@x.example>\r\n"
+    b"Date: Wed, 25 Nov 2026 12:00:00 +0000\r\nFrom: Ann <ann@x.example>\r\n"
     b"Subject: caf\xc3\xa9\r\n\r\nHello.\r\n.dot\r\n"
 )
 REPEATED_BY_A_KILL = 4 * 200

@@ -2,8 +2,9 @@
 
 import pytest
 
+from shadowtree.cli.demo.postfix import program
 from tests.integration.mailing.conftest import PEOPLE_OF_LARGE_LISTS
-from tests.integration.mailing.postfix import postmap, tool
+from tests.integration.mailing.postfix import postmap
 
 HOSTILE_ADDRESSES = {
     '"a,b"@x.example',
@@ -20,7 +21,7 @@ def ask(request, gateway):
     """Ask a map: by Postfix's own tool, and without it."""
     if request.param != "postmap":
         return gateway.lookup
-    if tool("postmap") is None:
+    if program("postmap") is None:
         pytest.skip("Postfix is not installed (.ci/postfix installs it on Debian): lookups by its postmap")
     return lambda name, key: postmap(gateway.maps_port, name, key)
 

@@ -1,0 +1,57 @@
+"""Letters to the lists of the demo: `python -m shadowtree.cli.demo.letters HOW PORT LIST...` sends one."""
+
+from __future__ import annotations
+
+import smtplib
+import sys
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate, make_msgid
+from typing import Final, Literal
+
+AUTHOR: Final = "ann@people.example"
+MAIL_SERVER: Final = "mx.ubc.example"
+"""The name under which the mail server of the demo says who wrote a message."""
+CONFIRMED: Final = f"{MAIL_SERVER}; dkim=pass header.d=people.example; dmarc=pass header.from=people.example"
+
+SAFE: Final = 250
+
+How = Literal["lmtp", "smtp"]
+"""To the gateway itself, as a mail server would hand it over; or to Postfix."""
+
+
+def letter(*lists: str, subject: str, results: str | None = CONFIRMED) -> EmailMessage:
+    """A letter of Ann's to some lists; `results`: what mail servers on its way found out about who wrote it."""
+    found = EmailMessage(policy=SMTP)
+    if results is not None:
+        found["Authentication-Results"] = results
+    found["From"] = f"Ann <{AUTHOR}>"
+    found["To"] = ", ".join(lists)
+    found["Subject"] = subject
+    found["Date"] = formatdate()
+    found["Message-ID"] = make_msgid(domain="people.example")
+    found.set_content(f"{subject}.\n\nAnn")
+    return found
+
+
+def post(how: How, port: int, message: EmailMessage, sender: str, *recipients: str) -> None:
+    """Hand a message over; returns once it is safe for all recipients, and raises `smtplib.SMTPException` else."""
+    kind = smtplib.LMTP if how == "lmtp" else smtplib.SMTP
+    with kind("127.0.0.1", port, timeout=60) as connection:
+        if refused := connection.sendmail(sender, list(recipients), message.as_bytes()):
+            raise smtplib.SMTPRecipientsRefused(refused)
+        for _ in recipients[1:] if how == "lmtp" else ():
+            # LMTP has a reply for each recipient; the first was read.
+            code, text = connection.getreply()
+            if code != SAFE:
+                raise smtplib.SMTPDataError(code, text)
+
+
+def main() -> None:
+    """Send one letter."""
+    how, port, *lists = sys.argv[1:]
+    post("lmtp" if how == "lmtp" else "smtp", int(port), letter(*lists, subject="A letter of mine"), AUTHOR, *lists)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""The mail gateway of the demo, and the inboxes behind it: processes of their own, with all they keep in one folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from shadowtree.cli.demo.inbox import Reader, Taken
+from shadowtree.cli.demo.letters import MAIL_SERVER
+from shadowtree.cli.support.free_ports import unused_ports
+
+DOMAIN: Final = "lists.ubc.example"
+SUBNET: Final = "ubc.example"
+
+STOP_PATIENCE_S: Final = 15
+LONGEST_WAIT_S: Final = 60
+"""A tour ends: what does not come for so long is an error."""
+
+PAUSE_S: Final = 0.05
+
+SECONDS_OF_A_TRANSACTION: Final = 0.1
+"""So that there is time to kill a gateway before it is done."""
+
+SETTINGS: Final = """\
+server = "{server}"
+maps_listen = "127.0.0.1:{maps}"
+policy_listen = "127.0.0.1:{policy}"
+lmtp_listen = "127.0.0.1:{lmtp}"
+smtp = "127.0.0.1:{smtp}"
+database = "sqlite:///{folder}/mail.db"
+authserv_id = "{mail_server}"
+
+[domains]
+"{domain}" = "{subnet}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """What is told of a message that the gateway has."""
+
+    id: str
+    state: str
+    people: int
+    done: int
+    bounced: int
+    why: str
+
+
+@dataclass(slots=True)
+class Process:
+    """A program of ours that runs."""
+
+    name: str
+    process: subprocess.Popen[str]
+    said: str
+    """Its first line."""
+
+    @classmethod
+    def start(cls, folder: Path, name: str, arguments: Sequence[str]) -> Process:
+        """Start `python -m ARGUMENTS`; returns once it has said its first line. What else it says is in a log."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+        with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
+            process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-m", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                env=environment,
+                # Ctrl-C is for the demo, which then ends what it has started; what is kept outlives the terminal.
+                start_new_session=True,
+            )
+        try:
+            said = process.stdout.readline() if process.stdout is not None else ""
+        except BaseException:
+            # The demo was ended meanwhile.
+            process.kill()
+            raise
+        if not said:
+            lines = (folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+            raise click.ClickException(f"the {name} did not start: {lines[-1] if lines else 'it said nothing'}")
+        return cls(name, process, said.rstrip("\n"))
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it, and wait until it is gone."""
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+
+class MailGateway:
+    """The gateway, and the inboxes that its copies come to."""
+
+    def __init__(self, folder: Path, server: str, *, smtp_port: int | None) -> None:
+        """Write settings, and start inboxes. `smtp_port`: of a mail server that is put between; None: there is none."""
+        self.folder = folder
+        letters = folder / "inbox.jsonl"
+        self._letters = Reader(letters)
+        seconds = SECONDS_OF_A_TRANSACTION if smtp_port is None else 0.0
+        self.inbox = Process.start(folder, "inbox", ["shadowtree.cli.demo.inbox", str(letters), f"{seconds}"])
+        self.inbox_port = int(self.inbox.said.rpartition(":")[2])
+        self.settings = folder / "mail.toml"
+        maps, policy, self.lmtp_port = unused_ports(3)
+        self.settings.write_text(
+            SETTINGS.format(
+                server=server,
+                maps=maps,
+                policy=policy,
+                lmtp=self.lmtp_port,
+                smtp=smtp_port or self.inbox_port,
+                folder=folder,
+                mail_server=MAIL_SERVER,
+                domain=DOMAIN,
+                subnet=SUBNET,
+            ),
+            encoding="utf-8",
+        )
+        self._gateway: Process | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the gateway."""
+        return self._running.process.pid
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the gateway and of the inboxes."""
+        return [self.pid, self.inbox.process.pid]
+
+    @property
+    def _running(self) -> Process:
+        if self._gateway is None:
+            raise click.ClickException("the gateway does not run")
+        return self._gateway
+
+    def start(self) -> str:
+        """Start the gateway, on what it had if it ran before; returns what it says."""
+        arguments = ["shadowtree", "mail", "serve", "--config", str(self.settings)]
+        self._gateway = Process.start(self.folder, "gateway", arguments)
+        return self._gateway.said
+
+    def kill(self) -> None:
+        """End the gateway as a crash would."""
+        self._running.kill()
+
+    def stop(self) -> None:
+        """End gateway and inboxes."""
+        for process in (self._gateway, self.inbox):
+            if process is not None:
+                process.stop()
+
+    def printed(self) -> str:
+        """What `mail postfix` prints."""
+        return self._run("postfix")
+
+    def tell(self, *arguments: str) -> list[Queued]:
+        """What the running gateway answers to one of its commands."""
+        told: list[dict[str, Any]] = json.loads(self._run(*arguments, "--format", "json"))["messages"]
+        return [
+            Queued(
+                each["id"],
+                each["state"],
+                each["people"],
+                each["done"],
+                each["bounced"],
+                next((share["why"] for share in each["shares"] if share["why"]), ""),
+            )
+            for each in told
+        ]
+
+    def _run(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "shadowtree", "mail", *arguments, "--config", str(self.settings)]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+        if found.returncode:
+            raise click.ClickException(found.stderr.strip().removeprefix("shadowtree: "))
+        return found.stdout
+
+    def copies(self, subject: str) -> list[Taken]:
+        """What the inboxes have of the letters of a subject."""
+        pattern = re.compile(rf"^Subject: .*{re.escape(subject)}\r?$", re.M)
+        return [each for each in self._letters.taken() if pattern.search(each.data.partition("\r\n\r\n")[0])]
+
+    def wait_for(self, subject: str, count: int) -> list[Taken]:
+        """The copies of a letter, once so many people have one."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while True:
+            copies = self.copies(subject)
+            if len({person for each in copies for person in each.people}) >= count:
+                return copies
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"not all of {count:,} people got {subject!r} within {LONGEST_WAIT_S} s")
+            time.sleep(PAUSE_S)
+
+    def wait_until_done(self, id_: str) -> Queued:
+        """What the gateway says of a message, once nothing more becomes of it."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while (told := self.tell("queue", id_)[0]).state not in ("done", "dropped"):
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"the message {id_} is not done within {LONGEST_WAIT_S} s: {told.why}")
+            time.sleep(PAUSE_S)
+        return told
