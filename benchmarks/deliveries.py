@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import pairwise
 
 import grpc
 
-from benchmarks.echo import echo_call, stream_rate
+from benchmarks.echo import echo_call, medians_in_turns, stream_call, stream_rate
 from benchmarks.report import Figure
 from benchmarks.servers import ServerProcess, echo_server, several_connected
 from shadowtree import Arc, Client, aio
@@ -34,13 +33,15 @@ def measure(*, quick: bool) -> list[Figure]:
         nested(clients[0])
         echo = stack.enter_context(echo_server())
         channel = stack.enter_context(grpc.insecure_channel(echo.address))
-        bare = _median_seconds(echo_call(channel, ECHO_BYTES), rounds=50 if quick else 500)
+        calls = echo_call(channel, ECHO_BYTES), stream_call(channel, ECHO_BYTES)
+        bare, streamed = medians_in_turns(calls, rounds=50 if quick else 500)
         figures = _of_all_senders(servers, clients, count, echo=echo.address)
         sent = len(SUBNETS) * (count // len(SUBNETS) + 1)
         read = _seconds_to_read(clients[1], sent)
         for kept, target in (("durable", 6), ("memory", 3)):
             arrived = statistics.median(_seconds_to_arrive(clients, FROM[kept], rounds=rounds))
-            note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
+            echoed = f"echo {bare * 1e3:.2f} ms, a stream of one {streamed * 1e3:.2f} ms"
+            note = f"{arrived * 1e3:.1f} ms; {echoed}"
             figures.append(
                 Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note=note)
             )
@@ -74,15 +75,6 @@ def nested(client: Client) -> None:
     for subnet in SUBNETS:
         client.open_mailbox(f"listener@{subnet}")
         client.set_delivery(f"{FROM['memory']}@{subnet}", kept="memory")
-
-
-def _median_seconds(call: Callable[[], object], *, rounds: int) -> float:
-    times = []
-    for _ in range(rounds):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
 
 
 def _seconds_to_send(clients: list[Client], group: str, count: int) -> float:
