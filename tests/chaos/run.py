@@ -99,7 +99,8 @@ def run(folder, *, seed, seconds, every, quiet_limit=QUIET_SECONDS, say=lambda l
 
     `say` is told each fault as it begins.
     """
-    report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)), quiet_limit)
+    report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
+    report.quiet_limit = quiet_limit
     try:
         with Cluster(folder) as cluster:
             report.links = cluster.links.told

@@ -31,6 +31,7 @@ END = f"""docker compose down --volumes --rmi local --timeout 5
 docker image prune --force --filter label=com.docker.compose.project={PROJECT}"""
 SERVERS = ("ubc", "sfu", "uvic")
 PATIENCE_SECONDS = 90
+LOOK_SECONDS = 0.1
 CALL_SECONDS = 10
 
 STAFF, LAB, TEAM, ANN = "staff@ubc.example", "lab@library.sfu.example", "team@physics.uvic.example", "ann@uvic.example"
@@ -106,6 +107,7 @@ def wait_for(condition, what):
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(LOOK_SECONDS)
 
 
 def answers_in_full(federation):

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 from shadowtree.cli.demo.postfix import program, start_postfix, why_not
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.integration.nameserver.server_process import LOOK_SECONDS
 
 PATIENCE_SECONDS = 60
 
@@ -49,6 +50,7 @@ class Inbox(socketserver.ThreadingTCPServer):
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self.recipients) < count:
             assert time.monotonic() < deadline, f"{len(self.recipients)} of {count} came"
+            time.sleep(LOOK_SECONDS)
         return list(self.recipients)
 
 

@@ -10,6 +10,7 @@ from shadowtree.updates import Join
 from tests.integration.mailing.conftest import CONFIG, two_name_servers
 from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.mailing.postfix import PATIENCE_SECONDS
+from tests.integration.nameserver.server_process import LOOK_SECONDS
 
 MESSAGE = (
     b"Message-ID: <%b@x.example>\r\n"
@@ -52,7 +53,7 @@ def sent(postfix):
             if sum(len(each[1]) for each in found) >= count:
                 return found
             assert time.monotonic() < deadline, (found, postfix.log())
-            time.sleep(0.02)
+            time.sleep(LOOK_SECONDS)
 
     return send
 
@@ -104,6 +105,7 @@ def test_a_bounce_comes_back_and_is_counted(postfix, sent, queue):
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not (told := queue(id_)[0])["bounced"]:
         assert time.monotonic() < deadline, postfix.log()
+        time.sleep(LOOK_SECONDS)
     assert (told["state"], told["people"], told["done"], told["bounced"]) == ("done", 2, 1, 1)
 
 
@@ -121,6 +123,7 @@ def test_two_lists_of_the_same_people_lose_nobody_to_a_kill(
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(postfix.inbox.recipients) == before:
         assert time.monotonic() < deadline, postfix.log()
+        time.sleep(LOOK_SECONDS)
     gateway.process.kill()
     gateway.process.wait(PATIENCE_SECONDS)
     again = GatewayProcess(config, clean_environment)

@@ -13,6 +13,7 @@ from mailing.shell.gateway import OPEN_FILES
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
 from tests.integration.mailing.gateways import PATIENCE_SECONDS, gateway, read_reply
+from tests.integration.nameserver.server_process import LOOK_SECONDS
 
 ALL, LAB, MUTED, OWNERS = "all@ubc.example", "lab@sfu.example", "all+muted@ubc.example", "all+owners@ubc.example"
 ADDRESS = "all@lists.ubc.example"
@@ -53,10 +54,11 @@ async def gate(servers):
 
 
 async def until(ask, wanted):
-    """Ask again and again until this comes."""
+    """Ask now and then until this comes."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while (found := await ask()) != wanted:
             assert found is not None
+            await asyncio.sleep(LOOK_SECONDS)
 
 
 async def test_a_list_is_answered_by_everybody_below_it_once_from_both_servers(gate):

@@ -20,6 +20,9 @@ from tests.integration.nameserver.warm_process import WarmProcess
 
 PATIENCE_SECONDS = 60
 
+LOOK_SECONDS = 0.02
+"""Between two looks at what is waited for: without a pause they take the processor from what is to come about."""
+
 WRITABLE_BYTES = 4096
 """Of each file, while a disk is full: less than any commit needs."""
 
@@ -125,7 +128,8 @@ def full_disk_of(process):
 
 
 def wait_until(condition, what):
-    """Ask again and again until it holds."""
+    """Ask now and then until it holds."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"never came: {what}"
+        time.sleep(LOOK_SECONDS)
