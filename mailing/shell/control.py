@@ -63,7 +63,7 @@ class Control:
                 path.unlink()
         mask = os.umask(0o177)
         try:
-            return await asyncio.start_unix_server(self._serve, path, limit=REQUEST_LIMIT)
+            return await asyncio.start_unix_server(self._serve, _shortest(path), limit=REQUEST_LIMIT)
         finally:
             os.umask(mask)
 
@@ -117,9 +117,14 @@ class Control:
         return any(each.message.id == id_ and each.message.is_held for each, _ in self._spooling.unfinished())
 
 
+def _shortest(path: Path) -> str:
+    """The shorter one of two ways to write a path: that of a socket has some hundred bytes at most."""
+    return min(str(path), os.path.relpath(path), key=len)
+
+
 async def _require_that_nobody_answers(path: Path) -> None:
     try:
-        _, writer = await asyncio.open_unix_connection(path)
+        _, writer = await asyncio.open_unix_connection(_shortest(path))
     except ConnectionRefusedError:
         return
     writer.close()
@@ -148,7 +153,7 @@ async def ask(
     deadline = time.monotonic() + patience
     while True:
         try:
-            reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_LIMIT)
+            reader, writer = await asyncio.open_unix_connection(_shortest(path), limit=ANSWER_LIMIT)
             break
         except OSError as error:
             failure = _not_reached(path, error)
@@ -170,5 +175,5 @@ async def ask(
 
 
 def _not_reached(path: Path, error: Exception) -> ControlError:
-    why = getattr(error, "strerror", None) or "it does not answer"
+    why = getattr(error, "strerror", None) or ("it does not answer" if isinstance(error, TimeoutError) else error)
     return ControlError(f"the mail gateway is not reached by {path}: {why}; does it run?")

@@ -59,7 +59,7 @@ class Distributing:
         try:
             self._control_server = await self._control.listen(self._settings.control)
         except OSError as error:
-            raise StartError(f"cannot listen on {self._settings.control}: {error.strerror}") from None
+            raise StartError(f"cannot listen on {self._settings.control}: {error.strerror or error}") from None
         return found
 
     def follow(self, lists: Lists) -> None:

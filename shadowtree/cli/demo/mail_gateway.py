@@ -78,6 +78,8 @@ class Process:
                 stderr=log,
                 text=True,
                 env=environment,
+                # The path of its socket may be too long from elsewhere.
+                cwd=folder,
                 # Ctrl-C is for the demo, which then ends what it has started; what is kept outlives the terminal.
                 start_new_session=True,
             )
@@ -188,7 +190,9 @@ class MailGateway:
 
     def _run(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "shadowtree", "mail", *arguments, "--config", str(self.settings)]
-        found = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own program
+        found = subprocess.run(  # noqa: S603 - our own program
+            command, capture_output=True, text=True, check=False, cwd=self.folder
+        )
         if found.returncode:
             raise click.ClickException(found.stderr.strip().removeprefix("shadowtree: "))
         return found.stdout

@@ -517,6 +517,20 @@ async def test_a_command_waits_for_a_gateway_that_is_starting(servers, settings)
     assert str(waited[0]).endswith("No such file or directory; does it run?")
 
 
+async def test_a_socket_whose_path_is_too_long_is_reached_from_its_folder(servers, settings, tmp_path, monkeypatch):
+    folder = tmp_path / ("long" * 30)
+    folder.mkdir()
+    far = dataclasses.replace(settings, control=folder / "mail.sock")
+    with pytest.raises(StartError, match="AF_UNIX path too long"):
+        async with running(servers, far):
+            pass
+    with pytest.raises(ControlError, match="AF_UNIX path too long"):
+        await ask(far.control, Request("queue"))
+    monkeypatch.chdir(folder)
+    async with running(servers, far):
+        assert await ask(far.control, Request("queue")) == ()
+
+
 async def test_commands_of_two_gateways_go_to_the_first_of_one_path(servers, settings, tmp_path):
     other = dataclasses.replace(settings, database=f"sqlite:///{tmp_path / 'other.db'}")
     async with running(servers, settings) as first:
