@@ -175,7 +175,8 @@ class Arrivals:
             self._writer.append(audience, encoded, len(parcel.messages))
             if not is_behind:
                 self._heard[key[:2]] = _HeardRow(parcel.start, parcel.first_serial)
-        if reach.is_parted():
+        # It may be remembered by its stub, which reached nobody.
+        if reach.is_parted() or key in self._remembered:
             self._remembered[key] = self._writer.number_of(audience)
         return audience
 

@@ -5,7 +5,8 @@ from msgspec import structs
 
 from delivery.arrivals import Arrivals
 from delivery.events import Accepted, CloseMailbox, ReplayDeadLetters, Settled
-from delivery.wire import Confirm, NotAPostError, Stub, Want, decode, encode
+from delivery.model import Message, Quality
+from delivery.wire import Confirm, NotAPostError, Parcel, Stub, Want, decode, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, ServerId
 from tests.simulation.clauses import without
 from tests.unit.delivery.servers import Servers
@@ -135,6 +136,23 @@ def test_what_is_said_of_a_stub_counts_no_more_once_the_messages_were_posted(ser
     servers.run()
     assert servers.log_of(CY) == [b"wanted", b"nobody's, as the stub says"]
     assert unsettled(servers) == 0
+
+
+def test_who_is_posted_what_a_stub_was_answered_for_while_servers_were_parted_logs_it_once(servers, monkeypatch):
+    """It opens a mailbox in between, and the parcel is posted once more, since servers were parted."""
+    core = servers.servers[C].delivery
+    (targets,) = [row.targets for row in servers.servers[A].delivery.origin._rows.values()]
+
+    def post(message):
+        servers.step(C, PeerMessage(A, core.post.handled_through(A) + 1, encode(message), Lane.POST))
+
+    with monkeypatch.context() as parted:
+        parted.setattr(core.reach, "is_parted", lambda: True)
+        post(Stub(1, 0, 2, targets, 1, 1))
+    servers.open(CY)
+    for number in range(3):
+        post(Parcel(1, 0, 2, targets, Quality.FIFO, (Message(b"second"),), round=number))
+        assert servers.log_of(CY) == [b"second"]
 
 
 def test_a_server_that_cannot_read_stubs_is_posted_all_messages(servers, monkeypatch):
