@@ -130,11 +130,7 @@ def test_plain_seeds_with_messages_that_failed_once(seed):
         (468, 6, False),  # a server starts again before it has said who is below it, to an origin that has just started
         (784, 4, False),  # a server starts twice before its listener acknowledges the gap that it was told
         (383, 4, True),  # a server starts again when it has said that it took something, and not yet what it did
-        (
-            198,
-            2,
-            True,
-        ),  # whoever had nobody for a stub while servers were parted opens a mailbox before the parcel comes
+        (198, 2, True),  # a stub reached nobody while servers were parted; a mailbox opens, and then the parcel comes
     ],
 )
 def test_seeds_of_five_servers_with_messages_that_failed_once(seed, updates, has_faults):
