@@ -29,9 +29,13 @@ TEXT_LIMIT = 100
 
 _FEATURES = authres.all_features()
 _LOGIN = re.compile(
-    r"\(Authenticated sender: (?P<login>[^()\s]+)\) by (?P<host>\S+) \([^()]*\) with (?:ESMTP|UTF8SMTP)S?A id "
+    r"\(Authenticated sender: (?P<login>[^()\s]+)\) by (?P<host>\S+) \([^()]*\) with (?:ESMTP|UTF8SMTP)S?A id \w+"
+    r"(?: for <[^<>]*>)?; [^;()<>]+(?:\([^()]*\))?$"
 )
-"""Of the Received field that Postfix writes, with `smtpd_sasl_authenticated_header`; no other brackets get into it."""
+"""The end of the Received field that Postfix writes, with `smtpd_sasl_authenticated_header`.
+
+Up to the date: what a client says of itself stands before that, and may look like a login, as in its certificate.
+"""
 
 
 @dataclass(frozen=True, slots=True)
