@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,12 +15,12 @@ import click
 
 from shadowtree.cli.demo.inbox import Reader, Taken
 from shadowtree.cli.demo.letters import MAIL_SERVER
+from shadowtree.cli.demo.processes import DemoProcess
 from shadowtree.cli.support.free_ports import unused_ports
 
 DOMAIN: Final = "lists.ubc.example"
 SUBNET: Final = "ubc.example"
 
-STOP_PATIENCE_S: Final = 15
 LONGEST_WAIT_S: Final = 60
 """A tour ends: what does not come for so long is an error."""
 
@@ -57,57 +55,6 @@ class Queued:
     why: str
 
 
-@dataclass(slots=True)
-class Process:
-    """A program of ours that runs."""
-
-    name: str
-    process: subprocess.Popen[str]
-    said: str
-    """Its first line."""
-
-    @classmethod
-    def start(cls, folder: Path, name: str, arguments: Sequence[str]) -> Process:
-        """Start `python -m ARGUMENTS`; returns once it has said its first line. What else it says is in a log."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-        with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own program
-                [sys.executable, "-m", *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=environment,
-                # The path of its socket may be too long from elsewhere.
-                cwd=folder,
-                # Ctrl-C is for the demo, which then ends what it has started; what is kept outlives the terminal.
-                start_new_session=True,
-            )
-        try:
-            said = process.stdout.readline() if process.stdout is not None else ""
-        except BaseException:
-            # The demo was ended meanwhile.
-            process.kill()
-            raise
-        if not said:
-            lines = (folder / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-            raise click.ClickException(f"the {name} did not start: {lines[-1] if lines else 'it said nothing'}")
-        return cls(name, process, said.rstrip("\n"))
-
-    def kill(self) -> None:
-        """End it as a crash would."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        """End it, and wait until it is gone."""
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-
 class MailGateway:
     """The gateway, and the inboxes that its copies come to."""
 
@@ -117,8 +64,8 @@ class MailGateway:
         letters = folder / "inbox.jsonl"
         self._letters = Reader(letters)
         seconds = SECONDS_OF_A_TRANSACTION if smtp_port is None else 0.0
-        self.inbox = Process.start(folder, "inbox", ["shadowtree.cli.demo.inbox", str(letters), f"{seconds}"])
-        self.inbox_port = int(self.inbox.said.rpartition(":")[2])
+        self.inbox = DemoProcess.launch(folder, "inbox", ["shadowtree.cli.demo.inbox", str(letters), f"{seconds}"])
+        self.inbox_port = int(self.inbox.first_line().rpartition(":")[2])
         self.settings = folder / "mail.toml"
         maps, policy, self.lmtp_port = unused_ports(3)
         self.settings.write_text(
@@ -135,20 +82,20 @@ class MailGateway:
             ),
             encoding="utf-8",
         )
-        self._gateway: Process | None = None
+        self._gateway: DemoProcess | None = None
 
     @property
     def pid(self) -> int:
         """Of the gateway."""
-        return self._running.process.pid
+        return self._running.pid
 
     @property
     def pids(self) -> list[int]:
         """Of the gateway and of the inboxes."""
-        return [self.pid, self.inbox.process.pid]
+        return [self.pid, self.inbox.pid]
 
     @property
-    def _running(self) -> Process:
+    def _running(self) -> DemoProcess:
         if self._gateway is None:
             raise click.ClickException("the gateway does not run")
         return self._gateway
@@ -156,8 +103,8 @@ class MailGateway:
     def start(self) -> str:
         """Start the gateway, on what it had if it ran before; returns what it says."""
         arguments = ["shadowtree", "mail", "serve", "--config", str(self.settings)]
-        self._gateway = Process.start(self.folder, "gateway", arguments)
-        return self._gateway.said
+        self._gateway = DemoProcess.launch(self.folder, "gateway", arguments)
+        return self._gateway.first_line()
 
     def kill(self) -> None:
         """End the gateway as a crash would."""

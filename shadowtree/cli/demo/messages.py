@@ -76,7 +76,7 @@ class MessageTour:
         if down.name in listeners:
             # So that what its person has handled is on disk.
             listeners.pop(down.name).close()
-        down.kill()
+        down.process.kill()
         screen.literal(f"kill -9 {down.process.pid}  # {down.name}")
         self._send("Uploads are open again.")
         self._show(listeners)

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-import click
-
+from shadowtree.cli.demo.processes import DemoProcess
 from shadowtree.cli.support.free_ports import unused_ports
-
-STOP_PATIENCE_S: Final = 15
-"""A server drains within ten seconds; after this it is killed."""
 
 NAMES: Final = ("north", "south", "west")
 
@@ -26,22 +19,9 @@ class DemoServer:
     """A server that runs."""
 
     name: str
-    process: subprocess.Popen[str]
+    process: DemoProcess
     address: str
     subnet_count: int
-
-    def kill(self) -> None:
-        """End the server as a crash would."""
-        self.process.kill()
-        self.process.wait()
-
-    def stop(self) -> None:
-        """End the server and wait until it is gone."""
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self.kill()
 
 
 @dataclass(slots=True)
@@ -63,11 +43,11 @@ class DemoServers:
             servers = []
             for name, subnets, address in zip(NAMES, shares, addresses, strict=True):
                 process = _launch(folder, name, address)
+                started.callback(process.stop)
                 server = DemoServer(name, process, address, len(subnets))
-                started.callback(server.stop)
                 servers.append(server)
             for server in servers:
-                _wait_until_it_serves(server, folder)
+                server.process.first_line()
             started.pop_all()
         return cls(folder, servers)
 
@@ -75,14 +55,14 @@ class DemoServers:
         """Start a server that has ended on the database that it had; returns once it takes calls."""
         again = replace(server, process=_launch(self.folder, server.name, server.address))
         self.all[self.all.index(server)] = again
-        _wait_until_it_serves(again, self.folder)
+        again.process.first_line()
 
     def stop(self) -> None:
         """End all servers and wait until they are gone."""
         for server in self.all:
             server.process.terminate()
         for server in self.all:
-            server.stop()
+            server.process.stop()
 
 
 def deal(weights: Mapping[str, int], shares: int) -> list[list[str]]:
@@ -102,28 +82,10 @@ def command_of(name: str) -> str:
     return f"serve --subnet @{name}-subnets.txt {peers} --database sqlite:///{name}.db"
 
 
-def _launch(folder: Path, name: str, address: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "shadowtree", "serve", "--listen", address]
-    command += ["--subnet", f"@{folder / f'{name}-subnets.txt'}", "--database", f"sqlite:///{folder / f'{name}.db'}"]
+def _launch(folder: Path, name: str, address: str) -> DemoProcess:
+    arguments = ["shadowtree", "serve", "--listen", address]
+    arguments += ["--subnet", f"@{folder / f'{name}-subnets.txt'}", "--database", f"sqlite:///{folder / f'{name}.db'}"]
     for other in NAMES:
         if other != name:
-            command += ["--peer", f"@{folder / f'{other}-as-peer.txt'}"]
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-    with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
-        return subprocess.Popen(  # noqa: S603 - our own program
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            env={**environment, "SHADOWTREE_NAME": f"{name}.demo"},
-            # Ctrl-C is for the demo, which then ends the servers; kept ones outlive the terminal.
-            start_new_session=True,
-        )
-
-
-def _wait_until_it_serves(server: DemoServer, folder: Path) -> None:
-    line = server.process.stdout.readline() if server.process.stdout is not None else ""
-    if not line.startswith("serving "):
-        said = (folder / f"{server.name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        raise click.ClickException(f"the server {server.name} did not start: {said[-1] if said else 'it said nothing'}")
+            arguments += ["--peer", f"@{folder / f'{other}-as-peer.txt'}"]
+    return DemoProcess.launch(folder, name, arguments, {"SHADOWTREE_NAME": f"{name}.demo"})
