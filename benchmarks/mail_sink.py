@@ -23,11 +23,18 @@ class Counts:
     """All that gateways sent, commands too."""
 
 
+class Sink:
+    """What all connections count in."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+
+
 class Session(asyncio.Protocol):
     """One connection."""
 
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
         self._held = b""
         self._is_data = False
         self._people: list[bytes] = []
@@ -45,14 +52,15 @@ class Session(asyncio.Protocol):
                 return
             self._held = rest
             if self._is_data or not line.startswith(b"X"):
-                self._counts.bytes += len(line) + len(end)
+                self._sink.counts.bytes += len(line) + len(end)
             self._transport.write(self._end_of_message() if self._is_data else self._answer(line))
 
     def _end_of_message(self) -> bytes:
         self._is_data = False
-        self._counts.transactions += 1
-        self._counts.copies += len(self._people)
-        self._counts.people.update(self._people)
+        counts = self._sink.counts
+        counts.transactions += 1
+        counts.copies += len(self._people)
+        counts.people.update(self._people)
         return b"250 ok\r\n"
 
     def _answer(self, line: bytes) -> bytes:
@@ -67,11 +75,11 @@ class Session(asyncio.Protocol):
                 self._is_data = True
                 return b"354 go on\r\n"
             case b"XCOU":
-                counts = self._counts
+                counts = self._sink.counts
                 found = (len(counts.people), counts.copies, counts.transactions, counts.bytes)
                 return b"250 %d %d %d %d\r\n" % found
             case b"XRES":
-                self._counts.__init__()  # type: ignore[misc]
+                self._sink.counts = Counts()
             case b"QUIT":
                 self._transport.close()
                 return b"221 bye\r\n"
@@ -98,8 +106,8 @@ def _ask(port: int, command: bytes) -> bytes:
 
 
 async def _serve() -> None:
-    counts = Counts()
-    server = await asyncio.get_running_loop().create_server(lambda: Session(counts), "127.0.0.1", 0)
+    sink = Sink()
+    server = await asyncio.get_running_loop().create_server(lambda: Session(sink), "127.0.0.1", 0)
     print(f"sink on 127.0.0.1:{server.sockets[0].getsockname()[1]}", flush=True)
     await server.serve_forever()
 
