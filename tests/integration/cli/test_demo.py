@@ -65,15 +65,22 @@ def test_the_demo_of_mail_ends_by_itself_and_leaves_nothing(environment, tmp_pat
     assert found.stdout.rstrip().endswith("$ shadowtree demo mail --keep")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_demo_that_is_stopped_takes_its_servers_along(environment, tmp_path, number):
+@pytest.mark.parametrize(
+    ("arguments", "said", "processes", "number"),
+    [([], "shadowtree import", 3, signal.SIGINT), (["mail"], "serving mail of", 5, signal.SIGTERM)],
+)
+def test_a_demo_that_is_stopped_takes_its_servers_along(environment, tmp_path, arguments, said, processes, number):
     process = subprocess.Popen(
-        COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environment, "PYTHONUNBUFFERED": "1"}
+        [*COMMAND, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment, "PYTHONUNBUFFERED": "1"},
     )
     for line in process.stdout:
-        if "shadowtree import" in line:
+        if said in line:
             break
-    assert len(servers_below(tmp_path)) == 3
+    assert len(servers_below(tmp_path)) == processes
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
