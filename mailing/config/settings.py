@@ -270,6 +270,8 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "hold_above": ("people_limit", _number_reader(0, HIGHEST_PEOPLE_LIMIT)),
     "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
+    "join": ("is_open", _choice_reader(closed=False, open=True)),
+    "unsubscribe": ("offers_leaving", _choice_reader(shared=True, none=False)),
 }
 
 _KEYS: Mapping[str, Reader] = {

@@ -26,6 +26,7 @@ from mailing.rules.events import (
     Effect,
     Event,
     Forget,
+    Granted,
     Handed,
     HandOver,
     ListGone,
@@ -38,6 +39,7 @@ from mailing.rules.events import (
     Save,
     Spooled,
     Ticked,
+    Written,
 )
 from mailing.rules.notes import Noted, Notes, note_about, without_note
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
@@ -73,6 +75,9 @@ class _Work:
 
     @property
     def going(self) -> dict[int, Destination]:
+        """Whose people are to get it, by position: these are asked for."""
+        if self.message.is_letter:
+            return {}
         return {at: each for at, each in enumerate(self.message.destinations) if each.standing is Standing.GOES}
 
     @property
@@ -111,6 +116,10 @@ class Distribution:
                 return self._accepted(event, now)
             case Bounced():
                 return self._bounced(event)
+            case Written():
+                return self._written(event, now)
+            case Granted():
+                return self._granted(event)
             case Ticked():
                 return self._ticked(now)
             case _:
@@ -214,7 +223,7 @@ class Distribution:
             case Rejected():
                 self._set_standing(work, Standing.HELD, Standing.DROPPED, "rejected")
                 return self._saved_then(work, [], now)
-            case Accepted() | Bounced() | Ticked():
+            case Accepted() | Bounced() | Written() | Granted() | Ticked():
                 raise AssertionError(event)
             case _:
                 assert_never(event)
@@ -341,6 +350,25 @@ class Distribution:
         assert event.earlier is not None, "a chunk was found"
         message = event.earlier.message
         return [Save(replace(message, done=message.done - 1, bounced=message.bounced + 1), (chunk,))]
+
+    def _written(self, event: Written, now: Now) -> list[Effect]:
+        answer, id_ = Answer(event.transaction), event.message.id
+        known = self._works.get(id_)
+        if known is not None:
+            # It is safe once it is written, which it may not be yet: this is written behind it.
+            return [Save(known.message), answer]
+        if id_ in self._finished:
+            return [answer]
+        chunk = Chunk(id_, 0, 0, (event.person,), (0,), is_international=not event.person.isascii())
+        work = self._open(Spooled(event.message, (chunk,)))
+        return [Save(event.message, (chunk,), event.content), answer, *self._due_chunks(work, now)]
+
+    def _granted(self, event: Granted) -> list[Effect]:
+        work = self._works.get(event.id)
+        if work is not None:
+            work.message = replace(work.message, wish=None)
+            return [Save(work.message)]
+        return [] if event.earlier is None else [Save(replace(event.earlier.message, wish=None))]
 
     def _ticked(self, now: Now) -> list[Effect]:
         effects = self._due_notes(now)

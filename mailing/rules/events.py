@@ -101,6 +101,30 @@ class Bounced:
 
 
 @dataclass(frozen=True, slots=True)
+class Written:
+    """The gateway writes to one person. What it has written before it does not write again."""
+
+    message: Message
+    person: MemberId
+    content: bytes
+    transaction: int = 0
+    """Names who waits for it to be safe."""
+
+    @property
+    def id(self) -> str:
+        """Of the letter."""
+        return self.message.id
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """What a letter had asked the person to confirm was done."""
+
+    id: str
+    earlier: Spooled | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Retried:
     """Somebody wants what waits to be tried now."""
 
@@ -134,7 +158,19 @@ class Ticked:
 
 
 Event = (
-    Accepted | Resolved | NotResolved | ListGone | Handed | Bounced | Retried | Dropped | Approved | Rejected | Ticked
+    Accepted
+    | Resolved
+    | NotResolved
+    | ListGone
+    | Handed
+    | Bounced
+    | Written
+    | Granted
+    | Retried
+    | Dropped
+    | Approved
+    | Rejected
+    | Ticked
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mailing.rules.authors import Author
+from mailing.rules.commands import Command, is_of_a_program
 from mailing.rules.list_headers import traced
 from mailing.rules.lists import ListSettings
 from mailing.rules.message import RECEIVED_LIMIT, Content, is_automatic
@@ -31,12 +32,13 @@ class Reply:
 class Recipient:
     """One that was not refused at RCPT."""
 
-    place: Destination | BouncePlace
+    place: Destination | BouncePlace | Command
     bytes_limit: int
 
 
 SAFE = Reply("250 2.0.0", "it is safe")
 OWN_BOUNCE = Reply("250 2.0.0", "the report was looked at")
+NOT_ANSWERED = Reply("250 2.0.0", "it was looked at, and is not answered")
 FULL = Reply("452 4.3.1", "it cannot be kept now: the gateway's database is full or away")
 TOO_LARGE = "552 5.3.4"
 
@@ -50,6 +52,8 @@ def reply_after_data(recipient: Recipient, content: Content, size: int, *, secre
         return None
     if len(content.values("received")) > RECEIVED_LIMIT:
         return Reply("554 5.4.6", "the message goes in circles: too many Received fields")
+    if isinstance(place, Command):
+        return NOT_ANSWERED if is_of_a_program(content) else None
     if not place.is_list:
         return None
     if is_automatic(content):

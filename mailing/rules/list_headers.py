@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from email.header import Header
 from email.utils import formataddr, formatdate
 from urllib.parse import quote
@@ -26,6 +27,19 @@ _SIGNED = re.compile(r"(?:^|;)\s*h\s*=([^;]*)")
 _LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
 
 
+@dataclass(frozen=True, slots=True)
+class ListPlaces:
+    """Where a list says that people may write to, quoted; empty: nowhere."""
+
+    owners: str = ""
+    request: str = ""
+    """The gateway, about the list."""
+    leave: str = ""
+    """The gateway, to get no more mail of it."""
+    is_closed: bool = False
+    """Whether nobody may post."""
+
+
 def copy_of(
     message: Message,
     destination: Destination,
@@ -33,18 +47,14 @@ def copy_of(
     *,
     secret: bytes,
     host: str,
-    owners_address: str | None,
-    is_closed: bool,
+    places: ListPlaces,
 ) -> bytes:
-    """The copy of a message for those whom one of its destinations reaches first.
-
-    `owners_address`: where the owners of the list are written to, if it has any; `is_closed`: nobody may post to it.
-    """
+    """The copy of a message for those whom one of its destinations reaches first."""
     added = [_field("Received", f"by {host} (Shadowtree) with LMTP id {message.id}; {formatdate(message.accepted)}")]
     signed = _signed_names(content)
     replaced: set[str] = set()
     if destination.is_list:
-        for name, value in _list_fields(message, destination, secret, owners_address, is_closed=is_closed):
+        for name, value in _list_fields(message, destination, secret, places):
             if name.lower() not in signed:
                 added.append(_field(name, value))
         replaced = {name for name in _REPLACED if name not in signed}
@@ -65,14 +75,16 @@ _REPLACED = frozenset(
 
 
 def _list_fields(
-    message: Message, destination: Destination, secret: bytes, owners_address: str | None, *, is_closed: bool
+    message: Message, destination: Destination, secret: bytes, places: ListPlaces
 ) -> Iterable[tuple[str, str]]:
     yield "List-Id", f"<{list_id(destination.group)}>"
-    yield "List-Post", "NO" if is_closed else f"<{_mailto(destination.address)}>"
-    if owners_address is not None:
-        yield "List-Help", f"<{_mailto(owners_address)}?subject=help>"
-        yield "List-Owner", f"<{_mailto(owners_address)}>"
-        yield "List-Unsubscribe", f"<{_mailto(owners_address)}?subject=unsubscribe>"
+    yield "List-Post", "NO" if places.is_closed else f"<{_mailto(destination.address)}>"
+    if places.request:
+        yield "List-Help", f"<{_mailto(places.request)}?subject=help>"
+    if places.owners:
+        yield "List-Owner", f"<{_mailto(places.owners)}>"
+    if places.leave:
+        yield "List-Unsubscribe", f"<{_mailto(places.leave)}>"
     yield "Precedence", "list"
     yield "Shadowtree-Trace", f"{message.id}; {_trace_mac(secret, message.id, destination.group)}"
 

@@ -16,6 +16,8 @@ DEFAULT_BYTES_LIMIT = 10_240_000
 DEFAULT_PEOPLE_LIMIT = 5_000
 OWNER_ADDRESS = "-owner"
 """Behind the name of a list: the address of its owners."""
+REQUEST_ADDRESS, LEAVE_ADDRESS, CONFIRM_ADDRESS = "-request", "-leave", "-confirm"
+"""Behind the name of a list: where people write to the gateway about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ class ListSettings:
     """Whether nobody gets a message while a part of the list is out of reach."""
     rewrites_from: bool = True
     """Whether From is rewritten where DMARC rests on SPF alone."""
+    is_open: bool = False
+    """Whether people may join by mail."""
+    offers_leaving: bool = True
+    """Whether each copy says how to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,27 @@ class Lists:
         """What holds for a list."""
         return self.settings.get(group, self.defaults)
 
+    def may_be_joined(self, group: GroupId) -> bool:
+        """Whether people may join a list by mail.
+
+        A default does not open a group whose members have a say in lists, or decide who gets their mail.
+        """
+        if group in self.settings:
+            return self.settings[group].is_open
+        every = (self.defaults, *self.settings.values())
+        ruling = {name for each in every for name in (each.post, each.owners, *each.excluding)}
+        return self.defaults.is_open and group not in ruling and without(group, OWNERS) is None
+
+
+def address_beside(address: str, ending: str) -> str:
+    """The quoted address of a list with an ending behind its name."""
+    local, _, domain = address.rpartition("@")
+    return f'{local[:-1]}{ending}"@{domain}' if local.endswith('"') else f"{local}{ending}@{domain}"
+
 
 def owners_address(address: str) -> str:
     """Where the owners of a list are written to, of the quoted address of the list."""
-    local, _, domain = address.rpartition("@")
-    return f'{local[:-1]}{OWNER_ADDRESS}"@{domain}' if local.endswith('"') else f"{local}{OWNER_ADDRESS}@{domain}"
+    return address_beside(address, OWNER_ADDRESS)
 
 
 def beside(group: GroupId, ending: str) -> GroupId:

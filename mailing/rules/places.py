@@ -1,8 +1,10 @@
-"""What an address stands for: a list, the owners of one, or nothing."""
+"""What an address stands for: a list, the owners of one, what people may tell the gateway of one, or nothing."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from enum import StrEnum
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, OWNER_ADDRESS, OWNERS, Lists, beside, without
@@ -30,7 +32,29 @@ class Ambiguous:
     groups: tuple[GroupId, ...]
 
 
-Place = ListPlace | OwnersPlace | Ambiguous
+class Word(StrEnum):
+    """What people may tell the gateway by mail."""
+
+    LEAVE = "leave"
+    JOIN = "join"
+    REQUEST = "request"
+    CONFIRM = "confirm"
+
+
+@dataclass(frozen=True, slots=True)
+class CommandPlace:
+    """Where people write to the gateway about a list."""
+
+    group: GroupId
+    word: Word
+    token: str = ""
+    """Of a confirmation, in lower case."""
+
+
+Place = ListPlace | OwnersPlace | CommandPlace | Ambiguous
+
+CONFIRMATION_FORM = "[a-z2-7]{16}"
+_COMMAND = re.compile(rf"(.+)-(?:(leave|join|request)|(confirm)\+({CONFIRMATION_FORM}))@([^@]+)", re.S | re.I)
 
 
 def place_of(group: GroupId, lists: Lists, index: GroupIndex) -> Place | None:
@@ -39,14 +63,35 @@ def place_of(group: GroupId, lists: Lists, index: GroupIndex) -> Place | None:
     if len(found) > 1:
         return Ambiguous(found)
     if found:
-        muted = without(found[0], MUTED)
-        # Those who want no mail of a list are not a list.
-        return None if muted is not None and muted in index else ListPlace(found[0])
+        return _list_place(found[0], index)
     owned = without(group, OWNER_ADDRESS)
     if owned is None:
-        return None
+        return _command_place(group, index)
     of = index.find(owned)
     return owners_of(of[0], lists, index) if len(of) == 1 else None
+
+
+def split_command(name: str) -> tuple[str, Word, str] | None:
+    """The name of a list, the word behind it and a token, of a name that may be such an address; None: it is none."""
+    found = _COMMAND.fullmatch(name)
+    if found is None:
+        return None
+    return f"{found[1]}@{found[5]}", Word((found[2] or found[3]).lower()), (found[4] or "").lower()
+
+
+def _command_place(group: GroupId, index: GroupIndex) -> CommandPlace | None:
+    split = split_command(group)
+    if split is None:
+        return None
+    found = index.find(split[0])
+    place = _list_place(found[0], index) if len(found) == 1 else None
+    return None if place is None else CommandPlace(place.group, *split[1:])
+
+
+def _list_place(group: GroupId, index: GroupIndex) -> ListPlace | None:
+    """Those who want no mail of a list are not a list."""
+    muted = without(group, MUTED)
+    return None if muted is not None and muted in index else ListPlace(group)
 
 
 def owners_of(group: GroupId, lists: Lists, index: GroupIndex) -> OwnersPlace | None:

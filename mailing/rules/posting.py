@@ -12,6 +12,7 @@ from namegraph import InvalidNameError, parse_name
 from shadowtree.vocabulary import GroupId, MemberId
 
 STATE_OF_RECIPIENTS = "RCPT"
+NO_ANSWER = "commands of bounces and of automatic mail are not answered"
 
 
 @dataclass(frozen=True, slots=True)

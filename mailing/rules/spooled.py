@@ -65,6 +65,16 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True)
+class Wish:
+    """What a person asked for by mail."""
+
+    is_join: bool
+    """Whether to get the mail of the list; else to get it no more."""
+    group: GroupId
+    person: MemberId
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """One message, however often it comes."""
 
@@ -98,6 +108,10 @@ class Message:
     author: str = ""
     """Whom From names, as it is shown."""
     subject: str = ""
+    is_letter: bool = False
+    """Whether the gateway wrote it to one person: nobody is asked whom it reaches."""
+    wish: Wish | None = None
+    """What the person confirms by an answer to it; None: nothing, or that was done."""
 
     @property
     def is_to_note(self) -> bool:

@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from mailing.config.settings import DistributionSettings
 from mailing.rules.lists import Lists
+from mailing.shell.commands import Commands
 from mailing.shell.control import Control
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
@@ -40,7 +41,8 @@ class Distributing:
         LOGGER.info("messages in the spool: %d under way, %d done", len(found.unfinished), len(found.finished))
         self._settings = settings
         self._spooling = Spooling(spool, found)
-        self._intake = MessageIntake(names, lists, self._spooling, authserv_id=settings.authserv_id)
+        self._commands = Commands(names, lists, self._spooling)
+        self._intake = MessageIntake(names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id)
         self._resolving = Resolving(names, lists, self._spooling.tell)
         self._handing = HandingOver(self._spooling, names, lists, smtp=settings.smtp, host=host)
         self._spooling.resolve = self._resolving.resolve
@@ -64,7 +66,7 @@ class Distributing:
 
     def follow(self, lists: Lists) -> None:
         """Go by other settings of lists from now on."""
-        self._intake.lists = self._resolving.lists = self._handing.lists = lists
+        self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
 
     async def run(self) -> None:
         """Distribute; for ever, or until the database was another gateway's meanwhile: then `StartError`."""

@@ -8,18 +8,27 @@ from collections.abc import Iterator
 
 import aiosmtplib
 
-from mailing.rules.addresses import quoted
+from mailing.rules.addresses import is_deliverable, quoted, unquoted
 from mailing.rules.events import Handed, HandOver
-from mailing.rules.list_headers import copy_of
-from mailing.rules.lists import POST_NOBODY, Lists, owners_address
+from mailing.rules.list_headers import ListPlaces, copy_of
+from mailing.rules.lists import (
+    LEAVE_ADDRESS,
+    POST_NOBODY,
+    REQUEST_ADDRESS,
+    Lists,
+    address_beside,
+    beside,
+    owners_address,
+)
 from mailing.rules.message import read_content
-from mailing.rules.places import owners_of
+from mailing.rules.places import CommandPlace, owners_of, place_of
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
+from shadowtree.vocabulary import GroupId
 
 CONNECTIONS = 4
 """Times CHUNK_PEOPLE is what a kill may repeat."""
@@ -104,17 +113,31 @@ class HandingOver:
     async def _copy(self, message: Message, destination: Destination) -> bytes:
         """The bytes of a copy."""
         content = read_content(await self._spooling.content(message.id))
-        group = destination.group
-        has_owners = owners_of(group, self.lists, self._names.index) is not None
         return copy_of(
             message,
             destination,
             content,
             secret=self._spooling.secret,
             host=self._host,
-            owners_address=owners_address(destination.address) if has_owners else None,
-            is_closed=self.lists.of(group).post == POST_NOBODY,
+            places=self._places(destination) if destination.is_list else ListPlaces(),
         )
+
+    def _places(self, destination: Destination) -> ListPlaces:
+        group, address = destination.group, destination.address
+        settings = self.lists.of(group)
+        has_owners = owners_of(group, self.lists, self._names.index) is not None
+        return ListPlaces(
+            owners_address(address) if has_owners else "",
+            self._command(group, address, REQUEST_ADDRESS),
+            self._command(group, address, LEAVE_ADDRESS) if settings.offers_leaving else "",
+            settings.post == POST_NOBODY,
+        )
+
+    def _command(self, group: GroupId, address: str, ending: str) -> str:
+        """Where people write to the gateway; empty where a group has that name, or the name is too long."""
+        place, found = place_of(beside(group, ending), self.lists, self._names.index), address_beside(address, ending)
+        is_one = isinstance(place, CommandPlace) and is_deliverable(unquoted(found), with_smtputf8=True)
+        return found if is_one else ""
 
 
 class _Connection:

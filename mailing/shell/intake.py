@@ -7,15 +7,17 @@ from dataclasses import replace
 
 from mailing.rules.addresses import UndeliverableError, quoted, unquoted
 from mailing.rules.authors import Author, author_of, shown, subject_of
+from mailing.rules.commands import Command
 from mailing.rules.events import Accepted
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judged, reply_after_data
 from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, read_content
-from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, owners_of, place_of
-from mailing.rules.posting import Unconfirmed, names_of_sender, poster_of
+from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
+from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
 from mailing.rules.return_path import BouncePlace, bounce_place, lasting_failure
 from mailing.rules.spooled import Destination, Standing
+from mailing.shell.commands import Commands
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.posting import may_post
@@ -28,11 +30,14 @@ _UNKNOWN = Reply("550 5.1.1", "there is no such list")
 class MessageIntake:
     """All lists. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, spooling: Spooling, *, authserv_id: str | None) -> None:
+    def __init__(
+        self, names: Names, lists: Lists, spooling: Spooling, commands: Commands, *, authserv_id: str | None
+    ) -> None:
         """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does."""
         self._names = names
         self.lists = lists
         self._spooling = spooling
+        self._commands = commands
         self._authserv_id = authserv_id
 
     @property
@@ -59,7 +64,18 @@ class MessageIntake:
             return Reply("451 4.3.0", f"{' and '.join(place.groups)} differ in case alone: rename one")
         if isinstance(place, ListPlace) and not sender:
             return Reply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
+        if isinstance(place, CommandPlace):
+            return self._command(name, place) if sender else Reply("550 5.7.1", NO_ANSWER)
         return self._list(name, place, group)
+
+    def _command(self, name: str, place: CommandPlace) -> Recipient | Reply:
+        split = split_command(name)
+        assert split is not None, "so its place was found"
+        try:
+            address = quoted(split[0], with_smtputf8=True)
+        except UndeliverableError as error:
+            return Reply("550 5.1.3", str(error))
+        return Recipient(Command(place.group, place.word, place.token, address, name), self.bytes_limit)
 
     def _list(self, name: str, place: ListPlace | OwnersPlace, asked: str) -> Recipient | Reply:
         try:
@@ -93,7 +109,10 @@ class MessageIntake:
         author = author_of(read, self._authserv_id)
         destinations: dict[tuple[str, bool], Destination] = {}
         for at, recipient in enumerate(recipients):
-            if replies[at] is not None or not isinstance(recipient.place, Destination):
+            if replies[at] is not None or isinstance(recipient.place, BouncePlace):
+                continue
+            if isinstance(recipient.place, Command):
+                replies[at] = await self._commands.carry_out(recipient.place, author, read)
                 continue
             found = await self._judged(recipient.place, sender.address, author)
             if isinstance(found, Reply):

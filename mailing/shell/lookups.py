@@ -21,7 +21,7 @@ from mailing.rules.lookups import (
     temporary,
     why_reply,
 )
-from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, owners_of, place_of
+from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of
 from mailing.rules.return_path import bounce_place
 from mailing.shell.names import Names
 from shadowtree.errors import GroupNotFound, ShadowtreeError
@@ -85,7 +85,7 @@ class Lookups:
                 return _NOT_FOUND
             case Ambiguous(groups), _:
                 return netstring(temporary(f"{' and '.join(groups)} differ in case alone: rename one").encode())
-            case ListPlace(group) | OwnersPlace(group=group), MapName.LISTS:
+            case ListPlace(group) | OwnersPlace(group=group) | CommandPlace(group=group), MapName.LISTS:
                 return netstring(Reply(Status.OK, group).encode())
             case ListPlace(group), MapName.OWNERS:
                 owners = owners_of(group, self.lists, self._names.index)

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
@@ -21,6 +22,8 @@ from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, 
 from shadowtree.results import Check, RecordedUpdate, Resolution
 from shadowtree.updates import Target
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
+
+Answer = TypeVar("Answer")
 
 CONFIRMED_SECONDS = 1.0
 """For so long a home that has answered counts as being there."""
@@ -222,6 +225,11 @@ class Names:
         """Whether somebody is in a group; raises `ShadowtreeError` where that cannot be told."""
         async with self._place():
             return await self._client.check(group, member, explain)
+
+    async def ask(self, question: Callable[[Client], Awaitable[Answer]]) -> Answer:
+        """What the name server answers to anything else; raises `ShadowtreeError`."""
+        async with self._place():
+            return await question(self._client)
 
     async def everybody(self, targets: Iterable[Target]) -> Resolution:
         """Who is in one of these, each once, asked for right now; raises `ShadowtreeError`."""

@@ -7,8 +7,9 @@ from typing import Protocol
 
 from mailing.rules.lists import Lists
 from mailing.rules.lookups import why_not
-from mailing.rules.places import Ambiguous, ListPlace, place_of
+from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, place_of
 from mailing.rules.posting import (
+    NO_ANSWER,
     AskWhether,
     Permitted,
     Refused,
@@ -52,6 +53,8 @@ class Posting:
         place = place_of(group, self.lists, self._names.index)
         if isinstance(place, Ambiguous):
             return Uncertain(f"{' and '.join(place.groups)} differ in case alone")
+        if isinstance(place, CommandPlace) and not sender:
+            return Refused(NO_ANSWER)
         if not isinstance(place, ListPlace):
             # What is no list is for the maps to refuse: the domain may have mailboxes. Owners hear everybody.
             return Permitted()

@@ -22,16 +22,18 @@ from mailing.rules.events import (
     Effect,
     Event,
     Forget,
+    Granted,
     HandOver,
     Now,
     Resolve,
     Save,
     Spooled,
     Ticked,
+    Written,
 )
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
 from mailing.rules.return_path import BouncePlace, token_of
-from mailing.rules.spooled import State
+from mailing.rules.spooled import Message, State
 from mailing.shell.log import LOGGER
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
 
@@ -88,6 +90,29 @@ class Spooling:
 
     async def accept(self, event: Accepted) -> Reply:
         """Take a message; the reply once it is durable."""
+        return await self._answered(event)
+
+    async def write(self, event: Written) -> Reply:
+        """Write to somebody; the reply once the letter is durable."""
+        return await self._answered(event)
+
+    async def letter(self, id_: str) -> Message | None:
+        """A letter that was written, by its id; None: there is none. Raises `SpoolError`."""
+        spooled = await self.spooled(id_) if self.knows(id_) else None
+        return None if spooled is None or not spooled.message.is_letter else spooled.message
+
+    def knows(self, id_: str) -> bool:
+        """Whether there is such a message, or was some days ago."""
+        return token_of(self.secret, id_) in self._ids
+
+    async def grant(self, id_: str) -> None:
+        """Take note that what a letter asked to confirm was done; returns once that is durable. Raises `SpoolError`."""
+        async with self._loading:
+            earlier = None if self._core.holds(id_) else await self._load(id_)
+            durable = self._stepped(Granted(id_, earlier))
+        await durable
+
+    async def _answered(self, event: Accepted | Written) -> Reply:
         if self.is_failing:
             return FULL
         transaction = next(self._transactions)
@@ -96,10 +121,11 @@ class Spooling:
         try:
             async with self._loading:
                 token = token_of(self.secret, event.id)
-                is_final = token in self._ids and not self._core.holds(event.id)
-                earlier = await self._load(event.id) if is_final else None
+                told: Event = replace(event, transaction=transaction)
+                if isinstance(told, Accepted) and token in self._ids and not self._core.holds(event.id):
+                    told = replace(told, earlier=await self._load(event.id))
                 self._ids[token] = event.id
-                self._step(replace(event, transaction=transaction, earlier=earlier))
+                self._step(told)
             return await answer
         except SpoolError:
             return FULL
@@ -131,9 +157,7 @@ class Spooling:
 
     async def tell_durably(self, event: Event) -> None:
         """The same; returns once what it leads to is durable."""
-        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._step(event, durable)
-        await durable
+        await self._stepped(event)
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
         """All messages that are not final."""
@@ -158,6 +182,11 @@ class Spooling:
         except SpoolError:
             self._contents.pop(id_, None)
             raise
+
+    def _stepped(self, event: Event) -> asyncio.Future[None]:
+        durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._step(event, durable)
+        return durable
 
     def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> None:
         self._effects.append((self._core.step(event, _now()), durable))

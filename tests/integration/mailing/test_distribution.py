@@ -11,12 +11,11 @@ import pytest_asyncio
 from mailing.config.settings import DistributionSettings
 from mailing.rules.lists import Lists, ListSettings
 from mailing.shell.control import ControlError, Request, ask
-from mailing.shell.distributing import Distributing, StartError
-from mailing.shell.log import Repeated
-from mailing.shell.names import Names
+from mailing.shell.distributing import StartError
 from mailing.spool.store import Spool
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
+from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink, lmtp
 
 ALL, LAB, NEWS, OWN, HELD, LARGE = (
@@ -86,32 +85,6 @@ async def sink():
     sink.close()
 
 
-class Running:
-    """A gateway that distributes."""
-
-    def __init__(self, settings, port):
-        self.settings = settings
-        self.port = port
-
-    async def send(self, sender, *recipients, data, **more):
-        """The replies, without those to RCPT that are good."""
-        places = [f"{each}@lists.ubc.example" if "@" not in each else each for each in recipients]
-        return (await lmtp(self.port, sender, *places, data=data, **more))[len(recipients) :]
-
-    async def rcpt(self, sender, recipient):
-        """The reply to one RCPT."""
-        found = await lmtp(self.port, sender, f"{recipient}@lists.ubc.example", data=message("rcpt"))
-        return found[0]
-
-    async def ask(self, word, id_=None):
-        return await ask(self.settings.control, Request(word, id_))
-
-    async def until_done(self):
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self.ask("queue"):
-                await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def settings(tmp_path, sink):
     url = f"sqlite:///{tmp_path / 'mail.db'}"
@@ -121,23 +94,8 @@ def settings(tmp_path, sink):
 @asynccontextmanager
 async def running(servers, settings, *, gracefully=True):
     lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(), SETTINGS)
-    names = Names(servers["ubc.example"].client, ["ubc.example"])
-    following = asyncio.create_task(names.follow())
-    await names.tried(PATIENCE_SECONDS)
-    distributing = Distributing(settings, names, lists, Repeated())
-    running = None
-    try:
-        port = await distributing.listen()
-        running = asyncio.create_task(distributing.run())
-        yield Running(settings, port)
-    finally:
-        tasks = [following] if running is None else [following, running]
-        if gracefully:
-            await distributing.end(PATIENCE_SECONDS)
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        await distributing.close()
+    async with running_gateway(servers["ubc.example"].client, settings, lists, gracefully=gracefully) as found:
+        yield found
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -159,9 +117,9 @@ async def test_a_message_to_several_lists_reaches_each_person_once_and_stays_as_
     assert head[1:7] == [
         "List-Id: <all.ubc.example>",
         "List-Post: <mailto:all@lists.ubc.example>",
-        "List-Help: <mailto:all-owner@lists.ubc.example?subject=help>",
+        "List-Help: <mailto:all-request@lists.ubc.example?subject=help>",
         "List-Owner: <mailto:all-owner@lists.ubc.example>",
-        "List-Unsubscribe: <mailto:all-owner@lists.ubc.example?subject=unsubscribe>",
+        "List-Unsubscribe: <mailto:all-leave@lists.ubc.example>",
         "Precedence: list",
     ]
     assert ann.people == ["ann@x.example", "bob@sfu.example"]

@@ -2,7 +2,7 @@
 
 What holds at the end: everybody whom a list reached since the message was accepted got it, or bounced; nobody else did;
 and nobody got it twice, unless the gateway was killed while just that transaction was under way. Whatever is held or
-dropped on its way, owners are told of it.
+dropped on its way, owners are told of it. A letter reaches the one person it is for.
 """
 
 import random
@@ -17,6 +17,7 @@ from mailing.rules.events import (
     Approved,
     Dropped,
     Forget,
+    Granted,
     Handed,
     HandOver,
     ListGone,
@@ -29,8 +30,9 @@ from mailing.rules.events import (
     Save,
     Spooled,
     Ticked,
+    Written,
 )
-from mailing.rules.spooled import FINAL_STATES, Destination, Standing, State
+from mailing.rules.spooled import FINAL_STATES, Destination, Message, Standing, State, Wish
 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")
 OWNERS = {"owner@x.example"}
@@ -55,6 +57,7 @@ class World:
         self.to_tell = set()
         """What was held or dropped by a rule, and by nobody since: messages and groups."""
         self.notes = {}
+        self.letters, self.granted = {}, set()
         self.answered = set()
         self.transactions = 0
         self.is_healed = False
@@ -98,10 +101,10 @@ class World:
                 self.check_sizes(message)
                 if content is not None:
                     self.contents[message.id] = content
-                if content not in (None, b"content"):
+                if content not in (None, b"content", b"letter"):
                     self.notes[message.id] = content
                 if message.state in FINAL_STATES:
-                    del self.contents[message.id]
+                    self.contents.pop(message.id, None)
             case Answer(transaction):
                 self.answered.add(transaction)
             case Resolve():
@@ -148,6 +151,21 @@ class World:
                 earlier = self.spooled(id_)
             self.tell(Accepted(id_, "s@x.example", places, b"content", (), number, earlier=earlier))
         self.accepted.setdefault(id_, set()).update(groups)
+
+    def write(self):
+        """A letter, of which the gateway is told until it is safe, and what it asked for, which is done once."""
+        id_, person = f"letter{self.random.randrange(4)}", f"w{self.random.randrange(4)}@x.example"
+        person = self.letters.setdefault(id_, person)
+        place = Destination("a@l.example", "a-request@l.example", False)
+        message = Message(id_, "", self.date, (place,), is_letter=True, wish=Wish(True, "a@l.example", person))
+        self.transactions += 1
+        number = self.transactions
+        while number not in self.answered:
+            self.tell(Written(message, person, b"letter", number))
+        if self.random.random() < 0.3:
+            while self.messages[id_].wish is not None:
+                self.tell(Granted(id_, None if self.core.holds(id_) else self.spooled(id_)))
+            self.granted.add(id_)
 
     def destination(self, group):
         luck = self.random.random()
@@ -216,7 +234,9 @@ class World:
 
     def step(self):
         what = self.random.random()
-        if what < 0.15:
+        if what < 0.02:
+            self.write()
+        elif what < 0.15:
             self.accept()
         elif what < 0.4 and self.pending:
             self.resolve()
@@ -228,8 +248,8 @@ class World:
             self.members[group] ^= {person}
             self.ever[group].add(person)
             self.always[group].discard(person)
-        elif what < 0.83 and self.messages:
-            id_ = self.random.choice([each for each in self.messages if each not in self.notes])
+        elif what < 0.83 and self.accepted:
+            id_ = self.random.choice([each for each in self.messages if each in self.accepted])
             kind = self.random.choice((Retried, Approved, Rejected, Dropped))
             if kind is Retried:
                 self.tell(Retried(id_))
@@ -280,6 +300,11 @@ def check(world):
         for group in going:
             # Who joined or left meanwhile may have been in it at the instant that was asked for, or not.
             assert world.always[group] <= set(people), f"some of {group} were lost"
+    for id_, person in world.letters.items():
+        message, (chunk,) = world.messages[id_], world.spooled(id_).chunks
+        assert (message.state, message.people, chunk.people, chunk.waiting) == (State.DONE, 1, (person,), ())
+        assert chunk.bounced or world.copies[id_, person] >= 1, "a letter was lost"
+        assert (message.wish is None) == (id_ in world.granted), "a token counts twice, or not at all"
     for id_, group in world.to_tell:
         notes = [note for note, text in world.notes.items() if id_.encode() in text and group.encode() in text]
         assert notes, f"nobody was told of {id_}"

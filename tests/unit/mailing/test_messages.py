@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailing.rules.addresses import quoted
-from mailing.rules.list_headers import copy_of, list_id, traced
+from mailing.rules.list_headers import ListPlaces, copy_of, list_id, traced
 from mailing.rules.lmtp import LmtpError, LmtpReader, Path, read_path, reply_line
 from mailing.rules.message import (
     MalformedError,
@@ -25,11 +25,9 @@ def content(*fields, body=b"\r\nbody\r\n"):
     return read_content("".join(f"{field}\r\n" for field in fields).encode() + body)
 
 
-def copied(read, destination=DESTINATION, *, owners=None, is_closed=False):
+def copied(read, destination=DESTINATION, **places):
     message = Message("a" * 32, "ann@x.example", 1_000, (destination,))
-    return copy_of(
-        message, destination, read, secret=SECRET, host="h.example", owners_address=owners, is_closed=is_closed
-    )
+    return copy_of(message, destination, read, secret=SECRET, host="h.example", places=ListPlaces(**places))
 
 
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"").replace(b"\n", b"\r\n")))
@@ -104,7 +102,10 @@ def test_fields_that_a_signature_covers_stay_and_the_lists_own_are_left_out():
 def test_a_list_of_nobody_to_post_or_to_ask_says_so():
     copy = copied(content("Message-ID: <1@x>"), is_closed=True)
     assert b"List-Post: NO\r\n" in copy
+    assert b"List-Owner" not in copy
     assert b"List-Unsubscribe" not in copy
+    told = copied(content("From: ann"), owners='"a b-owner"@l.example', leave="all-leave@l.example")
+    assert b"List-Owner: <mailto:%22a%20b-owner%22@l.example>\r\nList-Unsubscribe: <mailto:all-leave@l.example>" in told
     assert copy.count(b"Message-ID") == 1
     assert b"Message-ID: <" + b"a" * 32 + b"@h.example>\r\n" in copied(content("From: ann"))
 

@@ -4,7 +4,7 @@ import pytest
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import Lists, ListSettings, beside, target_of, without
-from mailing.rules.places import Ambiguous, ListPlace, OwnersPlace, place_of
+from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 
 LISTS = Lists(
     {"lists.ubc.example": "ubc.example"},
@@ -22,6 +22,7 @@ GROUPS = (
     "TWICE@ubc.example",
     "other+muted@ubc.example",
     "größe@ubc.example",
+    "on-leave@ubc.example",
 )
 
 
@@ -65,6 +66,18 @@ def test_an_address_of_a_mail_domain_stands_for_a_group_of_its_subnet(address, g
         ("-owner@ubc.example", None),
         ("co-owner@ubc.example", ListPlace("co-owner@ubc.example")),
         ("GRÖSSE@ubc.example", ListPlace("größe@ubc.example")),
+        ("all-leave@ubc.example", CommandPlace("all@ubc.example", Word.LEAVE)),
+        ("ALL-Join@ubc.example", CommandPlace("all@ubc.example", Word.JOIN)),
+        ("board-request@ubc.example", CommandPlace("board@ubc.example", Word.REQUEST)),
+        (f"all-confirm+{'A2' * 8}@ubc.example", CommandPlace("all@ubc.example", Word.CONFIRM, "a2" * 8)),
+        ("all-confirm@ubc.example", None),
+        ("all-confirm+short@ubc.example", None),
+        ("all+muted-leave@ubc.example", None),
+        ("nobody-leave@ubc.example", None),
+        ("twice-leave@ubc.example", None),
+        ("-leave@ubc.example", None),
+        ("on-leave@ubc.example", ListPlace("on-leave@ubc.example")),
+        ("all" + "-leave" * 5_000 + "@ubc.example", None),
     ],
 )
 def test_a_name_in_a_subnet_is_a_list_or_its_owners_or_nothing(group, place, index):
@@ -106,3 +119,19 @@ def test_an_ending_stands_before_the_subnet():
     assert without("all+muted@ubc.example", "+muted") == "all@ubc.example"
     assert without("+muted@ubc.example", "+muted") is None
     assert without("all@ubc.example", "+muted") is None
+
+
+def test_an_address_of_a_command_names_the_list_as_it_was_written():
+    assert split_command("A b-leave-JOIN@l.example") == ("A b-leave@l.example", Word.JOIN, "")
+    assert split_command("all@l.example") is None
+
+
+def test_a_default_opens_no_group_whose_members_have_a_say():
+    says = ListSettings(post="writers@ubc.example", owners="chairs@ubc.example", excluding=("guests@ubc.example",))
+    own = {"board@ubc.example": says, "shut@ubc.example": ListSettings(), "chairs@ubc.example": ListSettings()}
+    lists = Lists(LISTS.subnets, ListSettings(is_open=True), own)
+    names = ("all", "writers", "chairs", "guests", "all+owners", "board", "shut")
+    assert [name for name in names if lists.may_be_joined(f"{name}@ubc.example")] == ["all"]
+    own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(is_open=True)})
+    assert own.may_be_joined("all+owners@ubc.example")
+    assert not own.may_be_joined("all@ubc.example")

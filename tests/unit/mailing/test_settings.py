@@ -66,6 +66,10 @@ def test_settings_of_distribution_are_read(load, tmp_path):
     )
     usual = 'authenticated = true\notherwise = "refuse"\nhold_above = 5000\npartial = "deliver"\n'
     assert load(f'{text}[defaults]\n{usual}from = "munge-unsigned"\n').lists.of("all@y.example") == ListSettings()
+    assert load(f'{text}[defaults]\njoin = "open"\nunsubscribe = "none"\n').lists.of("all@y.example") == ListSettings(
+        is_open=True, offers_leaving=False
+    )
+    assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "shared"\n').lists.defaults == ListSettings()
     assert load(SMALL).distribution is None
 
 
@@ -95,6 +99,12 @@ def test_a_small_file_has_defaults(load):
         (SMALL + "[defaults]\nmax_bytes = true\n", ":5: defaults.max_bytes: a number is wanted, not true or false"),
         (SMALL + "[defaults]\nskip_addressed = 1\n", ":5: defaults.skip_addressed: true or false is wanted"),
         (SMALL + '[defaults]\nfrom = "munge"\n', ":5: defaults.from: 'munge' is none of munge-unsigned, keep"),
+        (SMALL + '[defaults]\njoin = "ask"\n', ":5: defaults.join: 'ask' is none of closed, open"),
+        (SMALL + "[defaults]\njoin = true\n", ":5: defaults.join: a text is wanted, not true or false"),
+        (
+            SMALL + '[defaults]\nunsubscribe = "personal"\n',
+            ":5: defaults.unsubscribe: 'personal' is none of shared, none",
+        ),
         (SMALL + "[defaults]\nfrom = true\n", ":5: defaults.from: a text is wanted, not true or false"),
         (SMALL + '[defaults]\npartial = "some"\n', ":5: defaults.partial: 'some' is none of deliver, wait"),
         (SMALL + "[defaults]\nhold_above = -1\n", ":5: defaults.hold_above: 0 to 1000000000 is wanted, not -1"),

@@ -1,0 +1,212 @@
+"""What people ask of the gateway by mail, whether it is certain who asks, and what is to be done.
+
+A wish is granted where the own mail server confirms its author and the message itself is about nothing else, or by a
+token that was mailed to whom it is about. A token counts once, for three days, for one person and one list.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import getaddresses, mktime_tz, parsedate_tz
+from enum import StrEnum
+
+from mailing.rules.addresses import unquoted
+from mailing.rules.authors import Author
+from mailing.rules.list_headers import TRACE
+from mailing.rules.message import ID_DIGITS, Content, is_automatic
+from mailing.rules.places import CONFIRMATION_FORM, Word
+from mailing.rules.spooled import Message, Wish
+from shadowtree.vocabulary import GroupId, MemberId
+
+TOKEN_SECONDS = 3 * 86_400
+MESSAGE_SECONDS = 86_400
+"""For so long a message speaks for its author: whoever has a copy could send it again."""
+LINES_LIMIT = 50
+"""Of a body that are looked at for a command."""
+LINE_LIMIT = 100
+
+_REPLY = re.compile(r"(?:(?:re|aw|sv|antw)(?:\[\d+\])?:\s*)+", re.I)
+_CONFIRM = re.compile(rf"confirm ({CONFIRMATION_FORM})(?![a-z0-9])", re.I)
+_LISTS = frozenset(("bulk", "junk", "list"))
+
+
+class Asked(StrEnum):
+    """What a message asks for."""
+
+    LEAVE = "leave"
+    JOIN = "join"
+    CONFIRM = "confirm"
+    WHY = "why"
+    HELP = "help"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """Where a message was sent to, and so what it is about."""
+
+    group: GroupId
+    word: Word
+    token: str
+    address: str
+    """Of the list, quoted, in the mail domain that was written to."""
+    name: str
+    """What was written to, without quotes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a message asks for; `token`: of a confirmation."""
+
+    asked: Asked
+    token: str = ""
+
+
+def is_of_a_program(content: Content) -> bool:
+    """Whether an answer might come to a program, or to a list."""
+    precedences = {value.lower() for value in content.values("precedence")}
+    return is_automatic(content) or bool(precedences & _LISTS or content.values("list-id") or content.values(TRACE))
+
+
+def question_of(command: Command, content: Content) -> Question:
+    """What a message asks for: by where it was sent to, or else by its subject, or else by a line of its own."""
+    match command.word:
+        case Word.LEAVE:
+            return Question(Asked.LEAVE)
+        case Word.JOIN:
+            return Question(Asked.JOIN)
+        case Word.CONFIRM:
+            return Question(Asked.CONFIRM, command.token)
+        case Word.REQUEST:
+            return next(_questions_in(content), Question(Asked.HELP))
+
+
+def _questions_in(content: Content) -> Iterator[Question]:
+    subject = next(iter(content.values("subject")), "")[:LINE_LIMIT]
+    lines = content.rest[: LINES_LIMIT * LINE_LIMIT].decode("latin-1").splitlines()
+    for text in (_REPLY.sub("", subject.strip(), count=1), *lines[:LINES_LIMIT]):
+        confirmed = _CONFIRM.match(text)
+        if confirmed is not None:
+            yield Question(Asked.CONFIRM, confirmed[1].lower())
+        elif text.strip().lower() in _WORDS:
+            yield Question(Asked(text.strip().lower()))
+
+
+_WORDS = frozenset((Asked.LEAVE, Asked.JOIN, Asked.WHY, Asked.HELP))
+
+
+def speaks_for_author(content: Content, author: Author, command: Command, date: int) -> bool:
+    """Whether it is certain that the author wants just this, so that nobody has to be asked.
+
+    What somebody once signed, to whomever it was, could be sent here by others: it must be new, and say that it is
+    meant for this address. `date`: in seconds since 1970.
+    """
+    named = content.values("to")
+    if not author.is_confirmed or len(named) != 1 or len(content.values("date")) != 1:
+        return False
+    if command.name.lower() not in {unquoted(address).lower() for _, address in getaddresses(named)}:
+        return False
+    parsed = parsedate_tz(content.values("date")[0])
+    if parsed is None:
+        return False
+    try:
+        # Without a zone it is taken for UTC.
+        written = mktime_tz((*parsed[:9], parsed[9] or 0))
+    except (ValueError, OverflowError):
+        return False
+    return abs(date - written) <= MESSAGE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """How somebody stands to a list."""
+
+    name: MemberId
+    """By which the person is in it, or would be."""
+    is_member: bool
+    is_only_direct: bool = False
+    """Whether nothing but the list's own arc makes a member."""
+    is_muted: bool = False
+
+
+class Deed(StrEnum):
+    """What is done for somebody, or why nothing is."""
+
+    MUTE = "mute"
+    LEAVE = "leave"
+    JOIN = "join"
+    UNMUTE = "unmute"
+    IS_NO_MEMBER = "is no member"
+    IS_MUTED = "is muted"
+    IS_MEMBER = "is a member"
+    IS_CLOSED = "is closed"
+    REFUSED = "refused"
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something is done."""
+        return self in (Deed.MUTE, Deed.LEAVE, Deed.JOIN, Deed.UNMUTE)
+
+
+def deed_for(wish: Wish, membership: Membership, *, may_be_joined: bool) -> Deed:
+    """What a wish comes to. Who mutes a list stays a member, and whoever is one may end that."""
+    if not wish.is_join:
+        if not membership.is_member:
+            return Deed.IS_NO_MEMBER
+        if membership.is_muted:
+            return Deed.IS_MUTED
+        return Deed.LEAVE if membership.is_only_direct else Deed.MUTE
+    if may_be_joined:
+        return Deed.JOIN
+    if not membership.is_member:
+        return Deed.IS_CLOSED
+    return Deed.UNMUTE if membership.is_muted else Deed.IS_MEMBER
+
+
+def token_for(secret: bytes, key: str, wish: Wish) -> str:
+    """What a person shows to confirm a wish of a message, whose key is given: 80 bits."""
+    parts = ("confirm", key, str(wish.is_join), wish.group, wish.person)
+    digest = hmac.new(secret, digestmod=hashlib.sha256)
+    for part in parts:
+        digest.update(b"%d:%b" % (len(part.encode()), part.encode()))
+    return base64.b32encode(digest.digest()[:10]).decode("ascii").lower()
+
+
+def letter_id(token: str) -> str:
+    """The id of the letter that told a person a token: it does not tell the token."""
+    return hashlib.sha256(f"letter {token}".encode()).hexdigest()[:ID_DIGITS]
+
+
+def confirmed_wish(letter: Message, command: Command, author: Author, date: int) -> Wish | None:
+    """What somebody confirms by the token of a letter; None: nothing."""
+    wish = letter.wish
+    if wish is None or wish.group != command.group or not 0 <= date - letter.accepted <= TOKEN_SECONDS:
+        return None
+    return wish if author.address and unquoted(author.address).lower() == wish.person.lower() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way into a list."""
+
+    pathname: tuple[MemberId, ...]
+    """From the list to the person."""
+    ends: tuple[GroupId, ...]
+    """What the person would be in no more, if she left the last group of it, that one aside."""
+    is_told: bool = True
+    """Whether it is known what that would end."""
+
+    @property
+    def last(self) -> GroupId:
+        """The group that the person is an immediate member of."""
+        return self.pathname[-2]
+
+
+def ends_of(parents: dict[GroupId, frozenset[GroupId]], leaving: GroupId) -> tuple[GroupId, ...]:
+    """Of somebody whose immediate groups are given, each with all that it is in: what ends with one of these."""
+    others = {group for parent, above in parents.items() if parent != leaving for group in (parent, *above)}
+    return tuple(sorted(parents[leaving] - others - {leaving}))

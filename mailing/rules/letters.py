@@ -1,0 +1,187 @@
+"""What the gateway writes to people who wrote to it about a list. It quotes nothing of what they wrote."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+from email.utils import formatdate
+
+from mailing.rules.addresses import is_deliverable, quoted, unquoted
+from mailing.rules.authors import shown
+from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, Way
+from mailing.rules.lists import CONFIRM_ADDRESS, LEAVE_ADDRESS, REQUEST_ADDRESS, address_beside, owners_address
+from mailing.rules.message import Content
+from mailing.rules.spooled import Destination, Message, Wish
+from shadowtree.vocabulary import MemberId
+
+AN_HOUR = 3_600.0
+LETTERS_TO_ONE = 5
+"""An hour: whose address others forge is not flooded."""
+LETTERS_TO_ALL = 1_000
+"""An hour."""
+WAYS_TOLD = 20
+GROUPS_TOLD = 50
+
+_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}>")
+
+
+class LetterLimits:
+    """How many letters go to whom. What is held of the past is as much as goes out in an hour."""
+
+    def __init__(self) -> None:
+        self._sent: deque[tuple[float, str]] = deque()
+
+    def takes(self, person: MemberId, ticks: float) -> bool:
+        """Whether somebody is written to now; if so, it counts."""
+        while self._sent and self._sent[0][0] <= ticks - AN_HOUR:
+            self._sent.popleft()
+        to_one = sum(each == person.lower() for _, each in self._sent)
+        if to_one >= LETTERS_TO_ONE or len(self._sent) >= LETTERS_TO_ALL:
+            return False
+        self._sent.append((ticks, person.lower()))
+        return True
+
+    def give_back(self, person: MemberId) -> None:
+        """Nothing was written after all."""
+        for entry in reversed(self._sent):
+            if entry[1] == person.lower():
+                self._sent.remove(entry)
+                break
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What is said to somebody about a list."""
+
+    subject: str
+    lines: Sequence[str]
+    reply_to: str = ""
+    """A quoted address; empty: none."""
+    wish: Wish | None = None
+    """What an answer confirms."""
+
+
+def confirmation_of(command: Command, wish: Wish, token: str) -> Letter:
+    """Ask somebody whether the wish is theirs."""
+    what = "to get the mail of" if wish.is_join else "to get no more mail of"
+    reply_to = address_beside(command.address, f"{CONFIRM_ADDRESS}+{token}")
+    if not is_deliverable(unquoted(reply_to), with_smtputf8=True):
+        # The name of the list is too long for that; the subject has the token, too.
+        reply_to = ""
+    return Letter(
+        f"confirm {token}",
+        (
+            f"Somebody, you or another, wants {wish.person}",
+            f"{what} {command.address}.",
+            "",
+            "If it is you, answer this message, and let its subject be as it is.",
+            f"That counts once, and for {TOKEN_SECONDS // 86_400} days.",
+            "",
+            "If it is not you, do nothing: nothing has changed.",
+        ),
+        reply_to,
+        wish,
+    )
+
+
+def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bool) -> Letter:
+    """Say what was done, or why nothing was."""
+    address = command.address
+    owners = f" Its owners are {owners_address(address)}." if has_owners else ""
+    undo = f"To get it again, write to {address_beside(address, '-join')}."
+    leave = f"To get no more of it, write to {address_beside(address, LEAVE_ADDRESS)}."
+    said = {
+        Deed.MUTE: f"{person} gets no more mail of {address}, and is a member as before. {undo}",
+        Deed.LEAVE: f"{person} has left {address}.",
+        Deed.JOIN: f"{person} is a member of {address}. {leave}",
+        Deed.UNMUTE: f"{person} gets the mail of {address} again. {leave}",
+        Deed.IS_NO_MEMBER: f"{person} is not in {address}, so nothing was done. Perhaps another address of yours is.",
+        Deed.IS_MUTED: f"{person} gets no mail of {address} already. {undo}",
+        Deed.IS_MEMBER: f"{person} is in {address} already. {leave}",
+        Deed.IS_CLOSED: f"{address} cannot be joined by mail.{owners}",
+        Deed.REFUSED: f"The name service does not allow this for {person} and {address}.{owners}",
+    }[deed]
+    return Letter(f"{shown(command.group)}: {person}", (said,))
+
+
+def help_about(command: Command, *, may_be_joined: bool, has_owners: bool) -> Letter:
+    """Say what can be asked for."""
+    request = address_beside(command.address, REQUEST_ADDRESS)
+    lines = [
+        f"This is about {command.address}, a list of people and groups.",
+        "",
+        f"to get no more mail of it: write to {address_beside(command.address, LEAVE_ADDRESS)}",
+        f"to get it again: write to {address_beside(command.address, '-join')}",
+        f"to learn by which ways you are in it: write to {request}, with the subject 'why'",
+    ]
+    if may_be_joined:
+        lines[3] = f"to join it, or to get it again: write to {address_beside(command.address, '-join')}"
+    if has_owners:
+        lines.append(f"to reach those who look after it: write to {owners_address(command.address)}")
+    return Letter(f"{shown(command.group)}: what can be asked for", lines)
+
+
+def ways_of(command: Command, person: MemberId, ways: Sequence[Way], *, is_muted: bool) -> Letter:
+    """Say by which ways somebody is in a list, and what it would end to leave the last group of each."""
+    if not ways:
+        lines = [f"{person} is not in {command.address}."]
+    else:
+        lines = [f"{person} is in {command.address} by {len(ways):,} way{'s' if len(ways) > 1 else ''}:"]
+    for way in ways[:WAYS_TOLD]:
+        lines += ["", " -> ".join(map(shown, way.pathname)), f"  {_told_end(way)}"]
+    if len(ways) > WAYS_TOLD:
+        lines += ["", f"and {len(ways) - WAYS_TOLD:,} more"]
+    if ways:
+        leave = address_beside(command.address, LEAVE_ADDRESS)
+        muted = f"{person} gets no mail of it all the same." if is_muted else f"To get no more mail of it: {leave}"
+        lines += ["", muted]
+    return Letter(f"{shown(command.group)}: why {person} is in it", lines)
+
+
+def _told_end(way: Way) -> str:
+    if not way.is_told:
+        return f"what leaving {shown(way.last)} would end is not told: there are too many groups"
+    if not way.ends:
+        return f"leaving {shown(way.last)} would end nothing else"
+    more = f" and {len(way.ends) - GROUPS_TOLD:,} more" if len(way.ends) > GROUPS_TOLD else ""
+    return f"leaving {shown(way.last)} would also end: {', '.join(map(shown, way.ends[:GROUPS_TOLD]))}{more}"
+
+
+def written(letter: Letter, command: Command, person: MemberId, content: Content, id_: str, date: int) -> bytes:
+    """A letter as a message, in answer to one whose content is given."""
+    is_ascii = f"{person}{command.address}".isascii()
+    message = EmailMessage(policy=SMTP.clone(cte_type="7bit") if is_ascii else SMTPUTF8)
+    request = address_beside(command.address, REQUEST_ADDRESS)
+    message["Message-ID"] = f"<{id_}@{request.rpartition('@')[2]}>"
+    message["Date"] = formatdate(date)
+    message["From"] = request
+    message["To"] = quoted(person, with_smtputf8=True)
+    if letter.reply_to:
+        message["Reply-To"] = letter.reply_to
+    message["Subject"] = shown(letter.subject)
+    message["Auto-Submitted"] = "auto-replied"
+    message["Precedence"] = "bulk"
+    asked = content.values("message-id")
+    if len(asked) == 1 and _MESSAGE_ID.fullmatch(asked[0]):
+        message["In-Reply-To"] = message["References"] = asked[0]
+    message.set_content("\n".join(letter.lines))
+    return message.as_bytes()
+
+
+def letter_message(letter: Letter, command: Command, person: MemberId, id_: str, date: int) -> Message:
+    """What the spool keeps of it. It has no sender: nobody is told of its bounces."""
+    request = address_beside(command.address, REQUEST_ADDRESS)
+    return Message(
+        id_,
+        "",
+        date,
+        (Destination(command.group, request, is_list=False),),
+        subject=shown(letter.subject),
+        needs_smtputf8=not f"{person}{command.address}".isascii(),
+        is_letter=True,
+        wish=letter.wish,
+    )

@@ -1,0 +1,59 @@
+"""A gateway in this process that messages pass through."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+
+from mailing.shell.control import Request, ask
+from mailing.shell.distributing import Distributing
+from mailing.shell.log import Repeated
+from mailing.shell.names import Names
+from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
+
+
+class Running:
+    """A gateway that distributes."""
+
+    def __init__(self, settings, port):
+        self.settings = settings
+        self.port = port
+
+    async def send(self, sender, *recipients, data, **more):
+        """The replies, without those to RCPT that are good."""
+        places = [f"{each}@lists.ubc.example" if "@" not in each else each for each in recipients]
+        return (await lmtp(self.port, sender, *places, data=data, **more))[len(recipients) :]
+
+    async def rcpt(self, sender, recipient):
+        """The reply to one RCPT."""
+        found = await lmtp(self.port, sender, f"{recipient}@lists.ubc.example", data=b"Subject: rcpt\r\n\r\n")
+        return found[0]
+
+    async def ask(self, word, id_=None):
+        return await ask(self.settings.control, Request(word, id_))
+
+    async def until_done(self):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await self.ask("queue"):
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def running_gateway(client, settings, lists, *, gracefully=True):
+    names = Names(client, lists.subnets.values())
+    following = asyncio.create_task(names.follow())
+    await names.tried(PATIENCE_SECONDS)
+    distributing = Distributing(settings, names, lists, Repeated())
+    running = None
+    try:
+        port = await distributing.listen()
+        running = asyncio.create_task(distributing.run())
+        yield Running(settings, port)
+    finally:
+        tasks = [following] if running is None else [following, running]
+        if gracefully:
+            await distributing.end(PATIENCE_SECONDS)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        await distributing.close()
