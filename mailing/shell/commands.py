@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import time
 from contextlib import suppress
 
 from mailing.rules.addresses import is_deliverable, unquoted
@@ -42,7 +41,7 @@ from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
-from mailing.shell.spooling import Spooling
+from mailing.shell.spooling import Spooling, read_clocks
 from mailing.shell.ways import WaysUnknownError, pathnames_to, ways_to
 from mailing.spool.store import SpoolError
 from shadowtree.errors import (
@@ -82,7 +81,7 @@ class Commands:
         if self._spooling.knows(mail.answer_id):
             # It came before.
             return NOT_ANSWERED
-        mail.may_be_answered = self._limits.takes(person, time.monotonic())
+        mail.may_be_answered = self._limits.takes(person, read_clocks().ticks)
         if not mail.may_be_answered:
             LOGGER.warning("%s: %s wrote too often, and is not answered", command.group, person)
         reply = await self._reply(mail, author)
@@ -97,7 +96,7 @@ class Commands:
                 case Asked.CONFIRM:
                     return await self._confirm(mail, author, question.token)
                 case Asked.LEAVE | Asked.JOIN:
-                    is_certain = speaks_for_author(mail.content, author, mail.command, int(time.time()))
+                    is_certain = speaks_for_author(mail.content, author, mail.command, read_clocks().date)
                     wish = Wish(question.asked is Asked.JOIN, mail.command.group, mail.person)
                     return await self._wish(mail, wish, is_certain=is_certain)
                 case Asked.WHY | Asked.HELP:
@@ -132,7 +131,7 @@ class Commands:
         async with self._confirming:
             id_ = letter_id(token)
             letter = await self._spooling.letter(id_)
-            wish = letter and confirmed_wish(letter, mail.command, author, int(time.time()))
+            wish = letter and confirmed_wish(letter, mail.command, author, read_clocks().date)
             if not wish:
                 return NOT_ANSWERED
             membership = await self._membership(wish)
@@ -227,7 +226,7 @@ class Commands:
         return await self._write(mail, letter, mail.answer_id)
 
     async def _write(self, mail: _Mail, letter: Letter, id_: str) -> Reply:
-        date = int(time.time())
+        date = read_clocks().date
         content = written(letter, mail.command, mail.person, mail.content, id_, date)
         message = letter_message(letter, mail.command, mail.person, id_, date)
         return await self._spooling.write(Written(message, mail.person, content))

@@ -189,7 +189,7 @@ class Spooling:
         return durable
 
     def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> None:
-        self._effects.append((self._core.step(event, _now()), durable))
+        self._effects.append((self._core.step(event, read_clocks()), durable))
         self._is_wanted.set()
 
     async def _load(self, id_: str) -> Spooled | None:
@@ -283,5 +283,6 @@ class Spooling:
                 self.hand_over(effect)
 
 
-def _now() -> Now:
+def read_clocks() -> Now:
+    """The time, as the course of messages goes by it."""
     return Now(time.monotonic(), int(time.time()))

@@ -2,6 +2,7 @@
 
 import json
 import time
+from email import message_from_bytes
 
 import pytest
 
@@ -107,6 +108,25 @@ def test_a_bounce_comes_back_and_is_counted(postfix, sent, queue):
         assert time.monotonic() < deadline, postfix.log()
         time.sleep(LOOK_SECONDS)
     assert (told["state"], told["people"], told["done"], told["bounced"]) == ("done", 2, 1, 1)
+
+
+def test_who_wants_no_more_mail_is_asked_and_then_gets_none(postfix, servers):
+    """Nobody confirms who wrote, so the answer to the letter does."""
+    to, before = "own-leave@lists.ubc.example", len(postfix.inbox.messages)
+    for number in range(2):
+        data = b"Message-ID: <leave-%d@x.example>\r\nFrom: dan@x.example\r\n\r\n" % number
+        ((code, text),) = postfix.send("dan@x.example", to, data=data)
+        assert code == 250, text
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(postfix.inbox.messages) == before + number:
+            assert time.monotonic() < deadline, postfix.log()
+            time.sleep(LOOK_SECONDS)
+        sender, people, letter = postfix.inbox.messages[-1]
+        assert (sender, people) == ("", ["dan@x.example"])
+        assert bool(servers.clients[0].check("own@ubc.example", "dan@x.example")) is (number == 0)
+        to = str(message_from_bytes(letter)["Reply-To"])
+    ((code, text),) = postfix.send("", "own-leave@lists.ubc.example")
+    assert (code, "are not answered" in text) == (550, True), text
 
 
 def test_two_lists_of_the_same_people_lose_nobody_to_a_kill(
