@@ -22,6 +22,9 @@ PARTITIONS_LIMIT: Final = 400
 SMALL: Final = 200_000
 """Rows of arcs below which it costs more than it saves to have Spark write code for each query."""
 
+TINY: Final = 50_000
+"""Rows of arcs below which that holds for the code of each expression too, and one thread clears Java's memory."""
+
 MEDIUM: Final = 5_000_000
 """Rows of arcs below which Java's second compiler takes longer than what it makes faster: each query is new code."""
 
@@ -73,6 +76,9 @@ def start(
         java.append("-XX:TieredStopAtLevel=1")
     if arcs < SMALL:
         settings["spark.sql.codegen.wholeStage"] = "false"
+    if arcs < TINY:
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+        java.append("-XX:+UseSerialGC")
     settings["spark.driver.extraJavaOptions"] = " ".join(java)
     for name, value in {**settings, **(more or {})}.items():
         builder = builder.config(name, value)
