@@ -1,6 +1,7 @@
 """What all tests share: examples that Hypothesis tries, processes of a parallel run, and what could not be run."""
 
 import compileall
+import gc
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from shadowtree.cli.support import free_ports
+from simulation.sweep import OBJECTS_BETWEEN_COLLECTIONS
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -22,6 +24,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if "PYTEST_XDIST_WORKER" in os.environ:
     own, processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     free_ports._given.update(port for port in free_ports._candidates() if port % processes != own)
+
+# As in a simulation of many seeds: what is looked through after every 700 new objects is not garbage.
+gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 
 settings.register_profile(
     "usual",

