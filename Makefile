@@ -44,7 +44,7 @@ quick: $(READY)  ## what finds most mistakes in under two minutes: units, scenar
 	HYPOTHESIS_PROFILE=small $(PYTEST) $(QUICK)
 
 TESTS ?=
-test: $(READY)  ## everything that can be tested, without root: some ten minutes on two cores
+test: $(READY)  ## everything that can be tested, without root: less than half an hour on two cores
 	@.ci/java
 	$(PYTEST) $(TESTS)
 

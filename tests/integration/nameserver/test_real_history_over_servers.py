@@ -10,7 +10,7 @@ from tests.extra_data import require_extra_data
 from tests.integration.nameserver.recorded_updates import all_at_once
 from tests.integration.nameserver.server_process import wait_until
 
-CHANGES = 120
+CHANGES = 60
 """Of 7,094: all of them take too long where every one waits for the disks of two servers."""
 
 SERVERS = 5
