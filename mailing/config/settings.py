@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mailing.rules.lists import Lists, ListSettings
+from mailing.rules.lists import Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
@@ -20,6 +20,7 @@ SUGGESTED_MAPS, SUGGESTED_POLICY, SUGGESTED_LMTP = "127.0.0.1:7410", "127.0.0.1:
 SUGGESTED_SMTP = "127.0.0.1:7425"
 LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT = 1_000, 100_000_000
 HIGHEST_PEOPLE_LIMIT = 1_000_000_000
+_CLICK_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]{1,255}(?:/[A-Za-z0-9._~-]+)*/?")
 _AUTHSERV_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
 
 
@@ -41,6 +42,10 @@ class DistributionSettings:
     """The UNIX socket that commands speak to the running gateway by."""
     authserv_id: str | None = None
     """By which name the own mail server says who wrote a message; None: nobody does."""
+    click_listen: str | None = None
+    """``HOST:PORT`` for leaving by one click; port 0 lets the system choose one; None: copies offer none."""
+    click_url: str = ""
+    """Where members reach it, without a slash at its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,8 @@ def load_settings(path: Path) -> MailSettings:
             )
     if "lmtp_listen" not in found:
         _require_nothing_held(file, found.get("defaults"), settings)
+    if "click_listen" not in found:
+        _require_no_clicks(file, found.get("defaults"), settings)
     return MailSettings(
         found.get("server", DEFAULT_SERVER),
         Lists(subnets, found.get("defaults", ListSettings()), settings),
@@ -104,19 +111,35 @@ def _require_nothing_held(
             )
 
 
+def _require_no_clicks(
+    file: ConfigFile, defaults: ListSettings | None, settings: Mapping[GroupId, ListSettings]
+) -> None:
+    for place, each in ((("defaults",), defaults), *((("lists", group), each) for group, each in settings.items())):
+        if each is not None and each.unsubscribe is Unsubscribe.PERSONAL:
+            raise SettingsError(f'{file.place_of(*place, "unsubscribe")}: "personal" needs click_listen and click_url')
+
+
 def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
     suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
     if "lmtp_listen" not in found:
-        for key in ("control", "authserv_id", *suggested):
+        for key in ("control", "authserv_id", "click_listen", "click_url", *suggested):
             if key in found:
                 raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
         return None
     for key, value in suggested.items():
         if key not in found:
             raise SettingsError(f'{path}: {key}: no value; with lmtp_listen it is needed, for instance "{value}"')
+    if ("click_listen" in found) != ("click_url" in found):
+        raise SettingsError(f"{path}: click_listen, click_url: both are needed, so that members leave by one click")
     control = found.get("control", path.resolve().with_suffix(".sock"))
     return DistributionSettings(
-        found["lmtp_listen"], found["database"], found["smtp"], control, found.get("authserv_id")
+        found["lmtp_listen"],
+        found["database"],
+        found["smtp"],
+        control,
+        found.get("authserv_id"),
+        found.get("click_listen"),
+        found.get("click_url", ""),
     )
 
 
@@ -246,6 +269,20 @@ def _choice_reader(**choices: bool) -> Reader:
     return read
 
 
+def _read_unsubscribe(value: object) -> Unsubscribe:
+    text = _text(value)
+    if text not in list(Unsubscribe):
+        raise _WrongValueError(f"{text!r:.80} is none of {', '.join(Unsubscribe)}")
+    return Unsubscribe(text)
+
+
+def _read_click_url(value: object) -> str:
+    text = _text(value)
+    if _CLICK_URL.fullmatch(text) is None:
+        raise _WrongValueError(f"{text!r:.80} is no https://HOST, perhaps with a path")
+    return text.rstrip("/")
+
+
 def _read_authserv_id(value: object) -> str:
     text = _text(value)
     if _AUTHSERV_ID.fullmatch(text) is None:
@@ -271,7 +308,7 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
     "join": ("is_open", _choice_reader(closed=False, open=True)),
-    "unsubscribe": ("offers_leaving", _choice_reader(shared=True, none=False)),
+    "unsubscribe": ("unsubscribe", _read_unsubscribe),
 }
 
 _KEYS: Mapping[str, Reader] = {
@@ -283,6 +320,8 @@ _KEYS: Mapping[str, Reader] = {
     "smtp": _read_smtp,
     "control": _read_control,
     "authserv_id": _read_authserv_id,
+    "click_listen": _read_listen,
+    "click_url": _read_click_url,
     "domains": _read_domains,
     "defaults": _read_list,
     "lists": _read_lists,

@@ -36,6 +36,8 @@ class ListPlaces:
     """The gateway, about the list."""
     leave: str = ""
     """The gateway, to get no more mail of it."""
+    click: str = ""
+    """For one person: where one click is enough for that (RFC 8058)."""
     is_closed: bool = False
     """Whether nobody may post."""
 
@@ -83,8 +85,11 @@ def _list_fields(
         yield "List-Help", f"<{_mailto(places.request)}?subject=help>"
     if places.owners:
         yield "List-Owner", f"<{_mailto(places.owners)}>"
-    if places.leave:
-        yield "List-Unsubscribe", f"<{_mailto(places.leave)}>"
+    ways = (places.click, places.leave and _mailto(places.leave))
+    if any(ways):
+        yield "List-Unsubscribe", ", ".join(f"<{way}>" for way in ways if way)
+    if places.click:
+        yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
     yield "Precedence", "list"
     yield "Shadowtree-Trace", f"{message.id}; {_trace_mac(secret, message.id, destination.group)}"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from shadowtree.updates import Target
-from shadowtree.vocabulary import GroupId, SubnetName
+from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 POST_MEMBERS, POST_ANYONE, POST_NOBODY = "members", "anyone", "nobody"
 MUTED, OWNERS = "+muted", "+owners"
@@ -18,6 +19,19 @@ OWNER_ADDRESS = "-owner"
 """Behind the name of a list: the address of its owners."""
 REQUEST_ADDRESS, LEAVE_ADDRESS, CONFIRM_ADDRESS = "-request", "-leave", "-confirm"
 """Behind the name of a list: where people write to the gateway about it."""
+
+
+class Unsubscribe(StrEnum):
+    """Who is told in a copy how to leave by one click; everybody else is told an address to write to."""
+
+    SHARED = "shared"
+    """Nobody: all copies are the same."""
+    PERSONAL = "personal"
+    """Everybody: each has a copy, and a transaction, of their own."""
+    FOREIGN = "foreign"
+    """People outside the own domains."""
+    NONE = "none"
+    """No copy says how to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +60,7 @@ class ListSettings:
     """Whether From is rewritten where DMARC rests on SPF alone."""
     is_open: bool = False
     """Whether people may join by mail."""
-    offers_leaving: bool = True
-    """Whether each copy says how to leave."""
+    unsubscribe: Unsubscribe = Unsubscribe.FOREIGN
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,18 @@ class Lists:
     def of(self, group: GroupId) -> ListSettings:
         """What holds for a list."""
         return self.settings.get(group, self.defaults)
+
+    def has_personal_copy(self, group: GroupId, person: MemberId) -> bool:
+        """Whether a copy tells its person alone how to leave by one click."""
+        match self.of(group).unsubscribe:
+            case Unsubscribe.PERSONAL:
+                return True
+            case Unsubscribe.FOREIGN:
+                domain = person.rpartition("@")[2].lower()
+                own = (*self.subnets.keys(), *self.subnets.values())
+                return not any(domain == each or domain.endswith(f".{each}") for each in own)
+            case _:
+                return False
 
     def may_be_joined(self, group: GroupId) -> bool:
         """Whether people may join a list by mail.

@@ -116,6 +116,12 @@ class Commands:
             return None
         return names[0]
 
+    async def grant(self, wish: Wish) -> Deed:
+        """Do what somebody certainly wants; raises `ShadowtreeError` where that cannot be done now."""
+        membership = await self._membership(wish)
+        deed = deed_for(wish, membership, may_be_joined=self.lists.may_be_joined(wish.group))
+        return await self._done(deed, wish.group, membership.name)
+
     async def _wish(self, mail: _Mail, wish: Wish, *, is_certain: bool) -> Reply:
         if not (mail.may_be_answered or is_certain):
             return NOT_ANSWERED
@@ -134,9 +140,7 @@ class Commands:
             wish = letter and confirmed_wish(letter, mail.command, author, read_clocks().date)
             if not wish:
                 return NOT_ANSWERED
-            membership = await self._membership(wish)
-            deed = deed_for(wish, membership, may_be_joined=self.lists.may_be_joined(wish.group))
-            deed = await self._done(deed, wish.group, membership.name)
+            deed = await self.grant(wish)
             # Only then: until it is done another attempt must be possible, and to do it twice changes nothing.
             await self._spooling.grant(id_)
         return await self._write_outcome(mail, deed)

@@ -6,9 +6,12 @@ import asyncio
 from contextlib import suppress
 
 from mailing.config.settings import DistributionSettings
+from mailing.rules.clicks import HttpReader
 from mailing.rules.lists import Lists
+from mailing.shell.clicks import Clicks
 from mailing.shell.commands import Commands
 from mailing.shell.control import Control
+from mailing.shell.conversations import Listener
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
@@ -44,10 +47,13 @@ class Distributing:
         self._commands = Commands(names, lists, self._spooling)
         self._intake = MessageIntake(names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id)
         self._resolving = Resolving(names, lists, self._spooling.tell)
-        self._handing = HandingOver(self._spooling, names, lists, smtp=settings.smtp, host=host)
+        self._handing = HandingOver(
+            self._spooling, names, lists, smtp=settings.smtp, host=host, click_url=settings.click_url
+        )
         self._spooling.resolve = self._resolving.resolve
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
+        self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
         self._control = Control(self._spooling, host=host)
         self._control_server: asyncio.Server | None = None
 
@@ -64,6 +70,17 @@ class Distributing:
             raise StartError(f"cannot listen on {self._settings.control}: {error.strerror or error}") from None
         return found
 
+    async def listen_for_clicks(self) -> str | None:
+        """Take clicks; returns where, or None: that is not wanted. Raises `StartError`."""
+        address = self._settings.click_listen
+        if address is None:
+            return None
+        host, _, port = address.rpartition(":")
+        try:
+            return f"{host}:{await self.clicks.listen(host.removeprefix('[').removesuffix(']'), int(port))}"
+        except OSError as error:
+            raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+
     def follow(self, lists: Lists) -> None:
         """Go by other settings of lists from now on."""
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
@@ -79,7 +96,7 @@ class Distributing:
 
     async def end(self, seconds: float) -> None:
         """Take no more messages, and let what is being accepted or handed over end for so long."""
-        await self.listener.end(seconds)
+        await asyncio.gather(self.listener.end(seconds), self.clicks.end(seconds))
         await self._handing.end(seconds)
 
     async def close(self) -> None:

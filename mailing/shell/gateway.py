@@ -57,6 +57,7 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
             if settings.distribution is None
             else Distributing(settings.distribution, names, settings.lists, repeated)
         )
+        swept = (maps, policy) if distributing is None else (maps, policy, distributing.clicks)
         loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
         others: list[asyncio.Task[Any]] = []
         waiting: asyncio.Task[Any] = asyncio.create_task(ended.wait())
@@ -65,11 +66,13 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
             for listener, address in ((maps, settings.maps_listen), (policy, settings.policy_listen)):
                 if address is not None:
                     told.append(f"{listener.name} {await _listen(listener, address)}")
-            others += [asyncio.create_task(names.follow()), asyncio.create_task(_sweep((maps, policy), repeated))]
+            others += [asyncio.create_task(names.follow()), asyncio.create_task(_sweep(swept, repeated))]
             await names.tried(FIRST_SECONDS)
             if distributing is not None and settings.distribution is not None:
                 host, _, _ = settings.distribution.lmtp_listen.rpartition(":")
                 told.append(f"lmtp {host}:{await distributing.listen()}")
+                clicks = await distributing.listen_for_clicks()
+                told += [] if clicks is None else [f"click {clicks}"]
                 others.append(asyncio.create_task(distributing.run()))
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
             await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import aiosmtplib
 
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
+from mailing.rules.clicks import PATH, URL_LIMIT, click_token
 from mailing.rules.events import Handed, HandOver
 from mailing.rules.list_headers import ListPlaces, copy_of
 from mailing.rules.lists import (
@@ -16,11 +18,12 @@ from mailing.rules.lists import (
     POST_NOBODY,
     REQUEST_ADDRESS,
     Lists,
+    Unsubscribe,
     address_beside,
     beside,
     owners_address,
 )
-from mailing.rules.message import read_content
+from mailing.rules.message import Content, read_content
 from mailing.rules.places import CommandPlace, owners_of, place_of
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message
@@ -28,7 +31,7 @@ from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
-from shadowtree.vocabulary import GroupId
+from shadowtree.vocabulary import GroupId, MemberId
 
 CONNECTIONS = 4
 """Times CHUNK_PEOPLE is what a kill may repeat."""
@@ -43,13 +46,19 @@ Outcomes = dict[int, str]
 class HandingOver:
     """Carries out `HandOver`. `lists` may be replaced at any time."""
 
-    def __init__(self, spooling: Spooling, names: Names, lists: Lists, *, smtp: str, host: str) -> None:
-        """`smtp`: ``HOST:PORT`` of the mail server; `host`: the name that is told it."""
+    def __init__(
+        self, spooling: Spooling, names: Names, lists: Lists, *, smtp: str, host: str, click_url: str = ""
+    ) -> None:
+        """`smtp`: ``HOST:PORT`` of the mail server; `host`: the name that is told it.
+
+        `click_url`: where people leave by one click; empty: nowhere.
+        """
         self._spooling = spooling
         self._names = names
         self.lists = lists
         self._address = smtp
         self._host = host
+        self._click_url = click_url
         self._queue: asyncio.Queue[HandOver] = asyncio.Queue()
         self._under_way = 0
         self._is_ending = False
@@ -95,10 +104,10 @@ class HandingOver:
     async def _handed(self, effect: HandOver, connection: _Connection) -> Handed:
         message, chunk = effect.message, effect.chunk
         try:
-            copy = await self._copy(message, message.destinations[chunk.destination])
+            copies = _Copies(self, message, message.destinations[chunk.destination], await self._content(message))
         except SpoolError as error:
             return Handed(message.id, chunk.number, deferred=dict.fromkeys(chunk.waiting, str(error)))
-        sending = _Sending(message, chunk, copy, token_of(self._spooling.secret, message.id))
+        sending = _Sending(message, chunk, copies, token_of(self._spooling.secret, message.id))
         refused, deferred = await sending.over(connection)
         LOGGER.info(
             "%s: %d of %s taken, %d refused, %d wait",
@@ -110,17 +119,23 @@ class HandingOver:
         )
         return Handed(message.id, chunk.number, refused, deferred)
 
-    async def _copy(self, message: Message, destination: Destination) -> bytes:
-        """The bytes of a copy."""
-        content = read_content(await self._spooling.content(message.id))
-        return copy_of(
-            message,
-            destination,
-            content,
-            secret=self._spooling.secret,
-            host=self._host,
-            places=self._places(destination) if destination.is_list else ListPlaces(),
-        )
+    async def _content(self, message: Message) -> Content:
+        return read_content(await self._spooling.content(message.id))
+
+    def copy_for(self, person: MemberId | None, message: Message, destination: Destination, content: Content) -> bytes:
+        """The bytes of a copy: that of one person, or, for None, of all who have none of their own."""
+        places = self._places(destination) if destination.is_list else ListPlaces()
+        if person is not None:
+            token = click_token(self._spooling.secret, destination.group, person, message.accepted)
+            url = f"{self._click_url}{PATH}{token}"
+            places = replace(places, click=url if len(url) <= URL_LIMIT else "")
+        return copy_of(message, destination, content, secret=self._spooling.secret, host=self._host, places=places)
+
+    def has_own_copy(self, destination: Destination, person: MemberId) -> bool:
+        """Whether a person's copy is not that of others."""
+        if not (self._click_url and destination.is_list):
+            return False
+        return self.lists.has_personal_copy(destination.group, person)
 
     def _places(self, destination: Destination) -> ListPlaces:
         group, address = destination.group, destination.address
@@ -129,8 +144,8 @@ class HandingOver:
         return ListPlaces(
             owners_address(address) if has_owners else "",
             self._command(group, address, REQUEST_ADDRESS),
-            self._command(group, address, LEAVE_ADDRESS) if settings.offers_leaving else "",
-            settings.post == POST_NOBODY,
+            self._command(group, address, LEAVE_ADDRESS) if settings.unsubscribe is not Unsubscribe.NONE else "",
+            is_closed=settings.post == POST_NOBODY,
         )
 
     def _command(self, group: GroupId, address: str, ending: str) -> str:
@@ -138,6 +153,29 @@ class HandingOver:
         place, found = place_of(beside(group, ending), self.lists, self._names.index), address_beside(address, ending)
         is_one = isinstance(place, CommandPlace) and is_deliverable(unquoted(found), with_smtputf8=True)
         return found if is_one else ""
+
+
+class _Copies:
+    """Those of one chunk."""
+
+    def __init__(self, handing: HandingOver, message: Message, destination: Destination, content: Content) -> None:
+        self._handing = handing
+        self._message = message
+        self._destination = destination
+        self._content = content
+        self._shared: bytes | None = None
+
+    def are_own(self, person: MemberId) -> bool:
+        """Whether a person has one of their own."""
+        return self._handing.has_own_copy(self._destination, person)
+
+    def of(self, people: list[MemberId]) -> bytes:
+        """The copy of somebody who has one of their own, or of others together."""
+        if len(people) == 1 and self.are_own(people[0]):
+            return self._handing.copy_for(people[0], self._message, self._destination, self._content)
+        if self._shared is None:
+            self._shared = self._handing.copy_for(None, self._message, self._destination, self._content)
+        return self._shared
 
 
 class _Connection:
@@ -185,10 +223,11 @@ class _Connection:
 class _Sending:
     """One chunk, in one transaction or in several."""
 
-    def __init__(self, message: Message, chunk: Chunk, copy: bytes, token: str) -> None:
+    def __init__(self, message: Message, chunk: Chunk, copies: _Copies, token: str) -> None:
         self._message = message
         self._chunk = chunk
-        self._copy = copy
+        self._copies = copies
+        self._is_ascii = copies.of([]).isascii()
         self._token = token
         self._address = message.destinations[chunk.destination].address
         self._needs_smtputf8 = message.needs_smtputf8 or chunk.is_international
@@ -216,7 +255,7 @@ class _Sending:
     def _transactions(self, smtp: aiosmtplib.SMTP) -> Iterator[tuple[str, list[bytes], list[int]]]:
         """Senders, parameters of MAIL, and the people of each."""
         parameters = []
-        if not self._copy.isascii() and smtp.supports_extension("8bitmime"):
+        if not self._is_ascii and smtp.supports_extension("8bitmime"):
             parameters.append(b"BODY=8BITMIME")
         if self._needs_smtputf8:
             parameters.append(b"SMTPUTF8")
@@ -225,7 +264,12 @@ class _Sending:
             return
         alone = list(self._chunk.waiting)
         if smtp.supports_extension("xverp"):
-            together = [at for at in alone if fits_verp(self._address, self._token, self._chunk.people[at])]
+            people = self._chunk.people
+            together = [
+                at
+                for at in alone
+                if not self._copies.are_own(people[at]) and fits_verp(self._address, self._token, people[at])
+            ]
             alone = [at for at in alone if at not in set(together)]
             if together:
                 verp = [*parameters, b"XVERP=" + XVERP_DELIMITERS.encode("ascii")]
@@ -259,7 +303,9 @@ class _Sending:
                     taken.append(at)
         if taken:
             try:
-                await smtp.data(self._copy, timeout=2 * TIMEOUT_SECONDS)
+                await smtp.data(
+                    self._copies.of([self._chunk.people[at] for at in indexes]), timeout=2 * TIMEOUT_SECONDS
+                )
             except aiosmtplib.SMTPDataError as error:
                 take_note(aiosmtplib.SMTPResponse(error.code, error.message), taken)
                 await smtp.rset()

@@ -15,9 +15,11 @@ from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, settings, port):
+    def __init__(self, settings, port, clicks):
         self.settings = settings
         self.port = port
+        self.clicks = clicks
+        """Where members leave by one click."""
 
     async def send(self, sender, *recipients, data, **more):
         """The replies, without those to RCPT that are good."""
@@ -48,7 +50,7 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
     try:
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
-        yield Running(settings, port)
+        yield Running(settings, port, await distributing.listen_for_clicks())
     finally:
         tasks = [following] if running is None else [following, running]
         if gracefully:

@@ -19,6 +19,7 @@ from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
 
 ALL, LAB, OPEN, NEWS = "all@ubc.example", "lab@sfu.example", "open@ubc.example", "news@sfu.example"
+CLICKED = "clicked@ubc.example"
 MUTED = "all+muted@ubc.example"
 CONFIRMED = "Authentication-Results: mx.ubc.example; dmarc=pass header.from=x.example"
 
@@ -45,7 +46,7 @@ FORGED = CONFIRMED.replace("mx.ubc", "mx.elsewhere")
 async def servers():
     async with NameServers("ubc.example", "sfu.example") as servers:
         names = servers["ubc.example"].client
-        for group in (ALL, LAB, OPEN, NEWS, "all+owners@ubc.example", "on-leave@ubc.example"):
+        for group in (ALL, LAB, OPEN, NEWS, CLICKED, "all+owners@ubc.example", "on-leave@ubc.example"):
             await names.create_group(group)
         joins = [(ALL, LAB, "group"), (LAB, ALL, "group"), (NEWS, LAB, "group")]
         joins += [(LAB, f"{name}@x.example", "process") for name in ("ann", "bob", "cat", "Eve")]
@@ -191,6 +192,63 @@ async def test_what_is_signed_for_somebody_else_is_not_taken_for_a_wish(gate, si
     await gate.until_done()
     assert b"Subject: confirm" in sink.taken[-1].data
     assert await names.check(ALL, "fay@x.example")
+
+
+async def click(gate, method, url, body=b""):
+    host, _, port = gate.clicks.rpartition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    path = url.partition("lists.ubc.example")[2]
+    writer.write(f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        head = await reader.readuntil(b"\r\n\r\n")
+        page = await reader.readexactly(int(re.search(rb"Content-Length: (\d+)", head)[1])) if method != "HEAD" else b""
+    writer.close()
+    return int(head.split()[1]), page.decode()
+
+
+ONE_CLICK = b"List-Unsubscribe=One-Click"
+
+
+async def test_one_click_leaves_and_looking_at_it_does_not(names, sink, servers, tmp_path):
+    settings = DistributionSettings(
+        "127.0.0.1:0",
+        f"sqlite:///{tmp_path / 'mail.db'}",
+        f"127.0.0.1:{sink.port}",
+        tmp_path / "m.sock",
+        click_listen="127.0.0.1:0",
+        click_url="https://lists.ubc.example",
+    )
+    for person in ("ida@x.example", "jon@cs.ubc.example", "kim@ubc.example"):
+        await names.join(CLICKED, person, "process")
+    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(post="anyone"))
+    async with running_gateway(names, settings, lists) as gate:
+        assert (await gate.send("ida@x.example", "clicked", data=mail("ida@x.example", "clicked")))[0].startswith("250")
+        await gate.until_done()
+        by_people = {tuple(each.people): message_from_bytes(each.data, policy=policy.default) for each in sink.taken}
+        own = by_people[("jon@cs.ubc.example", "kim@ubc.example")]
+        assert own["List-Unsubscribe"] == "<mailto:clicked-leave@lists.ubc.example>"
+        assert own["List-Unsubscribe-Post"] is None
+        ida = by_people[("ida@x.example",)]
+        assert ida["List-Unsubscribe-Post"] == "List-Unsubscribe=One-Click"
+        url = re.match(r"<(https://lists.ubc.example/u/[^>]+)>, <mailto:clicked-leave@", ida["List-Unsubscribe"])[1]
+        status, page = await click(gate, "GET", url)
+        assert (status, "Shall ida@x.example get no more mail" in page) == (200, True)
+        assert await click(gate, "HEAD", url) == (200, "")
+        assert (await click(gate, "POST", url))[0] == 400
+        assert (await click(gate, "PUT", url, ONE_CLICK))[0] == 400
+        changed = url.replace("/u/", "/u/A")
+        assert (await click(gate, "POST", changed, ONE_CLICK))[0] == 404
+        assert await names.check(CLICKED, "ida@x.example")
+        servers.cut_off("sfu.example")
+        assert (await click(gate, "POST", url, ONE_CLICK))[0] == 503
+        servers.join_again("sfu.example")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (await click(gate, "POST", url, ONE_CLICK))[0] != 200:
+                await asyncio.sleep(0.02)
+        assert not await names.check(CLICKED, "ida@x.example")
+        assert (await click(gate, "POST", url, ONE_CLICK))[0] == 200
+        await names.delete_group(CLICKED, force=True)
+        assert (await click(gate, "POST", url, ONE_CLICK))[0] == 404
 
 
 async def test_programs_nobody_and_our_own_addresses_are_not_answered(gate, sink):

@@ -104,6 +104,8 @@ def test_a_list_of_nobody_to_post_or_to_ask_says_so():
     assert b"List-Post: NO\r\n" in copy
     assert b"List-Owner" not in copy
     assert b"List-Unsubscribe" not in copy
+    click = copied(content("From: ann"), click="https://h/u/x", leave="a-leave@l")
+    assert b"List-Unsubscribe: <https://h/u/x>, <mailto:a-leave@l>\r\nList-Unsubscribe-Post: List-Uns" in click
     told = copied(content("From: ann"), owners='"a b-owner"@l.example', leave="all-leave@l.example")
     assert b"List-Owner: <mailto:%22a%20b-owner%22@l.example>\r\nList-Unsubscribe: <mailto:all-leave@l.example>" in told
     assert copy.count(b"Message-ID") == 1

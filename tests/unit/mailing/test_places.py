@@ -3,7 +3,7 @@
 import pytest
 
 from mailing.rules.index import GroupIndex
-from mailing.rules.lists import Lists, ListSettings, beside, target_of, without
+from mailing.rules.lists import Lists, ListSettings, Unsubscribe, beside, target_of, without
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 
 LISTS = Lists(
@@ -135,3 +135,16 @@ def test_a_default_opens_no_group_whose_members_have_a_say():
     own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(is_open=True)})
     assert own.may_be_joined("all+owners@ubc.example")
     assert not own.may_be_joined("all@ubc.example")
+
+
+@pytest.mark.parametrize(
+    ("word", "own", "foreign"),
+    [("shared", False, False), ("none", False, False), ("personal", True, True), ("foreign", False, True)],
+)
+def test_who_has_a_copy_of_their_own(word, own, foreign):
+    lists = Lists(LISTS.subnets, ListSettings(unsubscribe=Unsubscribe(word)))
+    found = [
+        lists.has_personal_copy("all@ubc.example", f"ann@{domain}") for domain in ("UBC.example", "cs.ubc.example")
+    ]
+    assert found == [own, own]
+    assert lists.has_personal_copy("all@ubc.example", "ann@notubc.example") is foreign

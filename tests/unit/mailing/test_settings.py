@@ -3,7 +3,7 @@
 import pytest
 
 from mailing.config.settings import DistributionSettings, SettingsError, load_settings
-from mailing.rules.lists import ListSettings
+from mailing.rules.lists import ListSettings, Unsubscribe
 from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 
 WHOLE = """\
@@ -67,9 +67,14 @@ def test_settings_of_distribution_are_read(load, tmp_path):
     usual = 'authenticated = true\notherwise = "refuse"\nhold_above = 5000\npartial = "deliver"\n'
     assert load(f'{text}[defaults]\n{usual}from = "munge-unsigned"\n').lists.of("all@y.example") == ListSettings()
     assert load(f'{text}[defaults]\njoin = "open"\nunsubscribe = "none"\n').lists.of("all@y.example") == ListSettings(
-        is_open=True, offers_leaving=False
+        is_open=True, unsubscribe=Unsubscribe.NONE
     )
-    assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "shared"\n').lists.defaults == ListSettings()
+    assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "foreign"\n').lists.defaults == ListSettings()
+    clicks = 'click_listen = "127.0.0.1:7480"\nclick_url = "https://lists.y.example/mail/"\n' + text
+    found = load(f'{clicks}[defaults]\nunsubscribe = "personal"\n')
+    assert found.lists.defaults == ListSettings(unsubscribe=Unsubscribe.PERSONAL)
+    assert found.distribution.click_listen == "127.0.0.1:7480"
+    assert found.distribution.click_url == "https://lists.y.example/mail"
     assert load(SMALL).distribution is None
 
 
@@ -102,8 +107,17 @@ def test_a_small_file_has_defaults(load):
         (SMALL + '[defaults]\njoin = "ask"\n', ":5: defaults.join: 'ask' is none of closed, open"),
         (SMALL + "[defaults]\njoin = true\n", ":5: defaults.join: a text is wanted, not true or false"),
         (
-            SMALL + '[defaults]\nunsubscribe = "personal"\n',
-            ":5: defaults.unsubscribe: 'personal' is none of shared, none",
+            SMALL + '[defaults]\nunsubscribe = "x"\n',
+            ":5: defaults.unsubscribe: 'x' is none of shared, personal, foreign, none",
+        ),
+        (SMALL + '[defaults]\nunsubscribe = "personal"\n', '5: defaults.unsubscribe: "personal" needs click_listen'),
+        ('click_url = "javascript:x"\n' + SMALL, ":1: click_url: 'javascript:x' is no https://HOST"),
+        ('click_url = "https://h/a b"\n' + SMALL, ":1: click_url: 'https://h/a b' is no https://HOST"),
+        ('click_listen = "127.0.0.1:0"\n' + SMALL, "click_listen: it is for distribution, which needs lmtp_listen"),
+        (
+            'click_listen = "127.0.0.1:0"\nlmtp_listen = "127.0.0.1:0"\ndatabase = "sqlite:///m.db"\n'
+            'smtp = "127.0.0.1:25"\n' + SMALL,
+            "click_listen, click_url: both are needed",
         ),
         (SMALL + "[defaults]\nfrom = true\n", ":5: defaults.from: a text is wanted, not true or false"),
         (SMALL + '[defaults]\npartial = "some"\n', ":5: defaults.partial: 'some' is none of deliver, wait"),
