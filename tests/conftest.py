@@ -28,6 +28,9 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # As in a simulation of many seeds: what is looked through after every 700 new objects is not garbage.
 gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 
+WITH_PROCESSES = ("tests/integration/", "tests/chaos/")
+"""Folders of tests in which servers, engines and mail servers run, beside those of other tests (decision 13)."""
+
 settings.register_profile(
     "usual",
     max_examples=40,
@@ -58,8 +61,21 @@ def pytest_xdist_make_scheduler(config, log):
     return GroupScheduling(config, log)
 
 
+def pytest_collection_modifyitems(items):
+    """Repeat what fails in a folder of tests with real processes, once, unless a file says how often itself."""
+    for item in items:
+        if item.nodeid.startswith(WITH_PROCESSES) and item.get_closest_marker("flaky") is None:
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def pytest_terminal_summary(terminalreporter):
-    """Name every test that could not be run, by reason, so that a green run never hides a gap."""
+    """Name every test that was repeated, or could not be run, and why, so that a green run never hides anything."""
+    repeated = terminalreporter.stats.get("rerun", [])
+    if repeated:
+        terminalreporter.section("failed once, and were repeated")
+        for report in repeated:
+            said = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
+            terminalreporter.write_line(f"{report.nodeid}: {said.splitlines()[0]}")
     by_reason = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -16,6 +16,7 @@ import ast
 import os
 import queue
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -99,6 +100,7 @@ class PageRun:
             stderr=subprocess.STDOUT,
             text=True,
             env=self._environment(),
+            start_new_session=True,
         )
         self._lines = queue.SimpleQueue()
         self._heard = []
@@ -128,8 +130,7 @@ class PageRun:
     def abandon(self):
         """End everything at once, after a failure."""
         if self._shell.poll() is None:
-            self._shell.stdin.write("kill -9 $(jobs -p)\n")
-            self._shell.stdin.close()
+            os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait(PATIENCE_SECONDS)
 
     def _type(self, text):
