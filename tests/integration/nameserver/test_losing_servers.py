@@ -116,6 +116,8 @@ def test_calls_under_way_end_when_their_server_is_lost(pair):
         assert asked.value.unreachable == ("b.x",)
         assert time.monotonic() - started < ENDED_SECONDS
     wait_until(lambda: life(a_client) == "up", "a server that is up again")
+    # What passes calls on is connected anew, too: else the next one would never be sent.
+    assert a_client.describe("low@b.x").home == "b.x"
     with stopped(b):
         with pytest.raises(shadowtree.OutcomeUnknown) as changed:
             a_client.create_group("new@b.x", request_id="once")
