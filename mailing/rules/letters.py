@@ -13,7 +13,14 @@ from email.utils import formatdate
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
 from mailing.rules.authors import shown
 from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, Way
-from mailing.rules.lists import CONFIRM_ADDRESS, LEAVE_ADDRESS, REQUEST_ADDRESS, address_beside, owners_address
+from mailing.rules.lists import (
+    CONFIRM_ADDRESS,
+    JOIN_ADDRESS,
+    LEAVE_ADDRESS,
+    REQUEST_ADDRESS,
+    address_beside,
+    owners_address,
+)
 from mailing.rules.message import Content
 from mailing.rules.spooled import Destination, Message, Wish
 from shadowtree.vocabulary import MemberId
@@ -92,7 +99,7 @@ def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bo
     """Say what was done, or why nothing was."""
     address = command.address
     owners = f" Its owners are {owners_address(address)}." if has_owners else ""
-    undo = f"To get it again, write to {address_beside(address, '-join')}."
+    undo = f"To get it again, write to {address_beside(address, JOIN_ADDRESS)}."
     leave = f"To get no more of it, write to {address_beside(address, LEAVE_ADDRESS)}."
     said = {
         Deed.MUTE: f"{person} gets no more mail of {address}, and is a member as before. {undo}",
@@ -111,15 +118,14 @@ def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bo
 def help_about(command: Command, *, may_be_joined: bool, has_owners: bool) -> Letter:
     """Say what can be asked for."""
     request = address_beside(command.address, REQUEST_ADDRESS)
+    again = "to join it, or to get it again" if may_be_joined else "to get it again"
     lines = [
         f"This is about {command.address}, a list of people and groups.",
         "",
         f"to get no more mail of it: write to {address_beside(command.address, LEAVE_ADDRESS)}",
-        f"to get it again: write to {address_beside(command.address, '-join')}",
+        f"{again}: write to {address_beside(command.address, JOIN_ADDRESS)}",
         f"to learn by which ways you are in it: write to {request}, with the subject 'why'",
     ]
-    if may_be_joined:
-        lines[3] = f"to join it, or to get it again: write to {address_beside(command.address, '-join')}"
     if has_owners:
         lines.append(f"to reach those who look after it: write to {owners_address(command.address)}")
     return Letter(f"{shown(command.group)}: what can be asked for", lines)

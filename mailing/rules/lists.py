@@ -17,7 +17,7 @@ DEFAULT_BYTES_LIMIT = 10_240_000
 DEFAULT_PEOPLE_LIMIT = 5_000
 OWNER_ADDRESS = "-owner"
 """Behind the name of a list: the address of its owners."""
-REQUEST_ADDRESS, LEAVE_ADDRESS, CONFIRM_ADDRESS = "-request", "-leave", "-confirm"
+REQUEST_ADDRESS, LEAVE_ADDRESS, JOIN_ADDRESS, CONFIRM_ADDRESS = "-request", "-leave", "-join", "-confirm"
 """Behind the name of a list: where people write to the gateway about it."""
 
 

@@ -83,3 +83,18 @@ class SeveralServers:
             ],
             **self._settings,
         )
+
+
+def answered(ask, *, not_yet=shadowtree.Unavailable, is_whole=lambda _: True):
+    """What is answered once it is whole: until then it is asked for again. `not_yet`: errors that are no answer yet."""
+    found = []
+
+    def is_answered():
+        try:
+            found.append(ask())
+        except not_yet:
+            return False
+        return is_whole(found[-1])
+
+    wait_until(is_answered, "an answer")
+    return found[-1]

@@ -10,6 +10,7 @@ import shadowtree
 from tests.integration.nameserver.answers_of_all import check_all_answers
 from tests.integration.nameserver.recorded_updates import Record, RecordingClient, all_at_once
 from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.several_servers import answered
 
 SUBNETS = ("a.x", "b.x", "c.x", "d.x", "e.x")
 LASTING = [f"g{number}@{subnet}" for subnet in SUBNETS for number in range(3)]
@@ -62,7 +63,7 @@ class Life:
 
     def _leave(self):
         group = self._chance.choice(LASTING)
-        description = _answered(lambda: self._names.client.describe(group))
+        description = answered(lambda: self._names.client.describe(group))
         children = [child.id for child in description.children if not child.id.startswith("guest")]
         if children:
             self._names.leave(group, self._chance.choice(children))
@@ -92,22 +93,7 @@ class Life:
             assert revision is not None
             for client in self._others:
                 ask = partial(client.check, group, guest, at_least_revision=revision)
-                assert _answered(ask).is_member is is_member, (client.address, revision)
-
-
-def _answered(ask):
-    """The answer, asked for again while a server is away."""
-    found = []
-
-    def is_answered():
-        try:
-            found.append(ask())
-        except shadowtree.Unavailable:
-            return False
-        return True
-
-    wait_until(is_answered, "an answer")
-    return found[0]
+                assert answered(ask).is_member is is_member, (client.address, revision)
 
 
 @pytest.fixture
