@@ -287,7 +287,8 @@ class Distribution:
             for begin in range(0, len(people), CHUNK_PEOPLE):
                 some = tuple(people[begin : begin + CHUNK_PEOPLE])
                 every = tuple(range(len(some)))
-                found.append(Chunk(work.message.id, number, at, some, every, is_international=is_international))
+                new = Chunk(work.message.id, number, at, some, every, is_international=is_international)
+                found.append(replace(new, revision=str(event.revision)))
                 number += 1
         return found
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailing.rules.events import Spooled
-from mailing.rules.spooled import FINAL_STATES, Standing, State
+from mailing.rules.lookups import shown
+from mailing.rules.spooled import FINAL_STATES, Chunk, Standing, State
+from shadowtree.vocabulary import GroupId, MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +66,84 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
         bounced,
         (Share(host, state, people, done, attempts, why),),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """Whether a message reached somebody, and how."""
+
+    address: MemberId
+    """The name by which the person was found in the list, or else what was asked for."""
+    reached: bool
+    """Whether the mail server has taken it for the person, and no bounce came back."""
+    list: GroupId | None
+    """By which of the lists the person was found; None: by none."""
+    pathname: tuple[MemberId, ...]
+    """From that list to the person, as it is when this is asked; empty: nobody was asked, or there is none any more."""
+    gateway: str | None
+    """Who handed it over; None: nobody was to."""
+    revision: str
+    """Of the answer that named the person; empty: that was not kept."""
+    bounces: int
+    why: str
+    """Why it did not reach the person, or why there is no pathname; empty where both are told."""
+
+
+def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, int | None]:
+    """What the ledger says of somebody, still without a pathname; and the destination that reaches the person.
+
+    `host`: the name of this gateway.
+    """
+    message = spooled.message
+    for chunk in spooled.chunks:
+        index = chunk.index_of(person)
+        if index is None:
+            continue
+        destination = message.destinations[chunk.destination]
+        why = _why_not_reached(chunk, index)
+        found = Reached(
+            chunk.people[index],
+            not why,
+            destination.group if destination.is_list else None,
+            (),
+            host,
+            chunk.revision,
+            int(index in chunk.bounced),
+            why,
+        )
+        return found, chunk.destination
+    reasons = (
+        *(f"{each.group}: {each.why}" for each in message.destinations if each.standing is not Standing.GOES),
+        f"not everybody was found: {message.missing}" if message.missing else "",
+        "" if message.state in FINAL_STATES or message.revision else "who is in its lists is not known yet",
+    )
+    why = next((reason for reason in reasons if reason), "")
+    return Reached(person, False, None, (), None, "", 0, why), None
+
+
+def _why_not_reached(chunk: Chunk, index: int) -> str:
+    if index in chunk.bounced:
+        return chunk.bounced[index]
+    return (chunk.why or "it is on its way") if index in chunk.waiting else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ListMembership:
+    """How somebody who was not reached stands to a list when this is asked."""
+
+    group: GroupId
+    is_member: bool
+    exceptions: Sequence[GroupId] = ()
+    """Those of the list that the person is in."""
+
+
+def why_left_out(memberships: Sequence[ListMembership]) -> str:
+    """Why a message to these lists is not for somebody, as far as the memberships of the moment tell."""
+    within = [each for each in memberships if each.is_member]
+    if not within:
+        return f"in none of its lists: {shown([each.group for each in memberships])}"
+    excepted = [f"in {each.group}, and excepted by {shown(each.exceptions)}" for each in within if each.exceptions]
+    reached_by = [each.group for each in within if not each.exceptions]
+    if reached_by:
+        return f"in {shown(reached_by)}; the membership has changed since, or no mail can be sent there"
+    return "; ".join(excepted)

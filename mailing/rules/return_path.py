@@ -35,11 +35,7 @@ class BouncePlace:
             is_here = int(indexed[1]) == chunk.number and int(indexed[2]) < len(chunk.people)
             return int(indexed[2]) if is_here else None
         user, _, domain = self.person.rpartition("=")
-        name = f"{user}@{domain}"
-        for index, person in enumerate(chunk.people):
-            if person.lower() == name.lower():
-                return index
-        return None
+        return chunk.index_of(f"{user}@{domain}")
 
 
 def token_of(secret: bytes, message: str) -> str:

@@ -142,6 +142,15 @@ class Chunk:
     """Why some wait."""
     is_international: bool = False
     """Whether their addresses need SMTPUTF8."""
+    revision: str = ""
+    """Of the answer that named them as people of the list; empty: nobody was asked, or that was not kept."""
+
+    def index_of(self, person: MemberId) -> int | None:
+        """The index of somebody, by the very name or else by one that differs in case alone; None: nobody here."""
+        if person in self.people:
+            return self.people.index(person)
+        alike = (index for index, each in enumerate(self.people) if each.lower() == person.lower())
+        return next(alike, None)
 
     @property
     def done(self) -> int:

@@ -15,8 +15,9 @@ from typing import Literal
 import msgspec
 
 from mailing.rules.events import Approved, Dropped, Rejected, Retried
-from mailing.rules.queue import Queued, queued
+from mailing.rules.queue import Queued, Reached, queued
 from mailing.rules.spooled import State
+from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
 
@@ -26,7 +27,7 @@ REQUEST_LIMIT = 4_096
 ANSWER_LIMIT = 64 * 1024 * 1024
 """Bytes: some hundred thousand messages that wait."""
 
-Word = Literal["queue", "held", "retry", "drop", "approve", "reject"]
+Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why"]
 
 
 class ControlError(Exception):
@@ -38,20 +39,25 @@ class Request(msgspec.Struct, frozen=True):
 
     word: Word
     id: str | None = None
+    address: str = ""
+    """Whom it is asked for, of `why`."""
 
 
 class Answer(msgspec.Struct, frozen=True):
     """What was found, or why not."""
 
     messages: tuple[Queued, ...] = ()
+    reached: Reached | None = None
+    """Of `why`."""
     error: str = ""
 
 
 class Control:
     """The gateway's end."""
 
-    def __init__(self, spooling: Spooling, *, host: str) -> None:
+    def __init__(self, spooling: Spooling, seeing: Seeing, *, host: str) -> None:
         self._spooling = spooling
+        self._seeing = seeing
         self._host = host
 
     async def listen(self, path: Path) -> asyncio.Server:
@@ -83,6 +89,9 @@ class Control:
         try:
             if request.id is None:
                 return self._all(request.word)
+            if request.word == "why":
+                found = await self._seeing.why(request.id, request.address)
+                return Answer(reached=found) if found is not None else _no_message(request.id)
             state = self._state(request.id)
             if request.word == "queue":
                 return await self._one(request.id)
@@ -107,7 +116,7 @@ class Control:
     async def _one(self, id_: str) -> Answer:
         spooled = await self._spooling.spooled(id_)
         if spooled is None:
-            return Answer(error=f"there is no message {id_}")
+            return _no_message(id_)
         return Answer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
 
     def _state(self, id_: str) -> State | None:
@@ -115,6 +124,10 @@ class Control:
 
     def _is_held(self, id_: str) -> bool:
         return any(each.message.id == id_ and each.message.is_held for each, _ in self._spooling.unfinished())
+
+
+def _no_message(id_: str) -> Answer:
+    return Answer(error=f"there is no message {id_}")
 
 
 def _shortest(path: Path) -> str:
@@ -145,7 +158,7 @@ async def ask(
     *,
     patience: float = 0.0,
     on_wait: Callable[[ControlError], None] = lambda _: None,
-) -> tuple[Queued, ...]:
+) -> Answer:
     """The command's end: what the gateway says; raises `ControlError`.
 
     `patience`: seconds to wait for a gateway that is starting; `on_wait` is told why.
@@ -171,7 +184,7 @@ async def ask(
         writer.close()
     if answer.error:
         raise ControlError(answer.error)
-    return answer.messages
+    return answer
 
 
 def _not_reached(path: Path, error: Exception) -> ControlError:

@@ -18,6 +18,7 @@ from mailing.shell.lmtp import LmtpListener
 from mailing.shell.log import LOGGER, Repeated
 from mailing.shell.names import Names
 from mailing.shell.resolving import Resolving
+from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError, open_spool
 
@@ -54,7 +55,8 @@ class Distributing:
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
         self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
-        self._control = Control(self._spooling, host=host)
+        self._seeing = Seeing(names, lists, self._spooling, host=host)
+        self._control = Control(self._spooling, self._seeing, host=host)
         self._control_server: asyncio.Server | None = None
 
     async def listen(self) -> int:
@@ -84,6 +86,7 @@ class Distributing:
     def follow(self, lists: Lists) -> None:
         """Go by other settings of lists from now on."""
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
+        self._seeing.lists = lists
 
     async def run(self) -> None:
         """Distribute; for ever, or until the database was another gateway's meanwhile: then `StartError`."""

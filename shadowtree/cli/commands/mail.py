@@ -16,8 +16,8 @@ from shadowtree.cli.support.waiting import Waiting
 
 if TYPE_CHECKING:
     from mailing.config.settings import MailSettings
-    from mailing.rules.queue import Queued
-    from mailing.shell.control import Word
+    from mailing.rules.queue import Queued, Reached
+    from mailing.shell.control import Answer, Request, Word
     from mailing.shell.expansion import Expansion
 
 _config_option = click.option(
@@ -253,9 +253,51 @@ def drop_command(session: Session, id_: str, config_file: Path) -> int:
     return _tell(session, "drop", id_, config_file)
 
 
+@mail_command.command("why")
+@_id_argument
+@click.argument("address")
+@_config_option
+@format_option
+@in_session
+def why_command(session: Session, id_: str, address: str, config_file: Path) -> int:
+    """Say whether a message reached ADDRESS, by which of its lists, and by which way ADDRESS is in that list.
+
+    The way is that of the moment. Messages are known until 7 days after they are done.
+
+    \b
+    Example:
+      shadowtree mail why 4bf92f3577b34da6a3ce929d0e0e4736 ann@x.example --config mail.toml
+    """
+    from mailing.shell.control import Request
+
+    answer = _ask(Request("why", id_, address), config_file)
+    if isinstance(answer, int):
+        return answer
+    assert answer.reached is not None, "it was found, or refused"
+    if session.is_json:
+        print_json(answer.reached)
+    else:
+        print_lines([_reached_line(answer.reached)])
+    return DONE
+
+
 def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> int:
+    from mailing.shell.control import Request
+
+    answer = _ask(Request(word, id_), config_file)
+    if isinstance(answer, int):
+        return answer
+    if session.is_json:
+        print_json({"messages": answer.messages})
+    else:
+        print_lines(_line(message) for message in answer.messages)
+    return DONE
+
+
+def _ask(request: Request, config_file: Path) -> Answer | int:
+    """What the running gateway answers; a number: the exit status, once it was said why not."""
     from mailing.config.settings import SettingsError, load_settings
-    from mailing.shell.control import ControlError, Request, ask
+    from mailing.shell.control import ControlError, ask
 
     try:
         settings = load_settings(config_file)
@@ -264,15 +306,17 @@ def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> i
     if settings.distribution is None:
         return _complain(f"{config_file}: lmtp_listen: no value; messages pass through no gateway", WRONG_USAGE)
     try:
-        asking = ask(settings.distribution.control, Request(word, id_), patience=PATIENCE_S, on_wait=Waiting())
-        messages = asyncio.run(asking)
+        return asyncio.run(ask(settings.distribution.control, request, patience=PATIENCE_S, on_wait=Waiting()))
     except ControlError as error:
         return _complain(str(error), FAILED)
-    if session.is_json:
-        print_json({"messages": messages})
-    else:
-        print_lines(_line(message) for message in messages)
-    return DONE
+
+
+def _reached_line(found: Reached) -> str:
+    said = "reached" if found.reached else "not reached"
+    by = f" by {found.list}" if found.list is not None else ""
+    way = f": {' -> '.join(found.pathname)}" if found.pathname else ""
+    why = f" ({found.why})" if found.why else ""
+    return f"{found.address} {said}{by}{way}{why}"
 
 
 def _line(message: Queued) -> str:

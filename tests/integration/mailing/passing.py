@@ -32,7 +32,12 @@ class Running:
         return found[0]
 
     async def ask(self, word, id_=None):
-        return await ask(self.settings.control, Request(word, id_))
+        """The messages that a command tells of."""
+        return (await ask(self.settings.control, Request(word, id_))).messages
+
+    async def why(self, id_, address):
+        """What `mail why` tells of somebody."""
+        return (await ask(self.settings.control, Request("why", id_, address))).reached
 
     async def until_done(self):
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -471,7 +471,7 @@ async def test_a_command_waits_for_a_gateway_that_is_starting(servers, settings)
     asked = asyncio.create_task(ask(settings.control, Request("queue"), patience=PATIENCE_SECONDS, on_wait=start))
     await waiting.wait()
     async with running(servers, settings):
-        assert await asked == ()
+        assert (await asked).messages == ()
     assert str(waited[0]).endswith("No such file or directory; does it run?")
 
 
@@ -486,7 +486,7 @@ async def test_a_socket_whose_path_is_too_long_is_reached_from_its_folder(server
         await ask(far.control, Request("queue"))
     monkeypatch.chdir(folder)
     async with running(servers, far):
-        assert await ask(far.control, Request("queue")) == ()
+        assert (await ask(far.control, Request("queue"))).messages == ()
 
 
 async def test_commands_of_two_gateways_go_to_the_first_of_one_path(servers, settings, tmp_path):

@@ -219,6 +219,12 @@ def test_messages_are_told_and_decided_about_by_commands(start, own_config, conf
     assert told("held") == [held]
     assert held.endswith(": 0 of 0 people, 0 bounced: From does not name one author")
     assert "dropped own@ubc.example" in told("drop", waits.split()[0])[0]
+    way = "own@ubc.example -> dan@x.example"
+    assert told("why", waits.split()[0], "dan@x.example") == [
+        f"dan@x.example not reached by own@ubc.example: {way} (dropped)"
+    ]
+    assert told("why", held.split()[0], "dan@x.example")[0].endswith("(all@ubc.example: From does not name one author)")
+    assert "there is no message x" in shadowtree("mail", "why", "x", "y@z", "--config", own_config, status=4).err
     assert " all@ubc.example " in told("approve", held.split()[0])[0]
     assert "is held" in shadowtree("mail", "reject", held.split()[0], "--config", own_config, status=4).err
     assert gateway.terminate()[0] == 0

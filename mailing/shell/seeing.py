@@ -1,0 +1,69 @@
+"""Finds out whether a message reached somebody: what the ledger says, and by which way the name server knows it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mailing.rules.addresses import unquoted
+from mailing.rules.lists import MUTED, Lists, beside, target_of
+from mailing.rules.lookups import why_not
+from mailing.rules.places import owners_of
+from mailing.rules.queue import ListMembership, Reached, reached, why_left_out
+from mailing.rules.spooled import Destination, Standing
+from mailing.shell.names import Names
+from mailing.shell.spooling import Spooling
+from shadowtree.errors import GroupNotFound, ShadowtreeError
+from shadowtree.vocabulary import GroupId, MemberId
+
+
+class Seeing:
+    """All messages. `lists` may be replaced at any time."""
+
+    def __init__(self, names: Names, lists: Lists, spooling: Spooling, *, host: str) -> None:
+        """`host`: the name of this gateway."""
+        self._names = names
+        self.lists = lists
+        self._spooling = spooling
+        self._host = host
+
+    async def why(self, id_: str, address: str) -> Reached | None:
+        """Whether a message reached somebody, and how; None: there is no such message. Raises `SpoolError`."""
+        spooled = await self._spooling.spooled(id_)
+        if spooled is None:
+            return None
+        found, at = reached(spooled, unquoted(address), host=self._host)
+        message = spooled.message
+        try:
+            if at is not None:
+                return found if message.is_letter else await self._with_way(found, message.destinations[at])
+            going = [each for each in message.destinations if each.is_list and each.standing is Standing.GOES]
+            if found.why or not going or message.is_letter:
+                return found if found.why else replace(found, why="the message is for nobody of that name")
+            return replace(found, why=why_left_out([await self._membership(each, found.address) for each in going]))
+        except ShadowtreeError as error:
+            return replace(found, why=found.why or f"the way in cannot be told now: {why_not(error)}")
+
+    async def _with_way(self, found: Reached, destination: Destination) -> Reached:
+        group: GroupId | None = destination.group
+        if not destination.is_list:
+            owners = owners_of(destination.group, self.lists, self._names.index)
+            group = None if owners is None else owners.group
+        try:
+            check = None if group is None else await self._names.check(group, found.address, explain=True)
+        except GroupNotFound:
+            check = None
+        if check:
+            return replace(found, pathname=check.pathname)
+        gone = f"the membership has changed since: {found.address} is not in {group or destination.address}"
+        return replace(found, why=f"{found.why}; {gone}" if found.why else gone)
+
+    async def _membership(self, destination: Destination, person: MemberId) -> ListMembership:
+        group = destination.group
+        target = target_of(group, self.lists.of(group), is_muted=beside(group, MUTED) in self._names.index)
+        try:
+            if not await self._names.check(group, person):
+                return ListMembership(group, False)
+        except GroupNotFound:
+            return ListMembership(group, False)
+        exceptions = [each for each in target.excluding if await self._names.check(each, person)]
+        return ListMembership(group, True, exceptions)
