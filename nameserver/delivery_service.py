@@ -2,7 +2,7 @@
 
 of the home of a process   Subscribe, OpenMailbox, CloseMailbox
 of the home of a group   SetDelivery, GetDelivery
-of the home of each message's first target   Send: one stream may have messages for many homes
+of the home of each message's first target   Send: one stream may have messages for many homes; SendOne
 of the server of a subnet, or of the one that is asked   ListMailboxes, ListDeadLetters, ReplayDeadLetters,
                                                          DropDeadLetters
 """
@@ -80,6 +80,7 @@ def delivery_service_handlers(
     drop = homes.unary("DropDeadLetters", _subnet, dead_letters.drop, changes=True)
     return {
         "Send": conversation_call(sends.send, messages.SendRequest),
+        "SendOne": unary_call(sends.send_one, messages.SendRequest),
         "Subscribe": conversation_call(anywhere.subscribe, messages.SubscribeRequest),
         "SetDelivery": unary_call(set_delivery, messages.SetDeliveryRequest),
         "GetDelivery": unary_call(get_delivery, messages.GetDeliveryRequest),

@@ -58,6 +58,7 @@ class Desk:
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
         """The processes that have mailboxes, sorted, and the version of these."""
         self.on_shown: Callable[[Shown], None] = lambda _shown: None
+        self.on_logged: Callable[[Sequence[LogRecord]], None] = lambda _records: None
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
@@ -262,9 +263,10 @@ class Desk:
         for ticket, together in sent.items():
             together.add(DeliveryRefused(ticket, _unknown(why).refusal))
 
-    def logged_through(self, through: int) -> None:
-        """The log is durable through a position."""
-        self.logged = max(self.logged, through)
+    def was_logged(self, records: Sequence[LogRecord]) -> None:
+        """These entries are durable, at least one, and so is the log through the last of them."""
+        self.logged = max(self.logged, records[-1].position)
+        self.on_logged(records)
         self._tell_more()
 
     def in_memory_through(self, through: int) -> None:

@@ -1,9 +1,10 @@
 """The log as listeners read it: its newest part from memory, encoded once for all of them, the rest from disk.
 
-durable --one reading for all--> [ the tail: 64 MiB ] --> listeners that keep up
-disk ------------------------------------------------> listeners that are behind, a piece at a time
+durable --while somebody reads--> [ the tail: 64 MiB ] --> listeners that keep up
+disk --one reading for all----------^   '----------------> listeners that are behind, a piece at a time
 
-What everybody has acknowledged is cut from the log, and leaves the tail with it.
+What becomes durable goes into the tail as it is in memory, so that who keeps up waits for no disk. What everybody has
+acknowledged is cut from the log, and leaves the tail with it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ TAIL_BYTES_LIMIT: Final = 64 * 1024 * 1024
 READ_BYTES: Final = 256 * 1024
 """What a listener that is behind reads at a time: other listeners, and commits, come between."""
 
+
+UNREAD_BYTES: Final = 4 * 1024 * 1024
+"""What is taken into the tail while nobody reads there: listeners have their turn soon after a commit."""
 
 ENTRIES_AT_ONCE: Final = 100
 """How many a listener goes through before others have their turn."""
@@ -123,10 +127,27 @@ class LogTail:
         """By position: all behind `_begin` and through `_through`."""
         self._begin = self._through = machine.logged
         self._bytes = 0
+        self._unread = UNREAD_BYTES
+        """Bytes that were taken since somebody read at the end: nobody has."""
         self._reading = asyncio.Lock()
+        self._came: list[LogRecord] = []
+        """What has become durable during a reading."""
+        machine.on_logged = self.take
+
+    def take(self, records: Sequence[LogRecord]) -> None:
+        """Have what has just become durable, as long as somebody reads at the end."""
+        if self._unread >= UNREAD_BYTES:
+            return
+        if self._reading.locked():
+            self._came += records
+        elif records[0].position == self._through + 1:
+            self._unread += sum(len(record.encoded) for record in records)
+            self._add([LogEntry(record, self._machine) for record in records])
 
     async def read(self, after: int) -> Sequence[LogEntry]:
         """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+        if after >= self._through:
+            self._unread = 0
         if self._machine.logged <= after:
             return ()
         if after < self._begin:
@@ -153,7 +174,15 @@ class LogTail:
             self._entries.clear()
             self._bytes = 0
             self._begin = self._through = found[0].position - 1 if found else logged
-        for entry in found:
+        self._add(found)
+        came, self._came = self._came, []
+        self._add([LogEntry(each, self._machine) for each in came if each.position > self._through])
+
+    def _add(self, entries: Sequence[LogEntry]) -> None:
+        """Take entries in, as far as they follow what is there."""
+        for entry in entries:
+            if entry.position != self._through + 1:
+                return
             self._entries[entry.position] = entry
             self._bytes += entry.size
             self._through = entry.position

@@ -56,6 +56,9 @@ class DeliveryMachine(Protocol):
     on_shown: Callable[[Shown], None]
     """Told of each datagram that is to be handed to those who listen."""
 
+    on_logged: Callable[[Sequence[LogRecord]], None]
+    """Told of the entries of the log that have become durable, in order."""
+
     @property
     def datagrams(self) -> DatagramCounts:
         """What became of datagrams."""

@@ -75,6 +75,18 @@ class SendCalls:
         finally:
             await stream.cancel()
 
+    async def send_one(self, request: wire.SendRequest, context: Context) -> wire.SendResponse:
+        """Take one message, and answer it; raises `RefusedError` for a request that is none."""
+        if len(request.messages) != 1:
+            raise refuse(Reason.INVALID_REQUEST, f"one message is sent, not {len(request.messages)}", field="messages")
+        if request.messages[0].wait == wire.SendRequest.WAIT_SETTLED:
+            raise refuse(Reason.INVALID_REQUEST, "what is settled a stream tells", field="wait")
+        stream = _SendStream(self, context)
+        try:
+            return await stream.answer_one(request)
+        finally:
+            await stream.cancel()
+
 
 class _Unanswered(NamedTuple):
     """Messages, or a question, without an answer."""
@@ -170,11 +182,21 @@ class _SendStream:
                     await reader
                     return
 
+    async def answer_one(self, request: wire.SendRequest) -> wire.SendResponse:
+        """Answer the one message of a request, once it is accepted, or is not."""
+        await self._take_request(request)
+        self._end_lanes()
+        (unanswered,) = self._unanswered
+        return wire.SendResponse(answers=await unanswered.answers)
+
+    def _end_lanes(self) -> None:
+        for lane in self._lanes.values():
+            lane.end()
+
     def _end(self, reader: asyncio.Task[None], error: RefusedError) -> None:
         self._ending = error
         reader.cancel()
-        for lane in self._lanes.values():
-            lane.end()
+        self._end_lanes()
         self._changed.set()
 
     async def cancel(self) -> None:
@@ -208,39 +230,42 @@ class _SendStream:
 
     async def _read(self, requests: AsyncIterator[wire.SendRequest]) -> None:
         async for request in requests:
-            if len(request.messages) > REQUEST_MESSAGES_LIMIT:
-                raise refuse(
-                    Reason.LIMIT_EXCEEDED,
-                    f"a request has at most {REQUEST_MESSAGES_LIMIT} messages, not {len(request.messages)}",
-                    limit=str(REQUEST_MESSAGES_LIMIT),
-                    field="messages",
-                )
-            self._takes_runs |= request.takes_runs
-            self._judged.clear()
-            self._alike.clear()
-            self._now_ms = self._calls.now_ms()
-            for message in request.messages:
-                while self._messages_unanswered and (
-                    self._messages_unanswered >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
-                ):
-                    self._send_gathered()
-                    self._room.clear()
-                    await self._room.wait()
-                self._count += 1
-                self._messages_unanswered += 1
-                payload, number, common = _common(message)
-                alike = self._alike.get(common)
-                if alike is None or (number and not alike.send.message.sender):
-                    message.payload, message.number = payload, number
-                    await self._take(message, common)
-                else:
-                    self._gather_like(alike, payload, number)
-                if len(self._gathered) >= STEP_MESSAGES_LIMIT:
-                    self._send_gathered()
-                    await asyncio.sleep(0)
-            self._send_gathered()
-        for lane in self._lanes.values():
-            lane.end()
+            await self._take_request(request)
+        self._end_lanes()
+
+    async def _take_request(self, request: wire.SendRequest) -> None:
+        """Take the messages of a request; raises `RefusedError` where it has too many."""
+        if len(request.messages) > REQUEST_MESSAGES_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"a request has at most {REQUEST_MESSAGES_LIMIT} messages, not {len(request.messages)}",
+                limit=str(REQUEST_MESSAGES_LIMIT),
+                field="messages",
+            )
+        self._takes_runs |= request.takes_runs
+        self._judged.clear()
+        self._alike.clear()
+        self._now_ms = self._calls.now_ms()
+        for message in request.messages:
+            while self._messages_unanswered and (
+                self._messages_unanswered >= UNANSWERED_MESSAGES_LIMIT or self._bytes >= UNANSWERED_BYTES_LIMIT
+            ):
+                self._send_gathered()
+                self._room.clear()
+                await self._room.wait()
+            self._count += 1
+            self._messages_unanswered += 1
+            payload, number, common = _common(message)
+            alike = self._alike.get(common)
+            if alike is None or (number and not alike.send.message.sender):
+                message.payload, message.number = payload, number
+                await self._take(message, common)
+            else:
+                self._gather_like(alike, payload, number)
+            if len(self._gathered) >= STEP_MESSAGES_LIMIT:
+                self._send_gathered()
+                await asyncio.sleep(0)
+        self._send_gathered()
 
     async def _take(self, message: wire.SendRequest.Message, common: bytes) -> None:
         """Take a message that none before it was like; `common`: all of it but its payload and its number."""

@@ -177,8 +177,8 @@ class DeliveryDesk(Protocol):
     def fail(self, why: str) -> None:
         """Tell all callers that wait that it is not known when the database can be written."""
 
-    def logged_through(self, through: int) -> None:
-        """The log is durable through a position."""
+    def was_logged(self, records: Sequence[LogRecord]) -> None:
+        """These entries are durable, at least one, and so is the log through the last of them."""
 
     def end(self, refusal: Refusal) -> None:
         """The server is about to end: tell whoever listens, or sends one message after another."""
@@ -774,7 +774,7 @@ class RunLoop:
         self._let_out(unkept)
         if self.desk is not None:
             if batch.records.log:
-                self.desk.logged_through(batch.records.log[-1].position)
+                self.desk.was_logged(batch.records.log)
             self.desk.answer(batch.answers)
 
     async def _take_own_letters(self) -> None:

@@ -20,7 +20,14 @@ from shadowtree import results
 from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
-from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, outcome_unknown, read_failure
+from shadowtree.client.failures import (
+    Failure,
+    client_closed,
+    failure_of_refusal,
+    is_unknown_call,
+    outcome_unknown,
+    read_failure,
+)
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.async_streams import Listener, Sender, Way
@@ -68,6 +75,8 @@ class _Connection:
         self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
+        self.takes_one = True
+        """Whether the server knows `SendOne`, as far as is known."""
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
         """Make a call of any service, to be awaited, or begin a stream."""
@@ -594,10 +603,17 @@ class Client:
         answer = sending.SingleAnswer(single)
 
         async def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
+            tries_one = connection.takes_one and single.is_answered_once
             try:
-                async for response in connection.call("Send", _once(single.request), remaining):
-                    answer.add(response)
+                if tries_one:
+                    answer.add(await connection.call("SendOne", single.request, remaining))
+                else:
+                    async for response in connection.call("Send", _once(single.request), remaining):
+                        answer.add(response)
             except grpc.aio.AioRpcError as error:
+                if tries_one and is_unknown_call(error):
+                    connection.takes_one = False
+                    return await attempt(connection, remaining)
                 if single.is_datagram:
                     sending.require_unsent(self._failure(error, connection))
                 raise

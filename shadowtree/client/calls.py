@@ -320,6 +320,7 @@ ADMIN_METHODS: Final = frozenset(
 DELIVERY_METHODS: Final = frozenset(
     {
         "Send",
+        "SendOne",
         "Subscribe",
         "SetDelivery",
         "GetDelivery",

@@ -94,6 +94,11 @@ def failure_of_refusal(error: ShadowtreeError) -> Failure:
     return Failure(error, is_answer=type(error) is not OutcomeUnknown, was_sent=True, may_pass=False)
 
 
+def is_unknown_call(error: Any) -> bool:
+    """Whether the server, which is of a version before, does not know the method."""
+    return bool(error.code() is grpc.StatusCode.UNIMPLEMENTED)
+
+
 def client_closed() -> ClientClosed:
     """The error for whoever calls a client that was closed, or has a call under way then."""
     return ClientClosed("the client is closed")

@@ -18,7 +18,7 @@ from shadowtree import results
 from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
-from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, read_failure
+from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, is_unknown_call, read_failure
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.listening import Listening
@@ -66,6 +66,8 @@ class _Connection:
         self.channel = grpc.insecure_channel(address, options=OPTIONS)
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
+        self.takes_one = True
+        """Whether the server knows `SendOne`, as far as is known."""
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
         """Make a call of any service, or begin a stream."""
@@ -586,10 +588,17 @@ class Client:
         answer = sending.SingleAnswer(single)
 
         def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
+            tries_one = connection.takes_one and single.is_answered_once
             try:
-                for response in connection.call("Send", iter([single.request]), remaining):
-                    answer.add(response)
+                if tries_one:
+                    answer.add(connection.call("SendOne", single.request, remaining))
+                else:
+                    for response in connection.call("Send", iter([single.request]), remaining):
+                        answer.add(response)
             except grpc.RpcError as error:
+                if tries_one and is_unknown_call(error):
+                    connection.takes_one = False
+                    return attempt(connection, remaining)
                 if single.is_datagram:
                     sending.require_unsent(self._failure(error, connection))
                 raise

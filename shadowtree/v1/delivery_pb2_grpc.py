@@ -40,6 +40,11 @@ class DeliveryServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SendRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SendResponse.FromString,
                 _registered_method=True)
+        self.SendOne = channel.unary_unary(
+                '/shadowtree.v1.DeliveryService/SendOne',
+                request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SendRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SendResponse.FromString,
+                _registered_method=True)
         self.Subscribe = channel.stream_stream(
                 '/shadowtree.v1.DeliveryService/Subscribe',
                 request_serializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeRequest.SerializeToString,
@@ -96,6 +101,15 @@ class DeliveryServiceServicer:
         for several that are accepted): a refusal is of that message alone, and the stream goes on. Where a message waits for
         SETTLED, one more answer follows for it, whenever that comes. The stream ends once the caller has ended its side and
         all is answered.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SendOne(self, request, context):
+        """Sends one message, for less than a stream costs. The response has its one answer, as of Send: also a refusal of the
+        message. INVALID_REQUEST for more or fewer than one, and for one that waits for SETTLED, of which a stream tells twice.
+        UNIMPLEMENTED by servers of before: ask by Send then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -176,6 +190,11 @@ def add_DeliveryServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SendRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_delivery__pb2.SendResponse.SerializeToString,
             ),
+            'SendOne': grpc.unary_unary_rpc_method_handler(
+                    servicer.SendOne,
+                    request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SendRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_delivery__pb2.SendResponse.SerializeToString,
+            ),
             'Subscribe': grpc.stream_stream_rpc_method_handler(
                     servicer.Subscribe,
                     request_deserializer=shadowtree_dot_v1_dot_delivery__pb2.SubscribeRequest.FromString,
@@ -248,6 +267,33 @@ class DeliveryService:
             request_iterator,
             target,
             '/shadowtree.v1.DeliveryService/Send',
+            shadowtree_dot_v1_dot_delivery__pb2.SendRequest.SerializeToString,
+            shadowtree_dot_v1_dot_delivery__pb2.SendResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SendOne(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.DeliveryService/SendOne',
             shadowtree_dot_v1_dot_delivery__pb2.SendRequest.SerializeToString,
             shadowtree_dot_v1_dot_delivery__pb2.SendResponse.FromString,
             options,

@@ -132,8 +132,13 @@ class SingleMessage(NamedTuple):
         return bool(self.message.quality == wire.QUALITY_DATAGRAM)
 
     @property
+    def is_answered_once(self) -> bool:
+        """Whether one answer tells all: then no stream is needed."""
+        return bool(self.message.wait == wire.SendRequest.WAIT_ACCEPTED)
+
+    @property
     def request(self) -> wire.SendRequest:
-        """What is said on a stream of its own."""
+        """What is said, alone."""
         return wire.SendRequest(messages=[self.message])
 
     def as_datagram(self) -> SingleMessage:

@@ -393,7 +393,7 @@ class Shown:
     def fail(self, why):
         pass
 
-    def logged_through(self, through):
+    def was_logged(self, records):
         pass
 
 
