@@ -41,13 +41,6 @@ def echo_call(channel: grpc.Channel, size: int) -> Callable[[], object]:
     return lambda: echo(message)
 
 
-def stream_call(channel: grpc.Channel, size: int) -> Callable[[], object]:
-    """A stream of one message of `size` bytes there, and back: what a single `send` is."""
-    echo = channel.stream_stream(STREAM)
-    message = b"x" * size
-    return lambda: list(echo(iter([message])))
-
-
 def paired_medians(first: Callable[[], object], second: Callable[[], object], *, rounds: int) -> tuple[float, float]:
     """Median seconds of two calls, made in turns so that a noisy moment meets both."""
     found = medians_in_turns((first, second), rounds=rounds)

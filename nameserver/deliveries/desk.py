@@ -53,8 +53,7 @@ class Desk:
         self._told_of_end: dict[int, Callable[[RefusedError], None]] = {}
         self._ending: RefusedError | None = None
         """There once the server is about to end."""
-        self._more_logged: asyncio.Future[None] | None = None
-        """Done when more of the log is durable; present while somebody waits for it."""
+        self._told_of_more: dict[int, Callable[[], None]] = {}
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
         """The processes that have mailboxes, sorted, and the version of these."""
         self.on_shown: Callable[[Shown], None] = lambda _shown: None
@@ -205,11 +204,15 @@ class Desk:
         """How many messages were in dead letters for which there was no room."""
         return self._core.delivery.dead_letters.messages_lost
 
-    def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or more is in memory, or nothing will be."""
-        if self._more_logged is None or self._more_logged.cancelled():
-            self._more_logged = asyncio.get_running_loop().create_future()
-        return asyncio.shield(self._more_logged)
+    @contextmanager
+    def told_of_more(self, tell: Callable[[], None]) -> Iterator[None]:
+        """During the block, have a listener told whenever more of the log is durable, or more is in memory."""
+        ticket = self.new_ticket()
+        self._told_of_more[ticket] = tell
+        try:
+            yield
+        finally:
+            del self._told_of_more[ticket]
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
@@ -275,9 +278,8 @@ class Desk:
         self._tell_more()
 
     def _tell_more(self) -> None:
-        if self._more_logged is not None:
-            self._more_logged.set_result(None)
-            self._more_logged = None
+        for tell in self._told_of_more.values():
+            tell()
 
     def end(self, refusal: Refusal) -> None:
         """The server is about to end."""

@@ -140,8 +140,11 @@ class DeliveryMachine(Protocol):
     def log_cut(self) -> int:
         """The last position that was cut from it."""
 
-    def next_logged(self) -> asyncio.Future[None]:
-        """Done once more of the log is durable, or more is in memory, or nothing will be."""
+    def told_of_more(self, tell: Callable[[], None]) -> AbstractContextManager[None]:
+        """During the block, have a listener told whenever more of the log is durable, or more is in memory.
+
+        What is told ends the block at a later turn of the event loop, if it does.
+        """
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
         """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""

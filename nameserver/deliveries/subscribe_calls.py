@@ -99,7 +99,8 @@ class SubscribeCalls:
         acknowledging = _Acknowledging(self._machine, endpoint, {each.source.kept: each.standing for each in readings})
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
         try:
-            with self._machine.told_of_end(endpoint.end):
+            machine = self._machine
+            with machine.told_of_end(endpoint.end), machine.told_of_more(endpoint.changed.set):
                 token = PositionToken(self._machine.server, self._machine.incarnation, of_log.cursor)
                 await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
                 await self._hand_out(endpoint, readings, acknowledging, context)
@@ -193,7 +194,6 @@ class SubscribeCalls:
         self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: _Acknowledging, context: Context
     ) -> None:
         """Send what the mailbox gets from there on; returns once the endpoint leaves. Raises why it is ended."""
-        machine = self._machine
         while True:
             endpoint.changed.clear()
             if endpoint.refusal is not None:
@@ -205,7 +205,6 @@ class SubscribeCalls:
                 continue
             if endpoint.datagrams:
                 await self._hand_out_datagrams(endpoint, context)
-            more = machine.next_logged()
             has_some = False
             for reading in readings:
                 passed = reading.standing.passed()
@@ -213,7 +212,7 @@ class SubscribeCalls:
                     acknowledging.take(reading.source.kept, passed)
                 has_some |= endpoint.has_credit and await self._hand_out_some(endpoint, reading, context)
             if not has_some:
-                await _until_either(more, endpoint.changed)
+                await endpoint.changed.wait()
 
     async def _hand_out_some(self, endpoint: Endpoint, reading: Reading, context: Context) -> bool:
         """Send some of what there is in a source; returns whether there was something there."""
@@ -257,17 +256,6 @@ class SubscribeCalls:
 def _may_want(wanted: Filter, entry: LogEntry) -> bool:
     """Whether an endpoint may want something of an entry; who sent it is looked at message by message."""
     return not wanted.groups or entry.addressed in wanted.groups
-
-
-async def _until_either(more: asyncio.Future[None], changed: asyncio.Event) -> None:
-    """Wait until one of them is so; raises what the future does."""
-    waiting = asyncio.ensure_future(changed.wait())
-    try:
-        await asyncio.wait((more, waiting), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        waiting.cancel()
-    if more.done():
-        more.result()
 
 
 class _HandedOut:

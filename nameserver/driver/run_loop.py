@@ -93,6 +93,10 @@ LARGE_LETTER_BYTES = 256 * 1024
 MANY_ROWS = 20_000
 """A step that changes so many nodes and arcs has made as many objects that stay."""
 
+RECEIPTS_SECONDS = 0.02
+"""How long receipts of posts, for which nobody waits, wait for something to become durable with: much less than the
+senders of many posts would notice, and enough that a message does not wait for the receipts of the one before it."""
+
 FIRST_RETRY_SECONDS = 0.1
 SHORTEST_TICK_SECONDS = 0.001
 """A timer may fire a little early; the core is then not asked again at once, without end."""
@@ -255,6 +259,8 @@ class RunLoop:
         self._leavings = Leavings()
         self._expected_replies = 0
         self._gathered = asyncio.Event()
+        self._holds_receipts = False
+        """Whether a batch waits that has nothing but these."""
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -434,6 +440,7 @@ class RunLoop:
             raise RefusedError(unavailable(self.storage_failure))
         reader: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         batch.held_reads.append(reader)
+        self._gathered.set()
         refusal = await reader
         if refusal is not None:
             raise RefusedError(refusal)
@@ -509,6 +516,7 @@ class RunLoop:
     def finish(self) -> None:
         """Let `flush_forever` return once everything taken is durable."""
         self._ends = True
+        self._gathered.set()
         self._disarm_timer()
         self._wake.set()
 
@@ -558,6 +566,7 @@ class RunLoop:
     async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
+        self._gathered.set()
         long_steps.hold()
         self.step_count += 1
         now = self._clock()
@@ -638,15 +647,20 @@ class RunLoop:
                 of_step.handled_before.setdefault(Flow(sender, lane), handled)
         if batch is None and of_step.concerns_peers():
             self.notify_peers(of_step.peers())
-        if batch is not None and (len(batch.replies) >= self._expected_replies or batch.concerns_peers()):
-            self._gathered.set()
         if isinstance(event, Restored):
             self._batches.begin_channels_again(self._core.servers_met)
         elif isinstance(event, PeerRestored):
             self._batches.begin_channels_again([event.peer])
         elif isinstance(event, PeerMet) and is_first_meeting:
             self._batches.hold_letters_to([event.peer])
+        if batch is not None and not self._can_wait(batch):
+            is_enough = len(batch.replies) >= self._expected_replies or batch.concerns_peers()
+            if is_enough or self._holds_receipts:
+                self._gathered.set()
         self._arm_timer()
+
+    def _can_wait(self, batch: Batch) -> bool:
+        return batch.can_wait and not (self.desk is not None and self.desk.has_open())
 
     def _let_out_or_hold(self, unkept: list[Unkept]) -> None:
         batch = self._batches.newest_of_graph
@@ -698,16 +712,26 @@ class RunLoop:
         """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
         batch = self._batches.collecting
         assert batch is not None
+        if self._can_wait(batch):
+            self._holds_receipts = True
+            await self._until_gathered(RECEIPTS_SECONDS)
+            self._holds_receipts = False
         for _ in range(GATHER_ROUNDS_LIMIT):
             came_so_far = len(batch.replies)
             if came_so_far >= self._expected_replies or batch.concerns_peers() or self._ends:
                 return
-            self._gathered.clear()
-            end_of_wait = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._gathered.set)
-            await self._gathered.wait()
-            end_of_wait.cancel()
+            await self._until_gathered(GATHER_SECONDS)
             if len(batch.replies) == came_so_far:
                 return
+
+    async def _until_gathered(self, seconds: float) -> None:
+        """Wait so long, or until more is not to be waited for."""
+        if self._ends:
+            return
+        self._gathered.clear()
+        end_of_wait = asyncio.get_running_loop().call_later(seconds, self._gathered.set)
+        await self._gathered.wait()
+        end_of_wait.cancel()
 
     async def _is_woken(self) -> bool:
         """Wait until there is something to do, but not for ever."""
@@ -768,14 +792,22 @@ class RunLoop:
         collecting = self._batches.collecting
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
         self._expected_replies = len(batch.replies) + came_meanwhile
+        is_logged_first = not batch.answers
+        if is_logged_first:
+            # All that leaves says that posts have come: those who listen here go first.
+            self._tell_logged(batch)
         self.notify_peers(batch.peers())
         unkept = batch.unkept
         batch.release()
         self._let_out(unkept)
+        if not is_logged_first:
+            self._tell_logged(batch)
         if self.desk is not None:
-            if batch.records.log:
-                self.desk.was_logged(batch.records.log)
             self.desk.answer(batch.answers)
+
+    def _tell_logged(self, batch: Batch) -> None:
+        if self.desk is not None and batch.records.log:
+            self.desk.was_logged(batch.records.log)
 
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""

@@ -104,7 +104,11 @@ class FakeLog:
     """`DeadLetter`s by number. Those whose servers are all in `pending` cannot be replayed; others are got at once."""
     dead_messages_lost: int = 0
     streams: int = 0
-    """How many were opened."""
+    """How many were opened, or single messages came."""
+    sent_alone: int = 0
+    """Of these, messages by calls of their own."""
+    knows_streams_alone: bool = False
+    """Whether it is of a version that has no such call."""
     credit_left: int = 0
     """Messages that the listener that began last would still take."""
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -151,6 +155,12 @@ class FakeDeliveryService(DeliveryServiceServicer):
             yield response
             if log.breaks_before_settled:
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
+
+    def SendOne(self, request: Any, context: Any) -> Any:
+        if self._log.knows_streams_alone:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        self._log.sent_alone += 1
+        return next(self.Send(iter([request]), context))
 
     def _send(self, request: Any) -> Iterator[Any]:
         log, wire = self._log, delivery_pb2.SendResponse

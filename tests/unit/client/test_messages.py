@@ -70,6 +70,22 @@ def test_a_message_reaches_everybody_below_less_the_exceptions(names, log):
     assert ([target.name for target in less.targets], list(less.excluding)) == ([STAFF, LAB], [LAB])
 
 
+def test_one_message_takes_no_stream_unless_it_is_told_twice_what_became_of_it(names, log):
+    assert names.send(STAFF, b"a").state == "accepted"
+    assert names.send(STAFF, b"b", quality="datagram").state == "accepted"
+    assert log.sent_alone == 2
+    assert names.send(STAFF, b"c", wait="settled").state == "settled"
+    assert log.sent_alone == 2
+
+
+def test_a_server_of_before_is_sent_one_message_by_a_stream(names, log):
+    log.knows_streams_alone = True
+    sent = [names.send(STAFF, payload, timeout=30).id for payload in numbers(3)]
+    assert (sent, log.sent_alone) == (["1@staff@x.example#1", "2@staff@x.example#1", "3@staff@x.example#1"], 0)
+    assert names.send(STAFF, b"tick", quality="datagram").quality == "datagram"
+    assert payloads(log) == [b"0", b"1", b"2", b"tick"]
+
+
 def test_a_deadline_and_the_quality_that_there_is_are_passed_on(names, log):
     names.send(STAFF, b"")
     names.send(STAFF, b"", quality="fifo", deadline=1.5)

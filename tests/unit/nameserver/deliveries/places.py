@@ -34,7 +34,9 @@ class CoreMachine:
         self._answers = {}
         self._settled = {}
         self._is_flushing = False
-        self._logged = None
+        self._told_through = 0
+        self._told_of_more = {}
+        self.on_logged = lambda _records: None
         self._told_of_end = []
         self.is_failing = False
         self.reads = []
@@ -159,11 +161,14 @@ class CoreMachine:
     def log_cut(self):
         return self.core.log.cut
 
-    def next_logged(self):
-        if self._logged is None or self._logged.done():
-            self._logged = asyncio.get_running_loop().create_future()
-            self._logged_from = self.logged
-        return asyncio.shield(self._logged)
+    @contextmanager
+    def told_of_more(self, tell):
+        ticket = self.new_ticket()
+        self._told_of_more[ticket] = tell
+        try:
+            yield
+        finally:
+            del self._told_of_more[ticket]
 
     async def read_log(self, after, through, bytes_limit):
         self.reads.append((after, through))
@@ -203,8 +208,14 @@ class CoreMachine:
             for answer in self._servers.answers.pop(ticket, ()):
                 waiting = self._settled if isinstance(answer, Settled) else self._answers
                 waiting.pop(ticket).set_result(answer)
-        if self._logged is not None and not self._logged.done() and self.logged != self._logged_from:
-            self._logged.set_result(None)
+        if self.logged != self._told_through:
+            log = self._servers.disks[self.server].log
+            logged = [log[at] for at in range(self._told_through + 1, self.logged + 1) if at in log]
+            if logged:
+                self.on_logged(logged)
+            self._told_through = self.logged
+            for tell in self._told_of_more.values():
+                tell()
 
 
 class Directory:

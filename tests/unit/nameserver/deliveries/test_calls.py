@@ -11,7 +11,7 @@ from delivery.dead_letters import DeadReason
 from delivery.log import CUT_AT_LEAST
 from delivery.model import Message, Quality, target_set
 from delivery.wire import Parcel, encode
-from namegraph import DeleteGroup, NodeId, Reason, refuse
+from namegraph import DeleteGroup, LogRecord, NodeId, Reason, refuse
 from nameserver.deliveries import endpoints, log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -475,7 +475,7 @@ async def test_what_was_cut_before_it_was_read_is_told_with_the_next_message(her
     assert [message.gap for message in messages] == [CUT_AT_LEAST, 0, 0, 0, 0]
 
 
-async def test_listeners_at_the_tail_read_each_entry_from_the_disk_once(here, scene):
+async def test_listeners_at_the_tail_read_no_disk_once_they_are_there(here, scene):
     machine = scene[1].machine
     listeners = [here.listen(ANN, subscription=f"s{number}", from_="now") for number in range(8)]
     for listener in listeners:
@@ -484,9 +484,60 @@ async def test_listeners_at_the_tail_read_each_entry_from_the_disk_once(here, sc
     for payload in numbers(20):
         await here.send(STAFF, payload)
         assert [(await anext(listener)).payload for listener in listeners] == [payload] * 8
-    assert len(machine.reads) == len(set(machine.reads)) == 20
+    assert machine.reads == []
     for listener in listeners:
         await listener.close()
+
+
+async def test_what_nobody_reads_is_not_kept_in_memory_and_read_from_the_disk_once(here, scene, monkeypatch):
+    monkeypatch.setattr(log_tail, "UNREAD_BYTES", 1_000)
+    machine = scene[1].machine
+    await here.open_mailbox(ANN)
+    tail = log_tail.LogTail(machine)
+    assert await tail.read(machine.logged) == ()
+    for payload in numbers(30):
+        await here.send(STAFF, payload + bytes(100))
+    assert 0 < len(tail._entries) < 20
+    machine.reads.clear()
+    both = await asyncio.gather(tail.read(20), tail.read(20))
+    assert [[entry.position for entry in found] for found in both] == [[*range(21, 31)]] * 2
+    assert len(machine.reads) == 1
+    await here.send(STAFF, b"new")
+    assert [entry.position for entry in await tail.read(30)] == [31]
+    assert len(machine.reads) == 1
+
+
+async def test_what_comes_during_a_reading_of_the_disk_is_not_read_again(here, scene):
+    machine = scene[1].machine
+    await here.open_mailbox(ANN)
+    tail = log_tail.LogTail(machine)
+    for payload in numbers(3):
+        await here.send(STAFF, payload)
+    machine.reads.clear()
+    reading = asyncio.create_task(tail.read(0))
+    await asyncio.sleep(0)
+    tail.take([LogRecord(4, 1, b"")])
+    assert [entry.position for entry in await reading] == [1, 2, 3, 4]
+    assert len(machine.reads) == 1
+
+
+async def test_a_call_of_its_own_takes_one_message_and_answers_once(scene):
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        stub = DeliveryServiceStub(channel)
+
+        def message(**more):
+            return wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=STAFF)], **more)
+
+        answers = (await stub.SendOne(wire.SendRequest(messages=[message(request_id="r")]))).answers
+        assert [(one.message, one.state) for one in answers] == [(1, wire.SendResponse.STATE_ACCEPTED)]
+        (again,) = (await stub.SendOne(wire.SendRequest(messages=[message(request_id="r")]))).answers
+        assert (again.id, again.is_repeated) == (answers[0].id, True)
+        (refused,) = (await stub.SendOne(wire.SendRequest(messages=[message(number=7, sender="s")]))).answers
+        assert refused.refused.reason == Reason.OUT_OF_SEQUENCE
+        for wrong in ([], [message(), message()], [message(wait=wire.SendRequest.WAIT_SETTLED)]):
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.SendOne(wire.SendRequest(messages=wrong))
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
 async def test_a_listener_far_behind_reads_the_disk_piece_by_piece_and_then_the_tail(here, scene, monkeypatch):

@@ -11,11 +11,13 @@ from delivery.events import DatagramSent, OpenMailbox, Send
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server as BothHalves
 from delivery.wire import Datagram, encode
+from namegraph import Effects, Lane, ProtocolRow, Records, Tick
 from namegraph.core import ServerCore
 from namegraph.events import CutCommand, ImportCommand, UpdateCommand
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.refusals import Reason, Refusal, RefusedError
 from nameserver.driver import run_loop as run_loop_module
+from nameserver.driver.group_commit import Batch, Flow
 from nameserver.driver.run_loop import RunLoop
 from resolver.reach import GraphReach
 from storage.errors import DatabaseLostError
@@ -193,6 +195,54 @@ async def test_a_flush_waits_for_the_callers_just_answered(server, monkeypatch):
     server.store.open()
     await asyncio.gather(*others, again)
     assert [len(records.nodes) for records in server.store.batches] == [1, 5]
+
+
+@pytest.fixture
+def noting(server, monkeypatch):
+    """Ticks of the core make a row that nobody waits for, and the loop holds such rows for an hour."""
+    monkeypatch.setattr(run_loop_module, "RECEIPTS_SECONDS", 3600.0)
+    step = server.core.step
+
+    def noted(event, now):
+        is_tick = isinstance(event, Tick)
+        return Effects(Records(protocol=[ProtocolRow("noted", "", b"")])) if is_tick else step(event, now)
+
+    monkeypatch.setattr(server.core, "step", noted)
+
+
+async def test_what_nobody_waits_for_becomes_durable_with_what_comes_next(server, noting):
+    server.run_loop.take(Tick())
+    await settle()
+    assert server.store.batches == []
+    await server.begin(CreateGroup("a@b.c"))
+    assert [(len(records.protocol) > 0, len(records.nodes)) for records in server.store.batches] == [(True, 1)]
+
+
+async def test_what_nobody_waits_for_becomes_durable_once_somebody_does(server, noting):
+    server.run_loop.take(Tick())
+    await settle()
+    await server.read()
+    assert len(server.store.batches) == 1
+    server.run_loop.take(Tick())
+    await settle()
+    server.run_loop.finish()
+    await server.flushing
+    assert len(server.store.batches) == 2
+
+
+async def test_what_nobody_waits_for_becomes_durable_soon(server, noting, monkeypatch):
+    monkeypatch.setattr(run_loop_module, "RECEIPTS_SECONDS", 0.001)
+    server.run_loop.take(Tick())
+    await server.until(lambda: server.store.batches)
+
+
+@pytest.mark.parametrize(("lane", "waits"), [(Lane.POST, True), (Lane.LETTERS, False)])
+def test_receipts_of_posts_may_wait_and_those_of_letters_may_not(lane, waits):
+    batch = Batch()
+    batch.handled_before[Flow("two", lane)] = 1
+    assert batch.can_wait is waits
+    batch.first_letters[Flow("two", Lane.POST)] = 1
+    assert not batch.can_wait
 
 
 async def test_a_flush_does_not_wait_for_callers_that_stay_away(server):
