@@ -211,7 +211,7 @@ class DeliveryCore:
         leaving, through = in_memory.end_step(self._reach, now)
         answers, in_memory.spreading.answers = in_memory.spreading.answers, []
         grown = [] if through is None else [RingGrew(through)]
-        # What is told to be accepted is not handed over before. Parcels leave before listeners here have theirs, and what
+        # What is told to be accepted is not handed over before. Parcels leave before listeners here have theirs; what
         # only says that parcels came leaves after that.
         told = [*filter(is_told_unkept, answers)]
         return [*told, *leaving, *grown] if told else [*grown, *leaving]
