@@ -22,13 +22,17 @@ from mailing.rules.events import (
     Answer,
     Approved,
     Bounced,
+    Cleared,
     Dropped,
     Effect,
     Event,
     Forget,
+    ForgetDigest,
+    ForgetFailing,
     Granted,
     Handed,
     HandOver,
+    Keep,
     ListGone,
     NotResolved,
     Now,
@@ -41,6 +45,7 @@ from mailing.rules.events import (
     Ticked,
     Written,
 )
+from mailing.rules.failures import Failure, Failures, digest_note
 from mailing.rules.notes import Noted, Notes, note_about, without_note
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
 from shadowtree.vocabulary import MemberId
@@ -98,8 +103,11 @@ class _Work:
 class Distribution:
     """All messages that are not final, and when final ones are forgotten."""
 
-    def __init__(self, spooled: Iterable[Spooled], finished: Iterable[Message]) -> None:
+    def __init__(
+        self, spooled: Iterable[Spooled], finished: Iterable[Message], failures: Failures | None = None
+    ) -> None:
         """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes."""
+        self.failures = failures or Failures()
         self._finished = {message.id: message.ended for message in finished}
         self._works: dict[str, _Work] = {}
         self._notes = Notes()
@@ -115,7 +123,9 @@ class Distribution:
             case Accepted():
                 return self._accepted(event, now)
             case Bounced():
-                return self._bounced(event)
+                return self._bounced(event, now)
+            case Cleared(person):
+                return [ForgetFailing(person)] if self.failures.clear(person) else []
             case Written():
                 return self._written(event, now)
             case Granted():
@@ -129,6 +139,11 @@ class Distribution:
     def holds(self, id_: str) -> bool:
         """Whether a message is known that is not final."""
         return id_ in self._works
+
+    def spooled(self, id_: str) -> Spooled | None:
+        """A message that is not final, as far as it is decided; None: there is none."""
+        work = self._works.get(id_)
+        return None if work is None else Spooled(work.message, tuple(work.chunks.values()))
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
         """All messages that are not final, the oldest first."""
@@ -166,7 +181,7 @@ class Distribution:
         places = {each.place for each in known.destinations}
         released = {each.place: each for each in event.destinations if each.standing is Standing.GOES}
         before = tuple(
-            released[each.place] if each.place in released and _waits_for_its_author(each) else each
+            released[each.place] if each.place in released and each.waits_for_its_author else each
             for each in known.destinations
         )
         fresh = tuple(each for each in event.destinations if each.place not in places)
@@ -223,7 +238,7 @@ class Distribution:
             case Rejected():
                 self._set_standing(work, Standing.HELD, Standing.DROPPED, "rejected")
                 return self._saved_then(work, [], now)
-            case Accepted() | Bounced() | Written() | Granted() | Ticked():
+            case Accepted() | Bounced() | Cleared() | Written() | Granted() | Ticked():
                 raise AssertionError(event)
             case _:
                 assert_never(event)
@@ -264,7 +279,7 @@ class Distribution:
         for chunk in work.chunks.values():
             counts[chunk.destination] += len(chunk.people)
         work.message = replace(
-            work.message, destinations=tuple(_held_if_large(each, counts[at]) for at, each in enumerate(destinations))
+            work.message, destinations=tuple(each.held_if_large(counts[at]) for at, each in enumerate(destinations))
         )
         self._notes.add(work.message)
         return work.message.destinations != destinations
@@ -277,6 +292,7 @@ class Distribution:
             for person, at in dict(event.people).items()
             if person not in work.reached
             and is_deliverable(person, with_smtputf8=True)
+            and not self.failures.is_suppressed(person)
             and not (destinations[at].skips_addressed and person in addressed)
             and (is_last or not destinations[at].waits_for_all)
         )
@@ -322,7 +338,30 @@ class Distribution:
         work.chunks[event.chunk] = chunk
         if deferred:
             work.chunks_at[event.chunk] = now.ticks + delay_s(chunk.attempts)
-        return self._saved_then(work, [], now, [chunk])
+        failed = [(chunk.people[at], why) for at, why in event.refused.items() if at in event.unknown]
+        more = self._failed(work.message, chunk, failed, now)
+        return [*self._saved_then(work, [], now, [chunk]), *more]
+
+    def _failed(self, message: Message, chunk: Chunk, people: Iterable[tuple[MemberId, str]], now: Now) -> list[Effect]:
+        """Somebody cannot be reached, as far as one message tells."""
+        effects: list[Effect] = []
+        for person, why in people:
+            if message.is_probe:
+                effects += map(Keep, self.failures.probe_failed(person, message.id, why, now.date))
+                continue
+            failure = Failure(person, message.destinations[chunk.destination], why)
+            effects += map(Keep, self.failures.failed(failure, now.date))
+            probe = self.failures.probe_of(person, now.date)
+            if probe is not None:
+                failing, letter, content = probe
+                effects += [*self._letter(letter, person, content), Keep(failing)]
+        return effects
+
+    def _letter(self, message: Message, person: MemberId, content: bytes) -> list[Effect]:
+        """Begin one that was not begun; it goes when time passes."""
+        chunk = Chunk(message.id, 0, 0, (person,), (0,), is_international=not person.isascii())
+        self._open(Spooled(message, (chunk,)))
+        return [Save(message, (chunk,), content)]
 
     def _dropped(self, work: _Work, now: Now) -> list[Effect]:
         work.message = replace(work.message, is_dropped=True)
@@ -338,7 +377,7 @@ class Distribution:
         work.chunks_at.clear()
         return self._saved_then(work, [], now, changed)
 
-    def _bounced(self, event: Bounced) -> list[Effect]:
+    def _bounced(self, event: Bounced, now: Now) -> list[Effect]:
         work = self._works.get(event.id)
         found = [*work.chunks.values()] if work is not None else [*event.earlier.chunks] if event.earlier else []
         chunk = next((each for each in found if each.number == event.chunk), None)
@@ -347,10 +386,13 @@ class Distribution:
         chunk = replace(chunk, bounced={**chunk.bounced, event.index: event.why})
         if work is not None:
             work.chunks[event.chunk] = chunk
-            return [Save(work.message, (chunk,))]
-        assert event.earlier is not None, "a chunk was found"
-        message = event.earlier.message
-        return [Save(replace(message, done=message.done - 1, bounced=message.bounced + 1), (chunk,))]
+            message = work.message
+        else:
+            assert event.earlier is not None, "a chunk was found"
+            message = event.earlier.message
+            message = replace(message, done=message.done - 1, bounced=message.bounced + 1)
+        failed = [(chunk.people[event.index], event.why)]
+        return [Save(message, (chunk,)), *self._failed(message, chunk, failed, now)]
 
     def _written(self, event: Written, now: Now) -> list[Effect]:
         answer, id_ = Answer(event.transaction), event.message.id
@@ -360,9 +402,8 @@ class Distribution:
             return [Save(known.message), answer]
         if id_ in self._finished:
             return [answer]
-        chunk = Chunk(id_, 0, 0, (event.person,), (0,), is_international=not event.person.isascii())
-        work = self._open(Spooled(event.message, (chunk,)))
-        return [Save(event.message, (chunk,), event.content), answer, *self._due_chunks(work, now)]
+        saved = self._letter(event.message, event.person, event.content)
+        return [*saved, answer, *self._due_chunks(self._works[id_], now)]
 
     def _granted(self, event: Granted) -> list[Effect]:
         work = self._works.get(event.id)
@@ -372,7 +413,7 @@ class Distribution:
         return [] if event.earlier is None else [Save(replace(event.earlier.message, wish=None))]
 
     def _ticked(self, now: Now) -> list[Effect]:
-        effects = self._due_notes(now)
+        effects = [*self._due_notes(now), *self._due_digests(now)]
         for work in list(self._works.values()):
             if work.resolve_at is not None and work.resolve_at <= now.ticks:
                 effects += self._ask(work)
@@ -405,12 +446,21 @@ class Distribution:
                 work = self._works[each.message.id]
                 work.message = without_note(work.message, each.destination.group)
                 told.append(Save(work.message))
-            if message.id not in self._works and message.id not in self._finished:
-                note = self._open(Spooled(message, ()))
-                effects += [Save(message, content=content), *told, *self._ask(note)]
-            else:
-                effects += told
+            effects += self._note(message, content, told)
         return effects
+
+    def _due_digests(self, now: Now) -> list[Effect]:
+        effects: list[Effect] = [ForgetFailing(person) for person in self.failures.outdated(now.date)]
+        for digest in self.failures.due_digests(now.date):
+            effects += [*self._note(*digest_note(digest, now.date)), ForgetDigest(digest.group)]
+        return effects
+
+    def _note(self, message: Message, content: bytes, told: Iterable[Effect] = ()) -> list[Effect]:
+        """Write to owners, unless they were written just that; `told`: what is to be durable with it."""
+        if message.id in self._works or message.id in self._finished:
+            return [*told]
+        note = self._open(Spooled(message, ()))
+        return [Save(message, content=content), *told, *self._ask(note)]
 
     def _due_chunks(self, work: _Work, now: Now) -> list[Effect]:
         due = [number for number, at in work.chunks_at.items() if at <= now.ticks]
@@ -459,17 +509,3 @@ class Distribution:
     @staticmethod
     def _is_too_old(work: _Work, now: Now) -> bool:
         return now.date > work.message.accepted + TRIED_FOR_S
-
-
-def _waits_for_its_author(destination: Destination) -> bool:
-    """Whether it was held when it came: the same message, from whom it may come, lets it go."""
-    return destination.standing is Standing.HELD and destination.people_limit is not None
-
-
-def _held_if_large(destination: Destination, count: int) -> Destination:
-    limit = destination.people_limit
-    if destination.standing is not Standing.GOES or limit is None or count <= limit:
-        return destination
-    why = f"it would reach {count:,} people, and more than {limit:,} takes an owner's word"
-    # An owner who lets it go has said so.
-    return replace(destination, standing=Standing.HELD, why=why, people_limit=None, is_to_note=destination.owners != "")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import Chunk, Destination, Message
-from shadowtree.vocabulary import MemberId, Revision
+from shadowtree.vocabulary import GroupId, MemberId, Revision
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class Handed:
     chunk: int
     refused: Mapping[int, str] = field(default_factory=dict)
     deferred: Mapping[int, str] = field(default_factory=dict)
+    unknown: frozenset[int] = frozenset()
+    """Those of the refused whom the mail server refused by their names, whatever the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,13 @@ class Bounced:
     index: int
     why: str
     earlier: Spooled | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Somebody who cannot be reached is to be sent to again."""
+
+    person: MemberId
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +174,7 @@ Event = (
     | ListGone
     | Handed
     | Bounced
+    | Cleared
     | Written
     | Granted
     | Retried
@@ -214,4 +225,28 @@ class Forget:
     id: str
 
 
-Effect = Save | Answer | Resolve | HandOver | Forget
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Make durable what is known of somebody who cannot be reached, or of a day."""
+
+    kept: Failing | Digest
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetFailing:
+    """Delete what is known of somebody who could not be reached."""
+
+    person: MemberId
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetDigest:
+    """Delete what the owners of a list were to be told."""
+
+    group: GroupId
+
+
+Change = Save | Forget | Keep | ForgetFailing | ForgetDigest
+"""What the spool is to write."""
+
+Effect = Change | Answer | Resolve | HandOver

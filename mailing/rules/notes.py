@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -66,20 +66,27 @@ def without_note(message: Message, group: GroupId) -> Message:
 def note_about(noted: Sequence[Noted], date: int) -> tuple[Message, bytes]:
     """A message to the owners of the list that all of these destinations are, and its content."""
     destination = noted[0].destination
-    parts = (destination.group, str(date), *(each.message.id for each in noted))
-    digest = hashlib.sha256("\n".join(parts).encode())
-    id_ = digest.hexdigest()[:ID_DIGITS]
     held = sum(each.destination.standing is Standing.HELD for each in noted)
     counts = [f"{count} {word}" for count, word in ((held, "held"), (len(noted) - held, "dropped")) if count]
+    subject = f"{shown(destination.group)}: {' and '.join(counts)}"
+    parts = (str(date), *(each.message.id for each in noted))
+    return owners_note(destination.group, destination.owners, subject, _lines(noted, held), parts, date)
+
+
+def owners_note(
+    group: GroupId, owners: str, subject: str, lines: Iterable[str], parts: Iterable[str], date: int
+) -> tuple[Message, bytes]:
+    """A message to the owners of a list, and its content; `parts` tell it from other notes to them."""
+    digest = hashlib.sha256("\n".join((group, *parts)).encode())
+    id_ = digest.hexdigest()[:ID_DIGITS]
     note = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
-    note["Message-ID"] = f"<{id_}@{_domain(destination.owners)}>"
+    note["Message-ID"] = f"<{id_}@{_domain(owners)}>"
     note["Date"] = formatdate(date)
-    note["From"] = note["To"] = destination.owners
-    note["Subject"] = f"{shown(destination.group)}: {' and '.join(counts)}"
+    note["From"] = note["To"] = owners
+    note["Subject"] = subject
     note["Auto-Submitted"] = "auto-generated"
-    note.set_content("\n".join(_lines(noted, held)))
-    place = Destination(destination.group, destination.owners, is_list=False)
-    return Message(id_, "", date, (place,)), note.as_bytes()
+    note.set_content("\n".join(lines))
+    return Message(id_, "", date, (Destination(group, owners, is_list=False),)), note.as_bytes()
 
 
 def _lines(noted: Sequence[Noted], held: int) -> list[str]:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mailing.rules.events import Spooled
+from mailing.rules.failures import Failing
 from mailing.rules.lookups import shown
-from mailing.rules.spooled import FINAL_STATES, Chunk, Standing, State
+from mailing.rules.spooled import FINAL_STATES, Chunk, People, Standing, State
 from shadowtree.vocabulary import GroupId, MemberId
 
 
@@ -95,11 +96,10 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
     `host`: the name of this gateway.
     """
     message = spooled.message
-    for chunk in spooled.chunks:
-        index = chunk.index_of(person)
-        if index is None:
-            continue
-        destination = message.destinations[chunk.destination]
+    place = People(spooled.chunks).find(person)
+    if place is not None:
+        chunk = next(each for each in spooled.chunks if each.number == place[0])
+        index, destination = place[1], message.destinations[chunk.destination]
         why = _why_not_reached(chunk, index)
         found = Reached(
             chunk.people[index],
@@ -147,3 +147,20 @@ def why_left_out(memberships: Sequence[ListMembership]) -> str:
     if reached_by:
         return f"in {shown(reached_by)}; the membership has changed since, or no mail can be sent there"
     return "; ".join(excepted)
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """Somebody to whom this gateway sends nothing, since mail came back."""
+
+    address: MemberId
+    since: int
+    """In seconds since 1970."""
+    list: GroupId
+    """Of the last message that did not reach the person."""
+    why: str
+
+
+def suppressed(failing: Failing) -> Suppressed:
+    """What is told of one."""
+    return Suppressed(failing.person, failing.suppressed, failing.group, failing.why)

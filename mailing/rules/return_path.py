@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from email import message_from_bytes, policy
 
 from mailing.rules.addresses import LOCAL_PART_OCTETS_LIMIT
-from mailing.rules.spooled import Chunk
+from mailing.rules.spooled import People
 from shadowtree.vocabulary import MemberId
 
 XVERP_DELIMITERS = "+="
@@ -28,14 +28,14 @@ class BouncePlace:
     token: str
     person: str
 
-    def index_in(self, chunk: Chunk) -> int | None:
-        """The index of the person in a chunk; None: it is nobody in it."""
+    def find_in(self, people: People) -> tuple[int, int] | None:
+        """The chunk and the index of the person; None: it is nobody whom the message went to."""
         indexed = _INDEXED.fullmatch(self.person)
         if indexed is not None:
-            is_here = int(indexed[1]) == chunk.number and int(indexed[2]) < len(chunk.people)
-            return int(indexed[2]) if is_here else None
+            at = int(indexed[1]), int(indexed[2])
+            return at if people.has(*at) else None
         user, _, domain = self.person.rpartition("=")
-        return chunk.index_of(f"{user}@{domain}")
+        return people.find(f"{user}@{domain}")
 
 
 def token_of(secret: bytes, message: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from shadowtree.vocabulary import GroupId, MemberId
@@ -63,6 +63,20 @@ class Destination:
         """What tells destinations apart, by whichever domain they were addressed."""
         return self.group, self.is_list
 
+    @property
+    def waits_for_its_author(self) -> bool:
+        """Whether it was held when it came: the same message, from whom it may come, lets it go."""
+        return self.standing is Standing.HELD and self.people_limit is not None
+
+    def held_if_large(self, count: int) -> Destination:
+        """The same, held where it would reach so many people and an owner has not said so."""
+        limit = self.people_limit
+        if self.standing is not Standing.GOES or limit is None or count <= limit:
+            return self
+        why = f"it would reach {count:,} people, and more than {limit:,} takes an owner's word"
+        # An owner who lets it go has said so.
+        return replace(self, standing=Standing.HELD, why=why, people_limit=None, is_to_note=self.owners != "")
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -112,6 +126,8 @@ class Message:
     """Whether the gateway wrote it to one person: nobody is asked whom it reaches."""
     wish: Wish | None = None
     """What the person confirms by an answer to it; None: nothing, or that was done."""
+    is_probe: bool = False
+    """Whether such a letter is to find out if mail reaches the person at all."""
 
     @property
     def is_to_note(self) -> bool:
@@ -145,14 +161,35 @@ class Chunk:
     revision: str = ""
     """Of the answer that named them as people of the list; empty: nobody was asked, or that was not kept."""
 
-    def index_of(self, person: MemberId) -> int | None:
-        """The index of somebody, by the very name or else by one that differs in case alone; None: nobody here."""
-        if person in self.people:
-            return self.people.index(person)
-        alike = (index for index, each in enumerate(self.people) if each.lower() == person.lower())
-        return next(alike, None)
-
     @property
     def done(self) -> int:
         """How many have got it."""
         return len(self.people) - len(self.waiting) - len(self.bounced)
+
+
+class People:
+    """All people of a message, to be found by their names."""
+
+    def __init__(self, chunks: Iterable[Chunk]) -> None:
+        self._sizes: dict[int, int] = {}
+        self._places: dict[MemberId, tuple[int, int]] = {}
+        self._alike: dict[MemberId, tuple[int, int]] = {}
+        for chunk in chunks:
+            self.add(chunk)
+
+    def add(self, chunk: Chunk) -> None:
+        """Find those of a chunk, too; its people never change."""
+        if chunk.number in self._sizes:
+            return
+        self._sizes[chunk.number] = len(chunk.people)
+        for index, person in enumerate(chunk.people):
+            self._places[person] = chunk.number, index
+            self._alike.setdefault(person.lower(), (chunk.number, index))
+
+    def has(self, chunk: int, index: int) -> bool:
+        """Whether there is somebody at an index of a chunk."""
+        return 0 <= index < self._sizes.get(chunk, 0)
+
+    def find(self, person: MemberId) -> tuple[int, int] | None:
+        """The chunk and the index of somebody, by the very name or else by one that differs in case alone."""
+        return self._places.get(person) or self._alike.get(person.lower())

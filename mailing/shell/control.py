@@ -14,12 +14,15 @@ from typing import Literal
 
 import msgspec
 
-from mailing.rules.events import Approved, Dropped, Rejected, Retried
-from mailing.rules.queue import Queued, Reached, queued
+from mailing.rules.addresses import unquoted
+from mailing.rules.events import Approved, Cleared, Dropped, Rejected, Retried
+from mailing.rules.queue import Queued, Reached, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
+from mailing.shell.log import LOGGER
 from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
+from shadowtree.vocabulary import MemberId
 
 ANSWER_SECONDS = 30.0
 RETRY_SECONDS = 0.1
@@ -27,7 +30,7 @@ REQUEST_LIMIT = 4_096
 ANSWER_LIMIT = 64 * 1024 * 1024
 """Bytes: some hundred thousand messages that wait."""
 
-Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why"]
+Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why", "suppressed", "clear"]
 
 
 class ControlError(Exception):
@@ -40,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
     word: Word
     id: str | None = None
     address: str = ""
-    """Whom it is asked for, of `why`."""
+    """Whom it is about, of `why` and `clear`."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -49,6 +52,8 @@ class Answer(msgspec.Struct, frozen=True):
     messages: tuple[Queued, ...] = ()
     reached: Reached | None = None
     """Of `why`."""
+    suppressed: tuple[Suppressed, ...] = ()
+    """Of `suppressed` and `clear`."""
     error: str = ""
 
 
@@ -87,6 +92,10 @@ class Control:
 
     async def _answer(self, request: Request) -> Answer:
         try:
+            if request.word == "clear":
+                return await self._clear(unquoted(request.address))
+            if request.word == "suppressed":
+                return Answer(suppressed=tuple(map(suppressed, self._spooling.suppressed())))
             if request.id is None:
                 return self._all(request.word)
             if request.word == "why":
@@ -118,6 +127,14 @@ class Control:
         if spooled is None:
             return _no_message(id_)
         return Answer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
+
+    async def _clear(self, person: MemberId) -> Answer:
+        found = next((each for each in self._spooling.suppressed() if each.person == person), None)
+        if found is None:
+            return Answer(error=f"{person} is not suppressed")
+        await self._spooling.tell_durably(Cleared(person))
+        LOGGER.info("%s: sent to again", person)
+        return Answer(suppressed=(suppressed(found),))
 
     def _state(self, id_: str) -> State | None:
         return next((state for each, state in self._spooling.unfinished() if each.message.id == id_), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import suppress
 
 from mailing.config.settings import DistributionSettings
@@ -21,6 +22,7 @@ from mailing.shell.resolving import Resolving
 from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError, open_spool
+from shadowtree.vocabulary import MemberId
 
 
 class StartError(Exception):
@@ -82,6 +84,15 @@ class Distributing:
             return f"{host}:{await self.clicks.listen(host.removeprefix('[').removesuffix(']'), int(port))}"
         except OSError as error:
             raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+
+    def is_suppressed(self, person: MemberId) -> bool:
+        """Whether nothing is sent to somebody, since mail came back."""
+        return self._spooling.is_suppressed(person)
+
+    @property
+    def reports(self) -> Mapping[str, int]:
+        """Reports that somebody cannot be reached, by what became of them."""
+        return self._spooling.reports
 
     def follow(self, lists: Lists) -> None:
         """Go by other settings of lists from now on."""

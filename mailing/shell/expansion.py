@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
@@ -39,7 +39,7 @@ class LeftOut:
 
     address: MemberId
     reason: str
-    """``muted``, ``excepted`` or ``undeliverable``."""
+    """``muted``, ``excepted``, ``suppressed`` or ``undeliverable``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,11 @@ async def expand(
     at_least_revision: Revision | None = None,
     *,
     gateway: str | None = None,
+    suppressed: Collection[MemberId] = (),
 ) -> Expansion:
     """Resolve the lists together, as a message to them would; raises `ShadowtreeError`.
 
-    `gateway`: the one that distributes; None: lookups are answered.
+    `gateway`: the one that distributes; None: lookups are answered. `suppressed`: to whom it sends nothing.
     """
     groups = tuple(dict.fromkeys(asked))
     muted = await _existing(client, [beside(group, MUTED) for group in groups])
@@ -82,11 +83,11 @@ async def expand(
         else found
     )
     mutes = (await client.resolve(muted, at_least_revision=at_least_revision)).processes if muted else ()
-    people = await _people(client, found, targets, gateway)
+    people = await _people(client, found, targets, gateway, suppressed)
     left_out = [
-        LeftOut(person, "undeliverable")
+        LeftOut(person, "suppressed" if is_sendable else "undeliverable")
         for person in found.processes
-        if not is_deliverable(person, with_smtputf8=gateway is not None)
+        if not (is_sendable := is_deliverable(person, with_smtputf8=gateway is not None)) or person in suppressed
     ]
     for person in sorted({*everybody.processes} - {*found.processes}):
         left_out.append(LeftOut(person, "muted" if person in mutes else "excepted"))
@@ -120,7 +121,9 @@ async def _existing(client: Client, groups: Iterable[GroupId]) -> list[GroupId]:
     return found
 
 
-async def _people(client: Client, found: Resolution, targets: list[Target], gateway: str | None) -> tuple[Person, ...]:
+async def _people(
+    client: Client, found: Resolution, targets: list[Target], gateway: str | None, suppressed: Collection[MemberId]
+) -> tuple[Person, ...]:
     places, with_smtputf8 = asyncio.Semaphore(ASKED_AT_ONCE), gateway is not None
 
     async def one(person: MemberId, group: GroupId) -> Person:
@@ -135,7 +138,7 @@ async def _people(client: Client, found: Resolution, targets: list[Target], gate
             *(
                 one(person, targets[at].name)
                 for person, at in reached
-                if is_deliverable(person, with_smtputf8=with_smtputf8)
+                if is_deliverable(person, with_smtputf8=with_smtputf8) and person not in suppressed
             )
         )
     )

@@ -57,6 +57,8 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
             if settings.distribution is None
             else Distributing(settings.distribution, names, settings.lists, repeated)
         )
+        if distributing is not None:
+            lookups.is_suppressed = distributing.is_suppressed
         swept = (maps, policy) if distributing is None else (maps, policy, distributing.clicks)
         loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
         others: list[asyncio.Task[Any]] = []

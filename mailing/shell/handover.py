@@ -117,7 +117,7 @@ class HandingOver:
             len(refused),
             len(deferred),
         )
-        return Handed(message.id, chunk.number, refused, deferred)
+        return Handed(message.id, chunk.number, refused, deferred, frozenset(sending.unknown))
 
     async def _content(self, message: Message) -> Content:
         return read_content(await self._spooling.content(message.id))
@@ -231,6 +231,8 @@ class _Sending:
         self._token = token
         self._address = message.destinations[chunk.destination].address
         self._needs_smtputf8 = message.needs_smtputf8 or chunk.is_international
+        self.unknown = set[int]()
+        """Who was refused for good by name."""
 
     async def over(self, connection: _Connection) -> tuple[Outcomes, Outcomes]:
         """Who was refused for good, and who for now, with what was said; all others were taken."""
@@ -301,6 +303,8 @@ class _Sending:
                     raise aiosmtplib.SMTPServerDisconnected(reply.message)
                 if take_note(reply, [at]):
                     taken.append(at)
+                elif at in refused:
+                    self.unknown.add(at)
         if taken:
             try:
                 await smtp.data(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 from mailing.rules.addresses import unquoted
@@ -46,6 +47,8 @@ class Lookups:
     def __init__(self, names: Names, lists: Lists) -> None:
         self._names = names
         self.lists = lists
+        self.is_suppressed: Callable[[MemberId], bool] = lambda _: False
+        """Whether the gateway, where it distributes, sends nothing to somebody."""
 
     def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
         """The netstring that answers the content of one, or what to await for it."""
@@ -111,7 +114,9 @@ class Lookups:
 
     async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> Reply:
         try:
-            return people_reply(target.name, await resolving)
+            found = await resolving
+            people = tuple(person for person in found.processes if not self.is_suppressed(person))
+            return people_reply(target.name, replace(found, processes=people))
         except GroupNotFound as error:
             # Deleted a moment ago; where an exception is gone, nobody says any more who is not to get the list.
             return NOT_FOUND if error.facts.get("group") == target.name else failure_reply(error)

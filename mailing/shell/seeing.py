@@ -36,6 +36,8 @@ class Seeing:
         try:
             if at is not None:
                 return found if message.is_letter else await self._with_way(found, message.destinations[at])
+            if self._spooling.is_suppressed(found.address):
+                return replace(found, why=found.why or f"suppressed: mail to {found.address} came back")
             going = [each for each in message.destinations if each.is_list and each.standing is Standing.GOES]
             if found.why or not going or message.is_letter:
                 return found if found.why else replace(found, why="the message is for nobody of that name")

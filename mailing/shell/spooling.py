@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +20,7 @@ from mailing.rules.events import (
     Accepted,
     Answer,
     Bounced,
+    Change,
     Effect,
     Event,
     Forget,
@@ -31,11 +33,13 @@ from mailing.rules.events import (
     Ticked,
     Written,
 )
+from mailing.rules.failures import Failing, Failures
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
 from mailing.rules.return_path import BouncePlace, token_of
-from mailing.rules.spooled import Message, State
+from mailing.rules.spooled import Message, People, State
 from mailing.shell.log import LOGGER
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
+from shadowtree.vocabulary import MemberId
 
 TICK_SECONDS = 1.0
 TRIED_AGAIN_SECONDS = 1.0
@@ -44,13 +48,35 @@ COPIES_KEPT = 8
 """Messages whose content is held while they are handed over."""
 
 
+KNOWN_KEPT = 4
+"""Messages that are held while reports of them come; one of 50,000 people takes some 15 MB."""
+COUNTED, FOREIGN, STRANGER, REPEATED = "counted", "foreign", "stranger", "repeated"
+"""What becomes of a report: its token is not ours, or too old; the message did not go to the person; it came before."""
+
+
+class _Known:
+    """A message as it was decided last, and where its people are found."""
+
+    def __init__(self, spooled: Spooled) -> None:
+        self.message = spooled.message
+        self.chunks = {chunk.number: chunk for chunk in spooled.chunks}
+        self.people = People(spooled.chunks)
+
+    def follow(self, change: Save) -> None:
+        """It was decided anew."""
+        self.message = change.message
+        for chunk in change.chunks:
+            self.chunks[chunk.number] = chunk
+            self.people.add(chunk)
+
+
 class Spooling:
     """All messages of a gateway. `resolve` and `hand_over` carry out effects, and tell of their events by `tell`."""
 
     def __init__(self, spool: Spool, found: Found) -> None:
         self.secret = spool.secret
         self._spool = spool
-        self._core = Distribution(found.unfinished, found.finished)
+        self._core = Distribution(found.unfinished, found.finished, Failures(found.failing, found.digests))
         self._ids = {
             token_of(spool.secret, id_): id_
             for id_ in (*(each.message.id for each in found.unfinished), *(each.id for each in found.finished))
@@ -63,6 +89,10 @@ class Spooling:
         self._loading = asyncio.Lock()
         self._loaders: set[asyncio.Future[None]] = set()
         self._contents: dict[str, asyncio.Future[bytes]] = {}
+        self._known: dict[str, _Known] = {}
+        """Those that reports came for last."""
+        self.reports: Counter[str] = Counter()
+        """Reports that somebody cannot be reached, by what became of them."""
         self.is_failing = False
         """Whether the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
@@ -79,7 +109,7 @@ class Spooling:
         """Write what is decided, as far as that works, and let the database go."""
         for task in self._resolving:
             task.cancel()
-        changes = [each for effects, _ in self._effects for each in effects if isinstance(each, Save | Forget)]
+        changes = [each for effects, _ in self._effects for each in effects if isinstance(each, Change)]
         try:
             if changes:
                 await self._in_thread(self._spool.commit, changes)
@@ -133,23 +163,49 @@ class Spooling:
             del self._answers[transaction]
 
     async def bounce(self, place: BouncePlace, why: str) -> Reply:
-        """Take note that somebody cannot be reached; what is forged has no effect."""
+        """Take note that somebody cannot be reached; the reply once that is durable. What is forged has no effect."""
         id_ = self._ids.get(place.token)
         if id_ is None:
+            self.reports[FOREIGN] += 1
             return OWN_BOUNCE
+        if self.is_failing:
+            return FULL
         try:
             async with self._loading:
-                spooled = await self.spooled(id_)
-                for chunk in () if spooled is None else spooled.chunks:
-                    index = place.index_in(chunk)
-                    if index is not None:
-                        earlier = None if self._core.holds(id_) else spooled
-                        LOGGER.info("%s: %s bounced: %s", id_, chunk.people[index], why)
-                        self._step(Bounced(id_, chunk.number, index, why, earlier))
-                        break
+                known = await self._known_of(id_)
+                at = None if known is None else place.find_in(known.people)
+                if known is None or at is None:
+                    self.reports[STRANGER] += 1
+                    return OWN_BOUNCE
+                chunk = known.chunks[at[0]]
+                earlier = None if self._core.holds(id_) else Spooled(known.message, (chunk,))
+                durable = self._loader()
+                if not self._step(Bounced(id_, *at, why, earlier), durable):
+                    self.reports[REPEATED] += 1
+                    return OWN_BOUNCE
+            LOGGER.info("%s: %s bounced: %s", id_, chunk.people[at[1]], why)
+            self.reports[COUNTED] += 1
+            await durable
         except SpoolError:
             return FULL
         return OWN_BOUNCE
+
+    def suppressed(self) -> list[Failing]:
+        """Those to whom nothing is sent, since mail to them came back."""
+        return self._core.failures.suppressed()
+
+    def is_suppressed(self, person: MemberId) -> bool:
+        """Whether somebody is one of them."""
+        return self._core.failures.is_suppressed(person)
+
+    async def _known_of(self, id_: str) -> _Known | None:
+        """A message, whoever it went to; None: it is not here."""
+        known = self._known.get(id_)
+        if known is None and (found := await self.spooled(id_)) is not None:
+            while len(self._known) >= KNOWN_KEPT:
+                del self._known[next(iter(self._known))]
+            known = self._known[id_] = _Known(found)
+        return known
 
     def tell(self, event: Event) -> None:
         """Something has happened."""
@@ -165,10 +221,7 @@ class Spooling:
 
     async def spooled(self, id_: str) -> Spooled | None:
         """One message, final or not; None: it is not here."""
-        for spooled, _ in self._core.unfinished() if self._core.holds(id_) else ():
-            if spooled.message.id == id_:
-                return spooled
-        return await self._load(id_)
+        return self._core.spooled(id_) or await self._load(id_)
 
     async def content(self, id_: str) -> bytes:
         """What came, of a message that is being handed over."""
@@ -188,21 +241,39 @@ class Spooling:
         self._step(event, durable)
         return durable
 
-    def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> None:
-        self._effects.append((self._core.step(event, read_clocks()), durable))
+    def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> bool:
+        """Returns whether the event has led to anything."""
+        effects = self._core.step(event, read_clocks())
+        for effect in effects:
+            if isinstance(effect, Save):
+                self._follow(effect)
+        self._effects.append((effects, durable))
         self._is_wanted.set()
+        return bool(effects)
+
+    def _follow(self, change: Save) -> None:
+        message = change.message
+        if message.id in self._known:
+            self._known[message.id].follow(change)
+        if message.is_probe:
+            self._ids[token_of(self.secret, message.id)] = message.id
 
     async def _load(self, id_: str) -> Spooled | None:
         """A final message, behind all that is still to be written of it."""
         if self._effects:
-            written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            written = self._loader()
             self._effects.append(([], written))
-            self._loaders.add(written)
-            written.add_done_callback(self._loaders.discard)
             self._is_wanted.set()
             await written
         found: Spooled | None = await self._in_thread(self._spool.load, id_)
         return found
+
+    def _loader(self) -> asyncio.Future[None]:
+        """For who waits until something is written, or cannot be now."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._loaders.add(written)
+        written.add_done_callback(self._loaders.discard)
+        return written
 
     async def _in_thread(self, work: Callable[..., Any], *arguments: object) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
@@ -218,7 +289,7 @@ class Spooling:
             self._is_wanted.clear()
             count = len(self._effects)
             taken = self._effects[:count]
-            changes = [each for effects, _ in taken for each in effects if isinstance(each, Save | Forget)]
+            changes = [each for effects, _ in taken for each in effects if isinstance(each, Change)]
             if changes and not await self._is_committed(changes):
                 await asyncio.sleep(TRIED_AGAIN_SECONDS)
                 self._is_wanted.set()
@@ -230,7 +301,7 @@ class Spooling:
                 if durable is not None and not durable.done():
                     durable.set_result(None)
 
-    async def _is_committed(self, changes: list[Save | Forget]) -> bool:
+    async def _is_committed(self, changes: list[Change]) -> bool:
         try:
             await self._in_thread(self._spool.commit, changes)
         except SpoolLostError:
@@ -271,6 +342,7 @@ class Spooling:
                     self._contents.pop(message.id, None)
             case Forget(id_):
                 self._ids.pop(token_of(self.secret, id_), None)
+                self._known.pop(id_, None)
             case Answer(transaction):
                 answer = self._answers.get(transaction)
                 if answer is not None and not answer.done():

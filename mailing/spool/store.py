@@ -10,10 +10,11 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table, delete, insert, inspect, select
 
-from mailing.rules.events import Forget, Save, Spooled
+from mailing.rules.events import Change, Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
+from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import FINAL_STATES, Chunk, Message
 from mailing.spool.engines import SpoolEngine, open_engine
-from mailing.spool.tables import CHUNKS, CONTENTS, MESSAGES, METADATA, SPOOL
+from mailing.spool.tables import CHUNKS, CONTENTS, DIGESTS, FAILING, FIRST_LAYOUT, MESSAGES, METADATA, SPOOL
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.errors import (
     DatabaseDamagedError,
@@ -28,7 +29,7 @@ SpoolError = StorageError
 SpoolInterruptedError = DatabaseInterruptedError
 SpoolLostError = DatabaseLostError
 
-LAYOUT = 1
+LAYOUT = 2
 SPOOL_KEY = 1
 SECRET_BYTES = 32
 ROWS_AT_A_TIME = 100
@@ -36,6 +37,8 @@ ROWS_AT_A_TIME = 100
 _ENCODER = msgspec.json.Encoder()
 _MESSAGES = msgspec.json.Decoder(Message)
 _CHUNKS = msgspec.json.Decoder(Chunk)
+_FAILING = msgspec.json.Decoder(Failing)
+_DIGESTS = msgspec.json.Decoder(Digest)
 
 _RESTORE = "put a backup of it back, or an empty database: then what waited in it is lost, and may be sent twice"
 
@@ -48,6 +51,8 @@ class Found:
 
     unfinished: tuple[Spooled, ...]
     finished: tuple[Message, ...]
+    failing: tuple[Failing, ...] = ()
+    digests: tuple[Digest, ...] = ()
 
 
 class Spool:
@@ -60,17 +65,14 @@ class Spool:
         self.secret = secret
         """What return paths and traces are signed with."""
 
-    def commit(self, changes: Iterable[Save | Forget]) -> None:
+    def commit(self, changes: Iterable[Change]) -> None:
         """Make all of these durable, or none."""
         engine = self._engine
         with engine.translate_errors():
             engine.check_exclusive()
             with engine.connection.begin():
                 for change in changes:
-                    if isinstance(change, Save):
-                        self._save(change)
-                    else:
-                        self._delete(change.id, (MESSAGES, CONTENTS, CHUNKS))
+                    self._change(change)
 
     def load(self, id_: str) -> Spooled | None:
         """A message; None: it is not here."""
@@ -117,6 +119,8 @@ class Spool:
                 if row[0] in chunks:
                     chunks[row[0]].append(_CHUNKS.decode(row[2]))
             contents = {row[0] for row in self._all(CONTENTS)}
+            failing = tuple(_FAILING.decode(row[1]) for row in self._all(FAILING))
+            digests = tuple(_DIGESTS.decode(row[1]) for row in self._all(DIGESTS))
         for id_, found in chunks.items():
             if id_ not in contents:
                 self._refuse(CONTENTS, (id_,), "is missing")
@@ -126,7 +130,24 @@ class Spool:
         return Found(
             tuple(Spooled(each, tuple(chunks[each.id])) for each in messages if each.id in chunks),
             tuple(each for each in messages if each.id not in chunks),
+            failing,
+            digests,
         )
+
+    def _change(self, change: Change) -> None:
+        match change:
+            case Save():
+                self._save(change)
+            case Forget(id_):
+                self._delete(id_, (MESSAGES, CONTENTS, CHUNKS))
+            case Keep(Failing() as failing):
+                self._write(FAILING, [(failing.person, _ENCODER.encode(failing))], by_number=False)
+            case Keep(Digest() as digest):
+                self._write(DIGESTS, [(digest.group, _ENCODER.encode(digest))], by_number=False)
+            case ForgetFailing(person):
+                self._delete(person, (FAILING,))
+            case ForgetDigest(group):
+                self._delete(group, (DIGESTS,))
 
     def _save(self, change: Save) -> None:
         message = change.message
@@ -207,7 +228,8 @@ def _settle(engine: SpoolEngine) -> bytes:
     if not names:
         METADATA.create_all(engine.connection)
         return secrets.token_bytes(SECRET_BYTES)
-    if not {table.name for table in METADATA.sorted_tables} <= names:
+    missing = {table.name for table in METADATA.sorted_tables} - names
+    if missing & {table.name for table in FIRST_LAYOUT}:
         raise NotOurDatabaseError(
             database=engine.database,
             problem="it holds tables of another program",
@@ -217,12 +239,15 @@ def _settle(engine: SpoolEngine) -> bytes:
     if len(found) != 1 or not _is_right(found[0]):
         refuse_row(SPOOL, found[0] if found else (SPOOL_KEY,), "is not what was written", database=engine.database)
     _, layout, secret, _, _ = found[0]
-    if layout != LAYOUT:
+    if layout > LAYOUT:
         raise DatabaseVersionError(
             database=engine.database,
             problem=f"a newer shadowtree wrote it (layout {layout}, known up to {LAYOUT})",
             remedy="run that newer shadowtree",
         )
+    if missing and layout == LAYOUT:
+        raise DatabaseDamagedError(database=engine.database, problem=f"it has no table {min(missing)}", remedy=_RESTORE)
+    METADATA.create_all(engine.connection)
     return bytes(secret)
 
 

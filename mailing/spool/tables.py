@@ -44,3 +44,24 @@ CHUNKS = Table(
     Column("checksum", BigInteger, nullable=False),
 )
 """`Chunk`, as JSON: the ledger of who was reached."""
+
+FAILING = Table(
+    "mail_failing",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("encoded", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+"""`Failing`, as JSON, by person. Since layout 2."""
+
+DIGESTS = Table(
+    "mail_digests",
+    METADATA,
+    Column("id", String, primary_key=True),
+    Column("encoded", LargeBinary, nullable=False),
+    Column("checksum", BigInteger, nullable=False),
+)
+"""`Digest`, as JSON, by list. Since layout 2."""
+
+FIRST_LAYOUT = (SPOOL, MESSAGES, CONTENTS, CHUNKS)
+"""The tables of layout 1. Layout 2 adds the others, and changes none of these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -281,6 +282,34 @@ def why_command(session: Session, id_: str, address: str, config_file: Path) -> 
     return DONE
 
 
+@mail_command.command("suppressed")
+@click.option("--clear", metavar="ADDRESS", help="Send to this person again, and forget what came back.")
+@_config_option
+@format_option
+@in_session
+def suppressed_command(session: Session, clear: str | None, config_file: Path) -> int:
+    """Say to whom the running gateway sends nothing, since mail came back on 5 days of 30, and a probe after that.
+
+    \b
+    Examples:
+      shadowtree mail suppressed --config mail.toml
+      shadowtree mail suppressed --clear ann@x.example --config mail.toml
+    """
+    from mailing.shell.control import Request
+
+    answer = _ask(Request("suppressed") if clear is None else Request("clear", address=clear), config_file)
+    if isinstance(answer, int):
+        return answer
+    if session.is_json:
+        print_json({"suppressed": answer.suppressed})
+    else:
+        print_lines(
+            f"{each.address} since {datetime.fromtimestamp(each.since, UTC):%Y-%m-%dT%H:%MZ}, {each.list}: {each.why}"
+            for each in answer.suppressed
+        )
+    return DONE
+
+
 def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> int:
     from mailing.shell.control import Request
 
@@ -337,8 +366,29 @@ async def _expand(
     lists = Lists({}) if settings is None else settings.lists
     async with Client(address, timeout=session.timeout, patience=PATIENCE_S, on_wait=Waiting()) as client:
         groups = [list_of(text, lists) for text in asked]
-        gateway = None if settings is None or settings.distribution is None else min(settings.lists.subnets)
-        return await expand(client, lists, groups, sender, session.at_least_revision, gateway=gateway)
+        if settings is None or settings.distribution is None:
+            return await expand(client, lists, groups, sender, session.at_least_revision)
+        return await expand(
+            client,
+            lists,
+            groups,
+            sender,
+            session.at_least_revision,
+            gateway=min(settings.lists.subnets),
+            suppressed=await _suppressed(settings.distribution.control),
+        )
+
+
+async def _suppressed(control: Path) -> frozenset[str]:
+    """To whom the running gateway sends nothing."""
+    from mailing.shell.control import ControlError, Request, ask
+
+    try:
+        answer = await ask(control, Request("suppressed"))
+    except ControlError as error:
+        warn(f"it is not known who is suppressed: {error}")
+        return frozenset()
+    return frozenset(each.address for each in answer.suppressed)
 
 
 def _complain(message: str, status: int) -> int:

@@ -15,7 +15,8 @@ from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, settings, port, clicks):
+    def __init__(self, distributing, settings, port, clicks):
+        self._distributing = distributing
         self.settings = settings
         self.port = port
         self.clicks = clicks
@@ -39,6 +40,19 @@ class Running:
         """What `mail why` tells of somebody."""
         return (await ask(self.settings.control, Request("why", id_, address))).reached
 
+    async def suppressed(self):
+        """To whom the gateway sends nothing."""
+        return [*(await ask(self.settings.control, Request("suppressed"))).suppressed]
+
+    async def clear(self, address):
+        """Have somebody sent to again."""
+        return (await ask(self.settings.control, Request("clear", address=address))).suppressed
+
+    @property
+    def reports(self):
+        """What became of bounces, by number."""
+        return dict(self._distributing.reports)
+
     async def until_done(self):
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.ask("queue"):
@@ -55,7 +69,7 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
     try:
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
-        yield Running(settings, port, await distributing.listen_for_clicks())
+        yield Running(distributing, settings, port, await distributing.listen_for_clicks())
     finally:
         tasks = [following] if running is None else [following, running]
         if gracefully:

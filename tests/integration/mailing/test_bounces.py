@@ -1,13 +1,18 @@
 """Who was reached by a message, and what becomes of those who cannot be."""
 
+import time
 from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 
 from mailing.config.settings import DistributionSettings
+from mailing.rules.events import Now
+from mailing.rules.failures import DAY_S, FAILURE_DAYS
 from mailing.rules.lists import Lists, ListSettings
 from mailing.rules.message import key_of, read_content
+from mailing.shell import spooling
+from mailing.shell.control import ControlError
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
 from tests.integration.mailing.passing import running_gateway
@@ -88,3 +93,80 @@ async def test_who_was_reached_is_told_with_the_way_in_and_who_was_not_with_the_
     assert bob.why == f"the membership has changed since: bob@sfu.example is not in {ALL}"
     servers.cut_off("sfu.example")
     assert (await gate.why(id_of("why"), "bob@sfu.example")).why.startswith("the way in cannot be told now: ")
+
+
+def report_of(status="5.1.1", action="failed"):
+    return (
+        "From: mailer-daemon@x.example\r\n"
+        'Content-Type: multipart/report; report-type=delivery-status; boundary="b"\r\n\r\n'
+        "--b\r\nContent-Type: message/delivery-status\r\n\r\n"
+        f"Reporting-MTA: dns; mx.x.example\r\n\r\nAction: {action}\r\nStatus: {status}\r\n--b--\r\n"
+    ).encode()
+
+
+def return_path_of(taken, person):
+    """Where a report of a person comes back to; a server with XVERP adds the person."""
+    local, _, domain = taken.sender.partition("@")
+    return taken.sender if "+" in local else f"{local}+{person.replace('@', '=')}@{domain}"
+
+
+def clock(monkeypatch, date):
+    monkeypatch.setattr(spooling, "read_clocks", lambda: Now(time.monotonic(), date))
+
+
+async def test_who_cannot_be_reached_for_days_is_probed_and_suppressed(servers, settings, sink, monkeypatch):
+    """Each day is a gateway that was started again: what it knows, it has kept."""
+    bob, names = "bob@sfu.example", servers["ubc.example"].client
+    await names.create_group("all+owners@ubc.example")
+    await names.join("all+owners@ubc.example", "chair@x.example", "process")
+    begin = int(time.time()) // DAY_S * DAY_S
+    for day in range(FAILURE_DAYS):
+        clock(monkeypatch, begin + day * DAY_S)
+        async with running(servers, settings) as gate:
+            await gate.send("ann@x.example", "all", data=message(f"day{day}"))
+            await gate.until_done()
+            back = next(return_path_of(each, bob) for each in sink.taken if bob in each.people)
+            sink.taken = [each for each in sink.taken if each.people == ["chair@x.example"]]
+            for report in (report_of("4.2.2", "delayed"), report_of(), report_of()):
+                assert await gate.send("", back, data=report) == ["250 2.0.0 the report was looked at"]
+            if day < FAILURE_DAYS - 1:
+                continue
+            await gate.until_done()
+            (probe,) = [each for each in sink.taken if each.people == [bob]]
+            assert b"do you get its mail?" in probe.data
+            assert await gate.suppressed() == []
+            await gate.send("", return_path_of(probe, bob), data=report_of("5.1.1"))
+    clock(monkeypatch, begin + FAILURE_DAYS * DAY_S)
+    async with running(servers, settings) as gate:
+        (told,) = await gate.suppressed()
+        assert (told.address, told.list, told.why) == (bob, ALL, "5.1.1")
+        await gate.send("ann@x.example", "all", data=message("suppressed"))
+        await gate.until_done()
+        assert (await gate.why(id_of("suppressed"), bob)).why == f"suppressed: mail to {bob} came back"
+        reached = sorted(person for each in sink.taken for person in each.people if person != "chair@x.example")
+        assert reached == ["ann@x.example", bob], "the probe, and nobody else"
+        notes = [each.data for each in sink.taken if each.people == ["chair@x.example"]]
+        assert len(notes) == FAILURE_DAYS
+        assert all(b"     1  sfu.example" in note for note in notes)
+        with pytest.raises(ControlError, match=r"ann@x\.example is not suppressed"):
+            await gate.clear("ann@x.example")
+        assert [each.address for each in await gate.clear(bob)] == [bob]
+        await gate.send("ann@x.example", "all", data=message("cleared"))
+        await gate.until_done()
+        assert (await gate.why(id_of("cleared"), bob)).reached
+
+
+async def test_many_reports_cost_little_and_only_what_is_new_and_ours_counts(gate, sink):
+    await gate.send("ann@x.example", "all", data=message("many"))
+    await gate.until_done()
+    (taken,) = sink.taken
+    token = taken.sender.partition("-bounces-")[2].partition("@")[0]
+    own = f"all-bounces-{token}+bob=sfu.example@lists.ubc.example"
+    foreign = own.replace(token, "a" * 16)
+    stranger = own.replace("bob=", "eve=")
+    for back in (own, own, foreign, stranger, f"all-bounces-{token}+0.9@lists.ubc.example"):
+        replies = await gate.send("", *[back] * 50, data=report_of())
+        assert replies == ["250 2.0.0 the report was looked at"] * 50
+    assert gate.reports == {"counted": 1, "repeated": 99, "foreign": 50, "stranger": 100}
+    (told,) = await gate.ask("queue", id_of("many"))
+    assert (told.done, told.bounced) == (1, 1)

@@ -2,13 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, text
 
-from mailing.rules.events import Forget, Save, Spooled
+from mailing.rules.events import Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
+from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
 from mailing.spool.store import SpoolError, SpoolLostError, open_spool
+from storage.checksums import row_checksum
 from storage.open import open_store
 from storage.urls import parse_database_url
 
@@ -76,6 +79,46 @@ def test_what_is_final_has_no_content_and_what_is_forgotten_is_gone(spool):
     assert spool.load(ID) is None
 
 
+FAILING = Failing("jürgen@x.example", "all@ubc.example", '"a b"@l.example', "", (1, 5), "5.1.1", "c" * 32, 7)
+DIGEST = Digest("all@ubc.example", "o@l.example", 3, {"x.example": 2}, {"b@x.example": "no"}, ("c@x.example",))
+
+
+def test_who_cannot_be_reached_is_kept_until_that_is_forgotten(spool, url):
+    spool.commit([Keep(FAILING), Keep(DIGEST), Keep(replace(DIGEST, group="b@l.example"))])
+    spool.commit([Keep(replace(FAILING, suppressed=9)), ForgetDigest("b@l.example"), ForgetDigest("c@l.example")])
+    again = reopened(spool, url)
+    try:
+        found = again.find()
+        assert (found.failing, found.digests) == ((replace(FAILING, suppressed=9),), (DIGEST,))
+        again.commit([ForgetFailing(FAILING.person)])
+        assert again.find().failing == ()
+    finally:
+        again.close()
+
+
+def test_a_spool_of_the_layout_before_gets_its_tables_and_keeps_what_it_holds(spool, url):
+    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    secret = spool.secret
+    spool.close()
+    first = (1, 1, secret, "another")
+    for statement in (
+        "DROP TABLE mail_failing",
+        "DROP TABLE mail_digests",
+        f"UPDATE mail_spool SET layout = 1, opened = 'another', checksum = {row_checksum(first)}",
+    ):
+        change(url, statement)
+    again = open_spool(url)
+    try:
+        assert again.secret == secret
+        assert again.find().unfinished == (Spooled(MESSAGE, CHUNKS),)
+        again.commit([Keep(FAILING)])
+    finally:
+        again.close()
+    change(url, "DROP TABLE mail_digests")
+    with pytest.raises(SpoolError, match="it has no table mail_digests"):
+        open_spool(url)
+
+
 def test_of_a_commit_all_or_nothing_is_kept(spool, monkeypatch):
     monkeypatch.setattr(spool, "_delete", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -95,11 +138,13 @@ def test_a_second_gateway_is_refused(spool, url):
         ("DELETE FROM mail_chunks WHERE number = 0", "mail_chunks, the row with id 'a{32}', number 1 or one before"),
         ("UPDATE mail_contents SET checksum = 1", "mail_contents, the row with id 'a{32}' is not what was written"),
         ("DELETE FROM mail_contents", "mail_contents, the row with id 'a{32}' is missing"),
+        ("UPDATE mail_failing SET id = 'x'", "mail_failing, the row with id 'x' is not what was written"),
+        ("UPDATE mail_digests SET checksum = 1", "mail_digests, the row with id 'all@ubc.example' is not what was"),
         ("UPDATE mail_messages SET checksum = 1", "mail_messages, the row with id 'a{32}' is not what was written"),
     ],
 )
 def test_a_damaged_row_is_named(spool, url, statement, says):
-    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    spool.commit([Save(MESSAGE, CHUNKS, b"content"), Keep(FAILING), Keep(DIGEST)])
     spool.close()
     change(url, statement)
     again = open_spool(url)
@@ -112,7 +157,7 @@ def test_a_damaged_row_is_named(spool, url, statement, says):
 
 def test_a_spool_that_is_damaged_at_its_head_or_of_a_newer_version_is_refused(spool, url):
     spool.close()
-    change(url, "UPDATE mail_spool SET layout = 2")
+    change(url, "UPDATE mail_spool SET layout = 3")
     with pytest.raises(SpoolError, match="in the table mail_spool, the row with key 1 is not what was written"):
         open_spool(url)
     change(url, "DELETE FROM mail_spool")

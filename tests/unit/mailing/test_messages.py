@@ -15,7 +15,7 @@ from mailing.rules.message import (
     read_content,
 )
 from mailing.rules.return_path import bounce_place, fits_verp, lasting_failure, return_path, token_of
-from mailing.rules.spooled import Chunk, Destination, Message
+from mailing.rules.spooled import Chunk, Destination, Message, People
 
 SECRET = b"s" * 32
 DESTINATION = Destination("all@ubc.example", "all@lists.ubc.example", True)
@@ -134,14 +134,14 @@ TOKEN = token_of(SECRET, "a" * 32)
 
 @pytest.mark.parametrize("address", ["all@l.example", '"big list"@l.example'])
 def test_a_return_path_names_the_message_and_the_person(address):
-    chunk = Chunk("a" * 32, 3, 0, ("ann@x.example", "Bob@x.example"), (0, 1))
+    people = People([Chunk("a" * 32, 3, 0, ("ann@x.example", "Bob@x.example"), (0, 1))])
     local, _, domain = return_path(address, TOKEN, "3.1").replace('"', "").rpartition("@")
     place = bounce_place(f"{local}@{domain}")
-    assert (place.token, place.index_in(chunk)) == (TOKEN, 1)
+    assert (place.token, place.find_in(people)) == (TOKEN, (3, 1))
     verp = bounce_place(f"all-bounces-{TOKEN}+bob=x.example@l.example")
-    assert verp.index_in(chunk) == 1
+    assert verp.find_in(people) == (3, 1)
     for person in ("3.2", "4.0", "eve=x.example", "x"):
-        assert bounce_place(f"all-bounces-{TOKEN}+{person}@l.example").index_in(chunk) is None
+        assert bounce_place(f"all-bounces-{TOKEN}+{person}@l.example").find_in(people) is None
 
 
 def test_what_is_no_return_path_is_none():

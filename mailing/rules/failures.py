@@ -1,0 +1,244 @@
+"""Who cannot be reached for long: days of failures, a probe, suppression; and what owners are told of it once a day.
+
+A bounce can be forged by whoever got the same message, so no number of them keeps mail from anybody: they lead to a
+probe, a message to that person alone, whose token nobody else sees. Where that comes back, too, nothing more is sent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from email.message import EmailMessage
+from email.policy import SMTP, SMTPUTF8
+from email.utils import formatdate
+
+from mailing.rules.addresses import quoted
+from mailing.rules.authors import shown
+from mailing.rules.lists import REQUEST_ADDRESS, address_beside
+from mailing.rules.message import ID_DIGITS
+from mailing.rules.notes import owners_note
+from mailing.rules.spooled import Destination, Message
+from shadowtree.vocabulary import GroupId, MemberId
+
+DAY_S = 86_400
+FAILURE_DAYS = 5
+"""So many days of failures within the next lead to a probe."""
+WITHIN_DAYS = 30
+PROBE_S = 7 * DAY_S
+"""For so long a probe may come back; a mail server gives up after 5 days."""
+SUPPRESSED_DAYS = 365
+"""After that somebody is sent to again."""
+FAILING_LIMIT = 100_000
+"""People whose failures are kept."""
+DIGEST_NAMES = 100
+"""People that a digest names; others are numbers. So many organisations are told apart, too."""
+ELSEWHERE = "others"
+WHY_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """Somebody whom messages did not reach."""
+
+    person: MemberId
+    group: GroupId
+    """The list of the last of them."""
+    address: str
+    """Of that list, quoted."""
+    owners: str
+    """Where its owners are written to; empty: it has none."""
+    days: tuple[int, ...]
+    """On which there were failures, since 1970; the last 30 days alone."""
+    why: str
+    """What was said last."""
+    probe: str = ""
+    """The id of the message that is to find out; empty: none is under way."""
+    probed: int = 0
+    """When it was written, in seconds since 1970."""
+    suppressed: int = 0
+    """Since when nothing is sent, in seconds since 1970; 0: it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """What the owners of a list are told of one day."""
+
+    group: GroupId
+    owners: str
+    day: int
+    """Since 1970."""
+    counts: Mapping[str, int]
+    """Whom messages did not reach, by organisation: the domain of their names."""
+    people: Mapping[MemberId, str]
+    """The first of them, and what was said."""
+    suppressed: tuple[MemberId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Somebody was not reached by a message."""
+
+    person: MemberId
+    destination: Destination
+    why: str
+
+
+class Failures:
+    """All people whom messages did not reach lately. It says what is to be kept of them; `date`: seconds since 1970."""
+
+    def __init__(self, failing: Iterable[Failing] = (), digests: Iterable[Digest] = ()) -> None:
+        """As they were kept."""
+        self._failing = {each.person: each for each in failing}
+        self._digests = {each.group: each for each in digests}
+        self._swept = 0
+        self.untaken = 0
+        """Failures of people who are one too many to be kept."""
+
+    def is_suppressed(self, person: MemberId) -> bool:
+        """Whether nothing is to be sent to somebody."""
+        found = self._failing.get(person)
+        return found is not None and found.suppressed != 0
+
+    def suppressed(self) -> list[Failing]:
+        """All to whom nothing is sent, sorted by name."""
+        return sorted((each for each in self._failing.values() if each.suppressed), key=lambda each: each.person)
+
+    def failed(self, failure: Failure, date: int) -> list[Failing | Digest]:
+        """Somebody was not reached by a list; what is to be kept. Of one person a day counts once."""
+        kept: list[Failing | Digest] = []
+        person, place, today = failure.person, failure.destination, date // DAY_S
+        if not place.is_list:
+            return kept
+        digest = self._digest_with(failure, today)
+        if digest is not None:
+            kept.append(digest)
+        before = self._failing.get(person)
+        if before is None and len(self._failing) >= FAILING_LIMIT:
+            self.untaken += 1
+            return kept
+        if before is not None and (before.suppressed or today in before.days):
+            return kept
+        days = (*(day for day in (before.days if before is not None else ()) if day > today - WITHIN_DAYS), today)
+        fresh = Failing(person, place.group, place.address, place.owners, days, failure.why[:WHY_LIMIT])
+        if before is not None:
+            fresh = replace(fresh, probe=before.probe, probed=before.probed)
+        self._failing[person] = fresh
+        return [*kept, fresh]
+
+    def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
+        """The probe that is due: what is to be kept of the person with it, the message and its content."""
+        found = self._failing.get(person)
+        if found is None or found.suppressed or found.probe or len(found.days) < FAILURE_DAYS:
+            return None
+        id_ = hashlib.sha256(f"probe {person}\n{date // DAY_S}".encode()).hexdigest()[:ID_DIGITS]
+        found = self._failing[person] = replace(found, probe=id_, probed=date)
+        return found, *_probe(found, id_, date)
+
+    def probe_failed(self, person: MemberId, probe: str, why: str, date: int) -> list[Failing | Digest]:
+        """A probe came back: nothing more is sent to the person. What is to be kept; nothing where it is an old one."""
+        found = self._failing.get(person)
+        if found is None or found.probe != probe:
+            return []
+        found = self._failing[person] = replace(found, probe="", suppressed=date, why=why[:WHY_LIMIT])
+        digest = self._digest(found.group, found.owners, date // DAY_S)
+        if digest is None:
+            return [found]
+        digest = replace(digest, suppressed=(*digest.suppressed, person)[:DIGEST_NAMES])
+        self._digests[found.group] = digest
+        return [found, digest]
+
+    def clear(self, person: MemberId) -> bool:
+        """Send to somebody again, and forget what failed; returns whether anything was kept."""
+        return self._failing.pop(person, None) is not None
+
+    def due_digests(self, date: int) -> list[Digest]:
+        """Those of days that are over: these are to be told, and kept no more."""
+        over = [each for each in self._digests.values() if each.day < date // DAY_S]
+        for each in over:
+            del self._digests[each.group]
+        return over
+
+    def outdated(self, date: int) -> list[MemberId]:
+        """Those of whom nothing is to be kept any more; looked for once a day."""
+        today = date // DAY_S
+        if today == self._swept:
+            return []
+        self._swept = today
+        gone = [each.person for each in self._failing.values() if _is_outdated(each, date)]
+        for person in gone:
+            del self._failing[person]
+        return gone
+
+    def _digest_with(self, failure: Failure, today: int) -> Digest | None:
+        """The digest of the list, with one more whom a message did not reach; None: it is as it was."""
+        person, place = failure.person, failure.destination
+        digest = self._digest(place.group, place.owners, today)
+        if digest is None or person in digest.people:
+            return None
+        domain = person.rpartition("@")[2].lower()
+        if domain not in digest.counts and len(digest.counts) >= DIGEST_NAMES:
+            domain = ELSEWHERE
+        people = digest.people
+        if len(people) < DIGEST_NAMES:
+            people = {**people, person: failure.why[:WHY_LIMIT]}
+        counts = {**digest.counts, domain: digest.counts.get(domain, 0) + 1}
+        digest = self._digests[place.group] = replace(digest, counts=counts, people=people)
+        return digest
+
+    def _digest(self, group: GroupId, owners: str, today: int) -> Digest | None:
+        return self._digests.get(group) or (Digest(group, owners, today, {}, {}) if owners else None)
+
+
+def _is_outdated(failing: Failing, date: int) -> bool:
+    if failing.suppressed:
+        return date > failing.suppressed + SUPPRESSED_DAYS * DAY_S
+    if failing.probe:
+        # It did not come back.
+        return date > failing.probed + PROBE_S
+    return failing.days[-1] <= date // DAY_S - WITHIN_DAYS
+
+
+def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
+    """What is written to somebody to find out whether mail arrives. It has a return path, unlike other letters."""
+    person, address = failing.person, failing.address
+    request = address_beside(address, REQUEST_ADDRESS)
+    is_ascii = f"{person}{address}".isascii()
+    note = EmailMessage(policy=SMTP.clone(cte_type="7bit") if is_ascii else SMTPUTF8)
+    note["Message-ID"] = f"<{id_}@{address.rpartition('@')[2]}>"
+    note["Date"] = formatdate(date)
+    note["From"] = request
+    note["To"] = quoted(person, with_smtputf8=True)
+    note["Subject"] = f"{shown(failing.group)}: do you get its mail?"
+    note["Auto-Submitted"] = "auto-generated"
+    note["Precedence"] = "bulk"
+    lines = (
+        f"On {len(failing.days)} days mail of {address} to you came back.",
+        f"The last time it was said: {shown(failing.why)}",
+        "",
+        "You have this message, so nothing has to be done.",
+        "If it came back, too, nothing more would be sent to you by this mail gateway.",
+    )
+    note.set_content("\n".join(lines))
+    place = Destination(failing.group, address, is_list=False)
+    subject = str(note["Subject"])
+    message = Message(id_, request, date, (place,), subject=subject, needs_smtputf8=not is_ascii, is_letter=True)
+    return replace(message, is_probe=True), note.as_bytes()
+
+
+def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
+    """A message to the owners of a list, and its content."""
+    total = sum(digest.counts.values())
+    lines = [f"Messages of {formatdate(digest.day * DAY_S)[:16]} (UTC), or before, did not reach:", ""]
+    lines += [f"{count:6,}  {shown(domain)}" for domain, count in Counter(digest.counts).most_common()]
+    if digest.people:
+        lines += ["", *(f"{shown(person)}: {shown(why)}" for person, why in sorted(digest.people.items()))]
+    if total > len(digest.people):
+        lines.append(f"and {total - len(digest.people):,} more")
+    if digest.suppressed:
+        lines += ["", "A probe came back, too. Nothing more is sent to:", *map(shown, digest.suppressed), ""]
+        lines.append("Whoever runs the mail gateway has it sent again:")
+        lines.append("  shadowtree mail suppressed --clear ADDRESS --config mail.toml")
+    subject = f"{shown(digest.group)}: not reached: {total:,}"
+    return owners_note(digest.group, digest.owners, subject, lines, ("digest", str(digest.day)), date)
