@@ -6,7 +6,8 @@
          '-somebody does--> Want: the parcel comes
 
 A parcel that was logged while servers were away is remembered, with who got it, until its origin says that it is over:
-it may be posted once more, for those who could not be reached.
+it may be posted once more, for those who could not be reached. So is one that somebody was left out of, whom no server
+owns: it may come once more for that one.
 
 Source: delivery.md sections 4 and 8.
 """
@@ -19,11 +20,11 @@ from msgspec import Struct
 from pyroaring import BitMap
 
 from delivery.audiences import NOBODY
+from delivery.foreign import ForeignRecipients
 from delivery.log_writer import LogWriter
-from delivery.origin import servers_apart
 from delivery.post import Postage
 from delivery.reach import Reach
-from delivery.servers_below import is_home, onward
+from delivery.servers_below import is_home, onward, servers_apart
 from delivery.wire import (
     LARGEST_PARCEL_BYTES,
     Confirm,
@@ -37,6 +38,8 @@ from delivery.wire import (
     decode,
 )
 from namegraph import DurableMap, DurableState, KeyForm, PeerFault, PeerMessage, ServerId, packed
+
+NONE = BitMap()
 
 WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
 """Of posts of one server that wait here for a view, or for its healing: more than its window lets it send."""
@@ -77,9 +80,10 @@ class Arrivals:
         self._server = server
         self._post = post
         self._writer = writer
+        self.foreign = ForeignRecipients()
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
         self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
-        """Parcels that were logged while servers were away, with the number of their audience, until they are over."""
+        """Parcels that may come once more, with the number of their audience, until they are over."""
         self._waiting: dict[ServerId, dict[int, bytes]] = {}
         """Posts that came and were not taken yet, by sender and number."""
         self.has_more = False
@@ -133,22 +137,32 @@ class Arrivals:
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
         key = (sender, parcel.sequence, parcel.start, parcel.first_serial)
-        is_again = parcel.round and key in self._remembered
-        audience = self._log_again(key, parcel, reach) if is_again else self._log_first(key, parcel, encoded, reach)
-        return self._confirm(sender, parcel, self._writer.count(audience), reach)
+        left_out = NONE if parcel.is_replayed else self._left_out(sender, parcel, reach)
+        log = self._log_again if key in self._remembered else self._log_first
+        audience = log(key, parcel, encoded, reach, left_out)
+        lacks_some = bool(self._writer.audience(parcel.targets, reach) & left_out - audience)
+        return self._confirm(sender, parcel, self._writer.count(audience), reach, has_left_out=lacks_some)
 
     def answer_stub(self, sender: ServerId, stub: Stub, reach: Reach) -> Confirm | Want | None:
         """What the origin of a stub is to be told, None if it is none."""
         if not is_home(sender, stub.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
-        if self._writer.audience(stub.targets, reach):
+        left_out = self._left_out(sender, stub, reach)
+        audience = self._writer.audience(stub.targets, reach)
+        if audience - left_out:
             return Want(stub.sequence, stub.start, stub.first_serial)
-        if reach.is_parted():
+        if reach.is_parted() or audience:
             self._remembered[sender, stub.sequence, stub.start, stub.first_serial] = NOBODY
-        return self._confirm(sender, stub, 0, reach)
+        return self._confirm(sender, stub, 0, reach, has_left_out=bool(audience))
 
-    def _confirm(self, sender: ServerId, taken: Parcel | Stub | Lost, mailboxes: int, reach: Reach) -> Confirm:
+    def _left_out(self, sender: ServerId, taken: Parcel | Stub, reach: Reach) -> BitMap:
+        return self.foreign.left_out(sender, taken, self._writer.foreign(taken.targets, reach))
+
+    def _confirm(
+        self, sender: ServerId, taken: Parcel | Stub | Lost, mailboxes: int, reach: Reach, *, has_left_out: bool
+    ) -> Confirm:
+        assigner, number = self.foreign.followed(sender, taken.sequence)
         return Confirm(
             taken.sequence,
             taken.start,
@@ -160,31 +174,42 @@ class Arrivals:
             (sender, taken.sequence, taken.start, taken.first_serial) in self._remembered,
             takes_stubs=True,
             is_of_stub=isinstance(taken, Stub),
+            has_left_out=has_left_out,
+            assigner=assigner,
+            number=number,
         )
 
-    def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach) -> BitMap:
+    def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
         """Log a parcel, unless it was; returns who gets it."""
-        audience = self._writer.audience(parcel.targets, reach)
-        heard = self._heard.get(key[:2])
-        # Serials go on over starts, unless the origin went back: then they are of a later start than what was heard.
-        is_behind = heard is not None and parcel.start <= heard.start and parcel.first_serial <= heard.first_serial
-        if is_behind and not parcel.is_replayed:
+        everybody = self._writer.audience(parcel.targets, reach)
+        if not self._hear(key, parcel, is_for_some=bool(everybody)) and not parcel.is_replayed:
             # Posted again after the lane began anew.
-            return audience
+            return everybody
+        audience = everybody - left_out
         if audience:
             self._writer.append(audience, encoded, len(parcel.messages))
-            if not is_behind:
-                self._heard[key[:2]] = _HeardRow(parcel.start, parcel.first_serial)
-        # It may be remembered by its stub, which reached nobody.
-        if reach.is_parted() or key in self._remembered:
+        if reach.is_parted() or audience != everybody:
             self._remembered[key] = self._writer.number_of(audience)
         return audience
 
-    def _log_again(self, key: _ParcelKey, parcel: Parcel, reach: Reach) -> BitMap:
-        """Log a parcel for those who could not be reached when it was logged; returns who has got it."""
-        audience = self._writer.append_late(parcel, self._remembered[key], reach)
+    def _log_again(self, key: _ParcelKey, parcel: Parcel, _encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
+        """Log a parcel for those who get it only now; returns who has got it."""
+        audience = self._writer.append_late(parcel, self._remembered[key], reach, left_out)
+        self._hear(key, parcel, is_for_some=bool(audience))
         self._remembered[key] = self._writer.number_of(audience)
         return audience
+
+    def _hear(self, key: _ParcelKey, parcel: Parcel, *, is_for_some: bool) -> bool:
+        """Note a parcel of a sequence as the last one, where it is for somebody here; whether it is behind all others.
+
+        Serials go on over starts, unless the origin went back: then they are of a later start than what was heard.
+        """
+        heard = self._heard.get(key[:2])
+        if heard is not None and parcel.start <= heard.start and parcel.first_serial <= heard.first_serial:
+            return False
+        if is_for_some:
+            self._heard[key[:2]] = _HeardRow(parcel.start, parcel.first_serial)
+        return True
 
     def lose(self, sender: ServerId, _lost: Lost, _reach: Reach) -> Confirm | None:
         """Nothing that is durable is lost on the way."""
@@ -202,6 +227,7 @@ class Arrivals:
     def begin_again(self, peer: ServerId) -> None:
         """The lane from a server begins anew: it posts again what was not handled here."""
         self._waiting.pop(peer, None)
+        self.foreign.forget(peer)
 
     def go_back(self) -> None:
         """This server goes on from an older copy of its database: all lanes to it begin anew."""
@@ -214,6 +240,9 @@ class Arrivals:
         """
         for server in [server for server in self._waiting if not reach.is_known(server)]:
             del self._waiting[server]
+        for origin in self.foreign.origins() - {self._server}:
+            if not reach.is_known(origin):
+                self.foreign.forget(origin)
         for key in [key for key in self._remembered if not reach.is_known(key[0])]:
             del self._remembered[key]
 

@@ -10,7 +10,7 @@ Source: delivery.md sections 3 and 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from pyroaring import BitMap
@@ -46,11 +46,16 @@ ITEMS_OF_A_NUMBER = 5
 """To give somebody a number, with the row of it, takes as long as to look at so many."""
 
 
+Foreign = dict[NodeId, tuple[int, ...]]
+"""Processes that no server owns, with their numbers in audiences."""
+
+
 class _Kept(NamedTuple):
     """What a target set reaches."""
 
     rests_on: tuple[int, ...]
     audience: BitMap
+    foreign: Foreign
     lacking: tuple[NodeId, ...]
     """Who is to be served by a gateway, and had no number yet."""
 
@@ -90,6 +95,11 @@ class Audiences:
         if lacking:
             self._number(targets, lacking, ())
         return self.of(targets, reach)
+
+    def foreign(self, targets: TargetSet, reach: Reach) -> Foreign:
+        """Whom no server owns, of those whom `numbered` finds; who has a listener alone is not among them."""
+        self.numbered(targets, reach)
+        return self._reached(targets, reach).foreign
 
     def prepare(self, targets: TargetSet, reach: Reach, room: int) -> int:
         """Do a part of what `numbered` does, for so many; returns what room is left: none, where there is more to do.
@@ -145,7 +155,7 @@ class Audiences:
 
     def _find(self, targets: TargetSet, reach: Reach, rests_on: tuple[int, ...]) -> Slices[None]:
         """Find whom a target set reaches, and keep it."""
-        found, lacking = BitMap(), list[NodeId]()
+        found, lacking, foreign = BitMap(), list[NodeId](), dict[NodeId, tuple[int, ...]]()
         for target in targets:
             reached = yield from self._below(target.name, reach)
             for name in target.excluding:
@@ -153,10 +163,26 @@ class Audiences:
             found |= reached
             for some in in_slices(processes_below(target.name, reach)):
                 lacking += self._gateways.lacking(some)
+                foreign |= self._foreign(some, reach)
                 yield len(some)
         if len(self._kept) >= KEPT_LIMIT:
             self._kept.clear()
-        self._kept[targets] = _Kept(rests_on, found, tuple(lacking))
+        if any(target.excluding for target in targets):
+            foreign = {name: left for name, numbers in foreign.items() if (left := _among(numbers, found))}
+        before = self._kept.get(targets)
+        if before is not None and before.foreign == foreign:
+            # The same one: whoever has looked at it need not do so again.
+            foreign = before.foreign
+        self._kept[targets] = _Kept(rests_on, found, foreign, tuple(lacking))
+
+    def _foreign(self, processes: Sequence[NodeId], reach: Reach) -> Foreign:
+        found: Foreign = {}
+        for name, home in zip(processes, reach.homes_of(processes), strict=True):
+            if home is None:
+                both = (self._mailboxes.numbers.get(name), self._gateways.number_of(name))
+                if numbers := tuple(number for number in both if number is not None):
+                    found[name] = numbers
+        return found
 
     def used_last(self, limit: int) -> list[TargetSet]:
         """Target sets that something was sent to since the server started, so many at most."""
@@ -246,6 +272,10 @@ class Audiences:
 
     def __len__(self) -> int:
         return len(self._stored)
+
+
+def _among(numbers: tuple[int, ...], audience: BitMap) -> tuple[int, ...]:
+    return tuple(number for number in numbers if number in audience)
 
 
 def without_recipients(audience: BitMap) -> BitMap:

@@ -135,7 +135,6 @@ class DeliveryCore:
             post=post,
             arrivals=self.arrivals,
             writer=self.writer,
-            audiences=self.audiences,
             senders=self.senders,
             dead_letters=self.dead_letters,
         )
@@ -188,12 +187,12 @@ class DeliveryCore:
         self.spreading.take_posts(self._reach)
         self.in_memory.spreading.take_posts(self._reach)
         self.policies.forget_deleted(records, self._reach.is_group)
-        self.spreading.begin_rounds(self._reach)
-        self.in_memory.spreading.begin_rounds(self._reach)
+        self.spreading.end_step(self._reach)
+        self.in_memory.spreading.end_step(self._reach)
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
-            audiences = {*self.arrivals.audiences(), *self.origin.audiences()}
+            audiences = {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
             self._retention.cut(self.origin.oldest_needed(), audiences, self._reach)
         self.origin.release()
         new, cut = self.log.take_rows()
@@ -446,7 +445,7 @@ class DeliveryCore:
     def _look_for_removed(self) -> None:
         """Servers that are not known any more are gone for good: nothing waits for them, nor anything of theirs."""
         self.giving_up.look(self._reach)
-        self.arrivals.forget_removed(self._reach)
+        self.spreading.forget_removed(self._reach)
         self.in_memory.look_for_removed(self._reach)
 
     def _give_up(self) -> None:

@@ -35,7 +35,7 @@ from typing import NamedTuple
 from msgspec import Struct, msgpack, structs
 
 from delivery.queue import QueuedMessage
-from delivery.wire import Confirm, Parcel, decode_stored
+from delivery.wire import Confirm, Over, Parcel, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
 
 DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
@@ -100,6 +100,8 @@ class _Row(Struct, array_like=True):
     """Whether it is a `QueuedMessage`, and no parcel."""
     why: str = ""
     """Of one that was refused: in words."""
+    remembering: tuple[ServerId, ...] = ()
+    """Of those who lack it, servers that have it, and had left somebody out: they remember who got it."""
 
 
 class DeadLetter(NamedTuple):
@@ -136,6 +138,7 @@ class DeadLetters:
         self._told: dict[int, DeadLetter] = {}
         """What of each does not change."""
         self._numbers: dict[_ParcelKey, int] = {}
+        self._over: list[tuple[ServerId, Over]] = []
         self._by_age: list[int] = []
         """A heap of numbers, those that are gone among them until they are the first."""
         self.size = 0
@@ -184,12 +187,17 @@ class DeadLetters:
         kept = [Undelivered(reason, counts[reason, True], counts[reason, False]) for reason in DeadReason]
         return kept + [Undelivered(reason, lost.get(reason, 0), 0) for reason in LossReason]
 
-    def add(self, position: int, encoded: bytes, server: ServerId, reason: DeadReason) -> None:
-        """A parcel was given up for a server."""
+    def add(
+        self, position: int, encoded: bytes, server: ServerId, reason: DeadReason, *, is_remembered: bool = False
+    ) -> None:
+        """A parcel was given up for a server. `is_remembered`: whether that one remembers who got it."""
         if position not in self._rows:
             self._rows[position] = _Row(encoded, {}, reason)
             self._learn(position, self._rows[position])
-        self._rows[position].lacking[server] = _LEFT
+        row = self._rows[position]
+        row.lacking[server] = _LEFT
+        if is_remembered:
+            row.remembering = (*row.remembering, server)
         self._rows.touch(position)
         self._make_room()
 
@@ -217,7 +225,9 @@ class DeadLetters:
         del self._told[number]
         if not row.is_queued:
             parcel = decode_stored(row.encoded)
-            del self._numbers[parcel.sequence, parcel.start, parcel.first_serial]
+            key = (parcel.sequence, parcel.start, parcel.first_serial)
+            del self._numbers[key]
+            self._over += [(server, Over(*key)) for server in row.remembering if server in row.lacking]
         self.size -= len(row.encoded)
 
     def confirmed(self, server: ServerId, confirm: Confirm) -> bool:
@@ -225,6 +235,9 @@ class DeadLetters:
         number = self._numbers.get((confirm.sequence, confirm.start, confirm.first_serial))
         if number is None or server not in self._rows[number].lacking:
             return False
+        if confirm.has_left_out:
+            # Those lack it still.
+            return True
         del self._rows[number].lacking[server]
         self._rows.touch(number)
         if not self._rows[number].lacking:
@@ -279,8 +292,13 @@ class DeadLetters:
                 row.lacking[server] = _POSTED
                 self._rows.touch(number)
                 stored = decode_stored(row.encoded)
-                parcels.append(structs.replace(stored, round=stored.round + 1, is_replayed=True))
+                parcels.append(structs.replace(stored, round=stored.round + 1, is_replayed=True, assigner=0))
         return parcels
+
+    def take_over(self) -> list[tuple[ServerId, Over]]:
+        """Whom to tell of what parcels that they need not remember who got them: these are not sent again."""
+        over, self._over = self._over, []
+        return over
 
     def drop(self, numbers: Iterable[int] | None) -> int:
         """Forget dead letters, all of them where no numbers are given; returns how many there were of these."""

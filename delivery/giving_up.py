@@ -86,7 +86,7 @@ class GivingUp:
                     del self._left[server]
                 else:
                     left.blanked_through, budget = through, 0
-        expired = self._origin.accepted_before(at - self.limit_seconds, at_most=budget)
+        expired = self._origin.backlog.accepted_before(at - self.limit_seconds, at_most=budget)
         self._has_expired = bool(expired)
         for position in expired:
             for server in self._origin.expire(position):
@@ -109,5 +109,6 @@ class GivingUp:
     def _give_up(self, position: int, server: ServerId, reason: DeadReason) -> None:
         undelivered = self._origin.give_up(position, server)
         if undelivered is not None:
-            self._dead_letters.add(position, undelivered, server, reason)
+            encoded, is_remembered = undelivered
+            self._dead_letters.add(position, encoded, server, reason, is_remembered=is_remembered)
         self._post.blank(server, position)

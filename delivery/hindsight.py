@@ -41,6 +41,7 @@ from delivery.history import (
     DatagramHanded,
     DatagramSent,
     DeadLettered,
+    FoundApart,
     GapTold,
     Handed,
     History,
@@ -196,6 +197,8 @@ class Hindsight:
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         """By process that no server owns, and message: who has that in its log for it, and has not gone back since."""
+        self.apart: set[str] = set()
+        """Messages that were sent while servers were apart."""
         self._read(history)
         self.runs = [Runs(self, reading) for reading in self.readings]
 
@@ -222,6 +225,8 @@ class Hindsight:
                     self.servers_that_serve[happening.process, happening.message_id].add(happening.server)
                     for reader in happening.readers:
                         self._servers_that_handed[reader, happening.message_id].add(happening.server)
+                case FoundApart():
+                    self.apart.add(happening.message_id)
                 case Restarted():
                     self._restarts[happening.server].append(place)
                     self._memory_lost[happening.server].append(place)

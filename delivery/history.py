@@ -192,6 +192,14 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
+class FoundApart:
+    """The origin says that something below the targets of a message may be behind suspended arcs."""
+
+    at: int
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Acknowledged:
     """It is durable that a subscription has handled all through a position, or begins behind it."""
 
@@ -252,6 +260,7 @@ Happening = (
     | StreamEnded
     | Handed
     | Logged
+    | FoundApart
     | Acknowledged
     | GapTold
     | Restarted

@@ -31,13 +31,14 @@ from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes, SubscriptionKey
 from delivery.memory_lanes import Broken, MemoryLanes
 from delivery.model import Kept, Position
-from delivery.origin import OPEN_BYTES_LIMIT, Origin, ParcelKey
+from delivery.origin import OPEN_BYTES_LIMIT, Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.running_time import RunningTime
 from delivery.senders import Senders
 from delivery.servers_below import is_home
 from delivery.spreading import Spreading
+from delivery.unsettled import ParcelKey
 from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Confirm, Lost, Parcel, encode
 from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, TargetSet, VolatileState, refuse
 
@@ -124,7 +125,7 @@ class MemoryArrivals(Arrivals):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
         self._append_lost(lost, reach)
-        return self._confirm(sender, lost, 0, reach)
+        return self._confirm(sender, lost, 0, reach, has_left_out=False)
 
     def _append_lost(self, lost: Lost, reach: Reach) -> None:
         self.parcels_lost += lost.parcels
@@ -162,7 +163,6 @@ class InMemory:
             post=self.lanes,
             arrivals=self.arrivals,
             writer=writer,
-            audiences=self.audiences,
             senders=self.senders,
             dead_letters=DeadLetters(self._volatile),
         )
@@ -183,7 +183,7 @@ class InMemory:
 
     def begin_start(self, start: int) -> None:
         """To be called before the first step."""
-        self.lanes.start = self.origin.start = start
+        self.lanes.start = self.origin.start = self.arrivals.foreign.start = start
         self.log.last = self.log.cut = start * POSITIONS_OF_START
 
     @property
@@ -220,8 +220,8 @@ class InMemory:
 
     def _give_up(self, server: ServerId, positions: set[int]) -> None:
         waiting, keys = self.lanes.waiting(server), defaultdict[int, set[ParcelKey]](set)
-        for position, key in self.origin.posted_to_server(server):
-            if position in positions and (key in waiting or self.origin.is_lost(position, server)):
+        for position, key in self.origin.backlog.posted_to_server(server):
+            if position in positions and (key in waiting or self.origin.backlog.is_lost(position, server)):
                 self.origin.forgo(position, server)
                 if key in waiting:
                     keys[key[0]].add(key)
@@ -257,12 +257,12 @@ class InMemory:
         server, origin = broken.server, self.origin
         self.arrivals.begin_again(server)
         left, withdrawn, lost = list[int](), set[ParcelKey](), defaultdict[int, set[ParcelKey]](set)
-        for position, key in origin.posted_to_server(server):
+        for position, key in origin.backlog.posted_to_server(server):
             if key in broken.waiting:
-                if not origin.had_before(position, server):
+                if not origin.backlog.had_before(position, server):
                     continue
                 withdrawn.add(key)
-            elif origin.is_lost(position, server) and broken.is_to_be_told(key):
+            elif origin.backlog.is_lost(position, server) and broken.is_to_be_told(key):
                 continue
             left.append(position)
             if origin.lose(position, server):
@@ -270,16 +270,17 @@ class InMemory:
         self.lanes.withdraw(server, withdrawn)
         for sequence, keys in lost.items():
             self.lanes.lose(server, keys, origin.targets_of(sequence))
+        self.spreading.forget_claims(server, reach)
         for position in left:
             self.spreading.go_on(position, reach)
 
     def look_for_removed(self, reach: Reach) -> None:
         """Nothing waits for servers that are gone for good, nor anything of theirs."""
-        self.arrivals.forget_removed(reach)
+        self.spreading.forget_removed(reach)
         for server in self.origin.posted_to():
             if not reach.is_known(server):
                 self.origin.removed(server)
-                left = [position for position, _ in self.origin.posted_to_server(server)]
+                left = [position for position, _ in self.origin.backlog.posted_to_server(server)]
                 for position in left:
                     self.origin.forgo(position, server)
                 for position in left:
@@ -356,7 +357,7 @@ class InMemory:
         if self.log.cut > before:
             self.ring.cut(self.log.cut)
             self.log.take_rows()
-            needed = {*self.arrivals.audiences(), *self.origin.audiences()}
+            needed = {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
             self.audiences.forget_unused(cut=self.log.cut, started_at=0, needed=needed)
 
     def entries(self, after: int, through: int) -> Iterator[LogRecord]:

@@ -5,12 +5,14 @@ Source: delivery.md section 3.
 
 from __future__ import annotations
 
+from msgspec import structs
 from pyroaring import BitMap
 
-from delivery.audiences import Audiences
+from delivery.audiences import Audiences, Foreign
 from delivery.log import Log
 from delivery.reach import Reach
 from delivery.running_time import RunningTime
+from delivery.unsettled import Here
 from delivery.wire import Parcel, encode
 from namegraph import TargetSet
 
@@ -40,6 +42,10 @@ class LogWriter:
         """Whom a target set reaches here now. The caller must not change it."""
         return self._audiences.numbered(targets, reach)
 
+    def foreign(self, targets: TargetSet, reach: Reach) -> Foreign:
+        """Whom no server owns, of these. The caller must not change it."""
+        return self._audiences.foreign(targets, reach)
+
     def number_of(self, audience: BitMap) -> int:
         """The number by which an audience is known from now on."""
         return self._audiences.number_of(audience)
@@ -48,6 +54,11 @@ class LogWriter:
         """How many mailboxes an audience is for; a gateway is one."""
         return len(self._audiences.readers(audience))
 
+    def here(self, audience: BitMap, targets: TargetSet, reach: Reach) -> Here:
+        """What the origin of a parcel keeps of who gets it here."""
+        leaves_out = not self.audience(targets, reach).issubset(audience)
+        return Here(self.number_of(audience), self.count(audience), leaves_out)
+
     def append(self, audience: BitMap, encoded: bytes, messages: int) -> int:
         """Append a parcel of so many messages for an audience; returns its position."""
         number = self._audiences.number_of(audience)
@@ -55,13 +66,14 @@ class LogWriter:
         self._audiences.used(number, at=position)
         return position
 
-    def append_late(self, parcel: Parcel, before: int, reach: Reach) -> BitMap:
+    def append_late(self, parcel: Parcel, before: int, reach: Reach, left_out: BitMap) -> BitMap:
         """Append a parcel for those who are below its targets now and were not in an audience; returns all of both.
 
-        `before`: the number of that audience.
+        `before`: the number of that audience. `left_out`: who gets nothing now.
         """
         had = self._audiences.bitmap(before)
-        more = self.audience(parcel.targets, reach) - had
+        more = self.audience(parcel.targets, reach) - left_out - had
         if more:
-            self.append(more, encode(parcel), len(parcel.messages))
+            late = structs.replace(parcel, round=max(parcel.round, 1))
+            self.append(more, encode(late), len(parcel.messages))
         return had | more

@@ -32,8 +32,19 @@ from delivery.events import Answer, Send, Settled
 from delivery.model import Kept, Quality
 from delivery.post import Postage
 from delivery.reach import Reach
-from delivery.servers_below import own_onward, servers_below
-from delivery.unsettled import LOST, STUB, UNCONFIRMED, UNCONFIRMED_AGAIN, ParcelRow, Progress, Sequence
+from delivery.servers_below import is_apart, own_onward, servers_below
+from delivery.unsettled import (
+    LOST,
+    STUB,
+    UNCONFIRMED,
+    UNCONFIRMED_AGAIN,
+    Backlog,
+    Here,
+    ParcelKey,
+    ParcelRow,
+    Progress,
+    Sequence,
+)
 from delivery.wire import (
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
@@ -50,9 +61,6 @@ from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, T
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 """Of parcels that are not settled: they are kept in memory, too."""
-
-ParcelKey = tuple[int, int, int]
-"""What names a parcel of this server: its sequence, the start, and the first serial."""
 
 OPEN_BYTES_LIMIT = 8 * 1024 * 1024
 """Of messages that wait for the next parcels."""
@@ -90,12 +98,13 @@ class Origin:
 
     def __init__(self, durable: DurableState, server: ServerId, post: Postage, kept: Kept = Kept.DURABLE) -> None:
         self.kept = kept
-        self._server = server
+        self.server = server
         self._post = post
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
         self._sequences = {number: Sequence() for number in self._rows}
+        self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
         self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
@@ -112,11 +121,13 @@ class Origin:
         self.open_bytes = 0
         for position in sorted(self._parcels):
             row = self._parcels[position]
-            self._sequences[row.sequence].unsettled.append(position)
+            sequence = self._sequences[row.sequence]
+            sequence.unsettled.append(position)
             if row.is_settled:
-                self._sequences[row.sequence].settled.add(position)
+                sequence.settled.add(position)
+            sequence.receivers.update(row.posted)
             # Else something newer would overtake what they want of these.
-            self._sequences[row.sequence].stubs |= {server for server, count in row.posted.items() if count == STUB}
+            sequence.stubs |= {server for server, count in row.posted.items() if count == STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
 
     @property
@@ -170,17 +181,15 @@ class Origin:
             row = self._rows[number]
             for together in _cut_up(all_waiting):
                 messages = tuple(waiting.send.message for waiting in together)
-                yield (
-                    Parcel(number, self.start, row.next_serial, row.targets, row.quality, messages, kept=self.kept),
-                    together,
-                )
+                named = (number, self.start, row.next_serial, row.targets, row.quality)
+                yield Parcel(*named, messages, kept=self.kept, assigner=self.start), together
                 row.next_serial += len(together)
             row.start = self.start
             self._rows.touch(number)
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
         """The servers that are known to be below a new parcel's targets; this one is not among them."""
-        return servers_below(parcel.targets, self._sequences[parcel.sequence].onward, reach, here=self._server)
+        return servers_below(parcel.targets, self._sequences[parcel.sequence].onward, reach, here=self.server)
 
     def begin(
         self,
@@ -190,30 +199,32 @@ class Origin:
         reach: Reach,
         *,
         position: int,
-        audience: int,
-        mailboxes: int,
+        here: Here,
         at: float,
     ) -> list[PeerLetter]:
         """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
-        row = ParcelRow(parcel.sequence, parcel.start, parcel.first_serial, len(together), audience, mailboxes, {})
+        names = (parcel.sequence, parcel.start, parcel.first_serial)
+        row = ParcelRow(*names, len(together), here.audience, here.mailboxes, {})
         row.is_apart, row.view, row.accepted_at = is_apart(parcel.targets, reach), reach.view(), at
+        row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels[position] = row
         self._by_serial[row.sequence, row.start, row.first_serial] = position
         self._sequences[parcel.sequence].begin(position, servers)
         if asked := _asked(parcel, together):
             self._waiting[position] = asked
-        return self._found(parcel.sequence, servers, reach)
+        return self.found(parcel.sequence, servers, reach)
 
     # -- servers below
 
-    def _found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
+    def found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
         """Post all that is not settled to servers that are below, as far as it was not."""
         leaving: list[PeerLetter] = []
         sequence = self._sequences[number]
         for server in servers:
-            if server == self._server:
+            if server == self.server:
                 continue
             is_known = reach.is_known(server)
+            sequence.receivers.add(server)
             for position in sequence.lacking(server, sequence.posted if is_known else sequence.named):
                 row = self._parcels[position]
                 if is_known and server not in row.posted:
@@ -265,6 +276,7 @@ class Origin:
             confirmed = [position]
             if confirm.takes_stubs and not confirm.mailboxes:
                 sequence.stubs.add(sender)
+            row.note_leaving_out(sender, is_so=confirm.has_left_out)
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
         for each in confirmed:
@@ -272,9 +284,7 @@ class Origin:
         sequence.onward[sender] = confirm.onward
         targets = self._rows[confirm.sequence].targets
         row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
-        letters = self._found(
-            confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self._server)], reach
-        )
+        letters = self.found(confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self.server)], reach)
         return True, confirmed or [position], letters
 
     def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
@@ -286,6 +296,27 @@ class Origin:
             # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
             # the other: one had none yet, the other does not know for whom they are on the way.
             row.is_apart |= row.view != reach.view()
+        self._parcels.touch(position)
+
+    def post_again(self, position: int, server: ServerId) -> list[PeerLetter]:
+        """Post a parcel once more in its round to a server that has confirmed it, for those whom it left out."""
+        row = self._parcels[position]
+        row.posted[server] = UNCONFIRMED_AGAIN
+        self._parcels.touch(position)
+        leaving = self._end_stubs(server, self._sequences[row.sequence])
+        again, _ = self.once_more(position)
+        return [*leaving, self._post.send_inline(server, encode(again))]
+
+    def unconfirmed_since(self, number: int, server: ServerId) -> int:
+        """The serial of the first of these; that of the next message, where there are none."""
+        unconfirmed = self.backlog.unconfirmed_by(number, server)
+        return self._parcels[unconfirmed[0]].first_serial if unconfirmed else self._rows[number].next_serial
+
+    def logged_again(self, position: int, here: Here) -> None:
+        """More get a parcel here than did before."""
+        row = self._parcels[position]
+        row.audience, row.mailboxes = here.audience, here.mailboxes
+        row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels.touch(position)
 
     def want(self, sender: ServerId, want: Want) -> tuple[bool, list[PeerLetter]]:
@@ -321,20 +352,19 @@ class Origin:
         row = self._parcels[position]
         return row.is_confirmed and row.is_apart
 
-    def begin_round(
-        self, position: int, parcel: Parcel, reach: Reach, *, audience: int, mailboxes: int
-    ) -> list[PeerLetter]:
+    def begin_round(self, position: int, parcel: Parcel, reach: Reach, here: Here) -> list[PeerLetter]:
         """Post a parcel once more, now that the servers are there that were apart; returns what is to leave."""
         row = self._parcels[position]
         row.round, row.view = parcel.round, reach.view()
         row.is_apart = is_apart(parcel.targets, reach)
-        row.audience, row.mailboxes = audience, mailboxes
-        below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self._server))
+        self.logged_again(position, here)
+        below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self.server))
         again = filter(reach.is_known, row.posted)
         posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
         row.posted = posted | dict.fromkeys(row.lost, 0)
         self._parcels.touch(position)
         encoded, sequence = encode(parcel), self._sequences[row.sequence]
+        sequence.receivers.update(row.posted)
         leaving: list[PeerLetter] = []
         for server in row.posted:
             if server not in row.lost:
@@ -342,14 +372,11 @@ class Origin:
                 leaving.append(self._post.send_inline(server, encoded))
         return leaving
 
-    def state_of(self, position: int) -> tuple[bytes, int, int]:
-        """Of a parcel that is not settled: its bytes, the number of its audience here, and the next round."""
+    def once_more(self, position: int) -> tuple[Parcel, int]:
+        """Of a parcel that is not settled: what it is in its round, now, and the number of its audience here."""
         row = self._parcels[position]
-        return self._post.parcels[position], row.audience, row.round + 1
-
-    def audiences(self) -> set[int]:
-        """The numbers of all audiences that parcels which are not settled refer to."""
-        return {row.audience for row in self._parcels.values()}
+        parcel = decode_stored(self._post.parcels[position])
+        return structs.replace(parcel, round=row.round, assigner=self.start), row.audience
 
     @staticmethod
     def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
@@ -376,6 +403,11 @@ class Origin:
         """Whether a message that was accepted here since the start, or is not settled, is settled."""
         position = self._position_of(name)
         return position is None or self._parcels[position].is_settled
+
+    def is_sent_apart(self, name: str) -> bool:
+        """Whether a message is not settled, and was posted while servers were apart."""
+        position = self._position_of(name)
+        return position is not None and self._parcels[position].is_sent_apart
 
     def pending(self) -> dict[ServerId, int]:
         """For how many parcels each server is waited for that has not confirmed all of them; sorted by server.
@@ -459,17 +491,23 @@ class Origin:
         row = self._parcels.get(position)
         return row is not None and server in row.posted and not row.is_settled
 
-    def give_up(self, position: int, server: ServerId) -> bytes | None:
+    def give_up(self, position: int, server: ServerId) -> tuple[bytes, bool] | None:
         """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met.
 
-        Returns the parcel, None where the server has got it.
+        Returns the parcel, and whether the server remembers who got it, for it has it, and has left somebody out. None
+        where nobody there lacks it.
         """
         row = self._parcels[position]
         self._parcels.touch(position)
-        if row.posted.pop(server) not in (UNCONFIRMED, STUB):
+        is_there = row.posted.pop(server) not in (UNCONFIRMED, STUB)
+        if is_there and server not in row.leaving_out:
             return None
+        if is_there:
+            # It may be sent again for those: it is not over.
+            self.forget_remembering(position, server)
+        row.note_leaving_out(server, is_so=False)
         row.unknown = tuple(sorted({*row.unknown, server}))
-        return self._post.parcels[position]
+        return self._post.parcels[position], is_there
 
     def lose(self, position: int, server: ServerId) -> bool:
         """A server does not get a parcel, or has it no more, whatever it had: it is posted no more to that one.
@@ -492,22 +530,6 @@ class Origin:
         if self.lose(position, server):
             self._parcels[position].posted[server] = 0
 
-    def posted_to_server(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
-        """The parcels that are not settled and that a server has, or is waited for: positions, and what names them."""
-        return [
-            (position, (row.sequence, row.start, row.first_serial))
-            for position, row in self._parcels.items()
-            if server in row.posted and (server not in row.lost or row.posted[server] == LOST)
-        ]
-
-    def is_lost(self, position: int, server: ServerId) -> bool:
-        """Whether a server does not get a parcel, and has not said yet who is further below."""
-        return self._parcels[position].posted[server] == LOST
-
-    def had_before(self, position: int, server: ServerId) -> bool:
-        """Whether a server that has not confirmed a parcel in this round had it before."""
-        return self._parcels[position].posted[server] == UNCONFIRMED_AGAIN
-
     def ids(self, position: int) -> list[str]:
         """What names the messages of a parcel that is not settled."""
         row = self._parcels[position]
@@ -518,16 +540,6 @@ class Origin:
     def targets_of(self, sequence: int) -> TargetSet:
         """Of the sequence of a number."""
         return self._rows[sequence].targets
-
-    def accepted_before(self, at: float, *, at_most: int) -> list[int]:
-        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""
-        found: list[int] = []
-        for position, row in self._parcels.items():
-            if len(found) == at_most or row.accepted_at >= at:
-                break
-            if not row.is_settled:
-                found.append(position)
-        return found
 
     def is_kept(self, position: int) -> bool:
         """Whether a parcel is not settled, or waits for one before it."""
@@ -584,20 +596,6 @@ class Origin:
                     self._parcels.touch(position)
                 leaving.append(self._posted(server, position))
         return leaving
-
-
-def is_apart(targets: TargetSet, reach: Reach) -> bool:
-    """Whether something below some targets may be behind suspended arcs, until servers meet.
-
-    An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
-    """
-    return not reach.is_steady() or bool(servers_apart(targets, reach))
-
-
-def servers_apart(targets: TargetSet, reach: Reach) -> tuple[ServerId, ...]:
-    """The servers at either end of suspended arcs below some targets that may join them some time; sorted."""
-    apart = {server for target in targets for server in reach.below(target.name).apart}
-    return tuple(sorted(server for server in apart if reach.is_known(server) and not reach.is_settled_with(server)))
 
 
 def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:

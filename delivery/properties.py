@@ -110,12 +110,30 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
 
 
 def served_once(past: Hindsight) -> list[Violation]:
-    """P1 of a process that no server owns, and that may be below at several: one of these serves it."""
-    return [
-        Violation(Property.INTEGRITY, f"{process} is served by {' and by '.join(sorted(servers))}", message_id)
-        for (process, message_id), servers in past.servers_that_serve.items()
-        if len(servers) > 1
-    ]
+    """P1 of a process that no server owns, and that may be below at several: one of these serves it.
+
+    What is forgiven is what is not promised: a message that was sent while servers were apart, one whose origin started
+    again before it was settled, or went back to an older copy, and a dead letter that is replayed.
+    """
+    violations = []
+    for (process, message_id), servers in past.servers_that_serve.items():
+        sent = past.messages.get(message_id)
+        if len(servers) > 1 and (sent is None or not _may_be_served_twice(past, sent, servers)):
+            what = f"{process} is served by {' and by '.join(sorted(servers))}"
+            violations.append(Violation(Property.INTEGRITY, what, message_id))
+    return violations
+
+
+def _may_be_served_twice(past: Hindsight, sent: Sent, servers: set[ServerId]) -> bool:
+    settled = past.settled(sent)
+    return (
+        sent.accepted.message_id in past.apart
+        or past.is_restarted_between(sent.accepted.origin, sent.place, settled)
+        or sent.is_reopened
+        or sent.is_dead
+        # A server that lost what was in its memory may not have said so before whom it served.
+        or any(past.may_be_lost(sent, server, settled) for server in servers)
+    )
 
 
 def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:

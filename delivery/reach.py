@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from namegraph import NodeId, ServerId
@@ -53,6 +54,9 @@ class Reach(Protocol):
 
     def home_of(self, name: NodeId) -> ServerId | None:
         """The server that owns a name; None where nobody does, as far as is known here."""
+
+    def homes_of(self, names: Sequence[NodeId]) -> Sequence[ServerId | None]:
+        """As `home_of`, for many names, in their order."""
 
     def is_group(self, name: NodeId) -> bool:
         """Whether a group of this name exists here."""

@@ -70,6 +70,7 @@ class Server(ServerCore):
         core.reach = reach(self)
         core.incarnation = self.incarnations.own
         core.datagrams.start = core.origin.begin_start(start)
+        core.arrivals.foreign.start = core.origin.start
         core.in_memory.begin_start(core.origin.start)
         for record in stored:
             core.keep(record)

@@ -43,3 +43,17 @@ def servers_below(
 def is_home(server: ServerId, targets: TargetSet, reach: Reach) -> bool:
     """Whether a server is the one that sends to a target set; where nobody owns its first target, each may be."""
     return reach.home_of(targets[0].name) in (None, server)
+
+
+def is_apart(targets: TargetSet, reach: Reach) -> bool:
+    """Whether something below some targets may be behind suspended arcs, until servers meet.
+
+    An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
+    """
+    return not reach.is_steady() or bool(servers_apart(targets, reach))
+
+
+def servers_apart(targets: TargetSet, reach: Reach) -> tuple[ServerId, ...]:
+    """The servers at either end of suspended arcs below some targets that may join them some time; sorted."""
+    apart = {server for target in targets for server in reach.below(target.name).apart}
+    return tuple(sorted(server for server in apart if reach.is_known(server) and not reach.is_settled_with(server)))

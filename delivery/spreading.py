@@ -11,10 +11,12 @@ Source: delivery.md sections 3 to 5.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
 from delivery.arrivals import Arrivals
-from delivery.audiences import Audiences
+from delivery.assigning import Assigning
 from delivery.dead_letters import DeadLetters
 from delivery.events import Accepted, Answer, Send
 from delivery.log_writer import LogWriter
@@ -23,7 +25,20 @@ from delivery.origin import Origin, Waiting
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
-from delivery.wire import Confirm, Lost, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored, encode
+from delivery.wire import (
+    Claims,
+    Confirm,
+    Elsewhere,
+    Lost,
+    Over,
+    Parcel,
+    PostMessage,
+    Probe,
+    Probed,
+    Stub,
+    Want,
+    encode,
+)
 from namegraph import PeerFault, PeerLetter, ServerId
 
 
@@ -37,13 +52,12 @@ class Spreading:
         post: Postage,
         arrivals: Arrivals,
         writer: LogWriter,
-        audiences: Audiences,
         senders: Senders,
         dead_letters: DeadLetters,
     ) -> None:
-        self._origin, self._post, self._arrivals = origin, post, arrivals
-        self._writer, self._audiences = writer, audiences
+        self._origin, self._post, self._arrivals, self._writer = origin, post, arrivals, writer
         self._senders, self._dead_letters = senders, dead_letters
+        self._assigning = Assigning(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
         self._open: dict[tuple[str, str, int | str], Waiting] = {}
         """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
         self._is_closing = False
@@ -106,8 +120,9 @@ class Spreading:
         self._open.clear()
         for parcel, together in origin.close():
             self._accept(parcel, together)
-            audience = self._writer.audience(parcel.targets, reach)
-            servers = origin.servers_below(parcel, reach)
+            servers = self._assigning.servers_for(parcel, origin.servers_below(parcel, reach), reach)
+            left_out = self._assigning.left_out(parcel, reach)
+            audience = self._writer.audience(parcel.targets, reach) - left_out
             if not audience and not servers:
                 self.answers += origin.settled_at_once(parcel, together)
                 continue
@@ -115,16 +130,8 @@ class Spreading:
             # It is in the log, though nobody here gets it, as long as it must be kept for others.
             position = self._writer.append(audience, encoded, len(parcel.messages))
             origin.keep(position, encoded)
-            self.letters += origin.begin(
-                parcel,
-                together,
-                servers,
-                reach,
-                position=position,
-                audience=self._audiences.number_of(audience),
-                mailboxes=self._writer.count(audience),
-                at=at,
-            )
+            here = self._writer.here(audience, parcel.targets, reach)
+            self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)
             self.go_on(position, reach)
 
     def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
@@ -152,25 +159,33 @@ class Spreading:
                 self._rounds[position] = None
                 return
             self._rounds.pop(position, None)
-            encoded, before, number = origin.state_of(position)
-            parcel = structs.replace(decode_stored(encoded), round=number)
-            audience = self._writer.append_late(parcel, before, reach)
-            self.letters += origin.begin_round(
-                position,
-                parcel,
-                reach,
-                audience=self._audiences.number_of(audience),
-                mailboxes=self._writer.count(audience),
-            )
+            last, before = origin.once_more(position)
+            parcel = structs.replace(last, round=last.round + 1)
+            here = self._assigning.log_again(parcel, before, reach)
+            self.letters += origin.begin_round(position, parcel, reach, here)
         answers, letters = origin.settle(position)
         self.answers += answers
         self.letters += letters
 
-    def begin_rounds(self, reach: Reach) -> None:
-        """Post once more what waited until the view is healed, if it is."""
+    def end_step(self, reach: Reach) -> None:
+        """Do what is due now: post once more what waited until the view is healed, if it is; have others serve whom
+        servers hold that are out of reach; say what is over."""
+        self._assigning.look(reach)
         if self._rounds and reach.is_steady():
             for position in list(self._rounds):
                 self.go_on(position, reach)
+        for server, over in self._dead_letters.take_over():
+            if reach.is_known(server):
+                self._answer_post(server, over)
+
+    def forget_removed(self, reach: Reach) -> None:
+        """Servers that are not known any more are gone for good."""
+        self._arrivals.forget_removed(reach)
+        self._assigning.move(reach)
+
+    def forget_claims(self, server: ServerId, reach: Reach) -> None:
+        """A server has started again: it claims anew whom it has below that no server owns."""
+        self._assigning.forget(server, reach)
 
     def end_round(self, position: int, reach: Reach) -> None:
         """A parcel is posted once more to nobody."""
@@ -196,12 +211,19 @@ class Spreading:
                 self._post.faults[sender, PeerFault.UNREADABLE] += 1
             case Parcel():
                 confirm = self._arrivals.log(sender, message, encoded, reach)
+                self._tell_claims()
                 if confirm is not None:
                     self._answer_post(sender, confirm)
             case Stub():
                 answer = self._arrivals.answer_stub(sender, message, reach)
+                self._tell_claims()
                 if answer is not None:
                     self._answer_post(sender, answer)
+            case Claims():
+                if not self._assigning.claimed(sender, message, reach):
+                    self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+            case Elsewhere():
+                self._arrivals.foreign.decide(sender, message)
             case Confirm():
                 self._confirmed(sender, message, reach)
             case Want():
@@ -218,18 +240,28 @@ class Spreading:
                 if confirm is not None:
                     self._answer_post(sender, confirm)
 
+    def _tell_claims(self) -> None:
+        for origin, claims in self._arrivals.foreign.take_claims():
+            self._answer_post(origin, claims)
+
     def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
-        self.letters.append(self._post.send_inline(sender, encode(message)))
+        self._leave([self._post.send_inline(sender, encode(message))])
+
+    def _leave(self, letters: Iterable[PeerLetter]) -> None:
+        self.letters += letters
 
     def _confirmed(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         was_lacking = self._dead_letters.confirmed(sender, confirm)
+        self._assigning.confirming(sender, confirm, reach)
         is_ours, positions, letters = self._origin.confirm(sender, confirm, reach)
-        if was_lacking and confirm.is_remembered:
+        if was_lacking and confirm.is_remembered and not confirm.has_left_out:
             self._answer_post(sender, Over(confirm.sequence, confirm.start, confirm.first_serial))
         if not is_ours and not was_lacking:
             self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
         self.letters += letters
         for position in positions:
+            if confirm.has_left_out:
+                self._assigning.confirmed(sender, position, confirm)
             self.go_on(position, reach)
 
     def _wanted(self, sender: ServerId, want: Want) -> None:

@@ -6,7 +6,7 @@ Source: delivery.md section 4.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -24,6 +24,9 @@ STUB = -3
 LOST = -4
 """It does not get the parcel. It was told so, and has not said yet who is further below."""
 
+ParcelKey = tuple[int, int, int]
+"""What names a parcel of this server: its sequence, the start, and the first serial."""
+
 
 class Progress(NamedTuple):
     """How far a message is."""
@@ -34,6 +37,17 @@ class Progress(NamedTuple):
     """How many servers have some of these."""
     pending: tuple[ServerId, ...]
     """Servers that have not confirmed it; sorted."""
+
+
+class Here(NamedTuple):
+    """Who gets a parcel at its origin itself."""
+
+    audience: int
+    """The number of these."""
+    mailboxes: int
+    """How many these are."""
+    leaves_out: bool
+    """Whether others serve somebody whom no server owns and who is below here."""
 
 
 class ParcelRow(Struct, array_like=True):
@@ -66,6 +80,18 @@ class ParcelRow(Struct, array_like=True):
     since, and forgotten by those who have it: so it is posted once more to nobody."""
     lost: tuple[ServerId, ...] = ()
     """Servers that do not get it, or may have forgotten it: it is not posted to them again. Sorted."""
+    leaving_out: tuple[ServerId, ...] = ()
+    """Servers, this one among them, that leave somebody out whom no server owns. Sorted."""
+
+    def note_leaving_out(self, server: ServerId, *, is_so: bool) -> None:
+        """A server leaves somebody out, or nobody."""
+        if is_so != (server in self.leaving_out):
+            self.leaving_out = tuple(sorted({*self.leaving_out} ^ {server}))
+
+    @property
+    def is_sent_apart(self) -> bool:
+        """Whether it was posted while servers were apart, in this round or an earlier one."""
+        return self.is_apart or self.round > 0
 
     @property
     def is_confirmed(self) -> bool:
@@ -113,6 +139,8 @@ class Sequence:
     """Servers to which all that is not settled was posted."""
     named: set[ServerId] = field(default_factory=set)
     """Servers that all that is not settled names as unknown."""
+    receivers: set[ServerId] = field(default_factory=set)
+    """Servers that were found to be below since the start, or for what was not settled then."""
     stubs: set[ServerId] = field(default_factory=set)
     """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
 
@@ -131,3 +159,72 @@ class Sequence:
         candidates = newest if server in found else self.unsettled
         found.add(server)
         return [position for position in candidates if position not in self.settled]
+
+
+class Backlog:
+    """All parcels of an origin that are not settled, or wait for one before them: what is to be known of them."""
+
+    def __init__(self, parcels: Mapping[int, ParcelRow], sequences: Mapping[int, Sequence]) -> None:
+        """`parcels`: by position. `sequences`: by number."""
+        self._parcels, self._sequences = parcels, sequences
+
+    def leaving_out(self, here: ServerId) -> list[tuple[int, ServerId]]:
+        """The parcels that are not settled, by position, with the servers that leave somebody out of them.
+
+        `here`: the origin itself.
+        """
+        return [
+            (position, server)
+            for position, row in self._parcels.items()
+            if position not in self._sequences[row.sequence].settled
+            for server in row.leaving_out
+            if server == here or self.has_confirmed(position, server)
+        ]
+
+    def unconfirmed_by(self, number: int, server: ServerId) -> list[int]:
+        """The parcels of a sequence that are not settled and that a server has not, as far as it has said."""
+        sequence = self._sequences[number]
+        return [
+            position
+            for position in sequence.unsettled
+            if position not in sequence.settled and self._parcels[position].posted.get(server, UNCONFIRMED) < 0
+        ]
+
+    def has_confirmed(self, position: int, server: ServerId) -> bool:
+        """Whether a parcel, which is not settled, was confirmed by a server that may be posted it again."""
+        row = self._parcels[position]
+        return server not in row.lost and row.posted.get(server, UNCONFIRMED) >= 0
+
+    def is_receiver(self, number: int, server: ServerId) -> bool:
+        """Whether there is a sequence of a number, and a server was posted some of it."""
+        return number in self._sequences and server in self._sequences[number].receivers
+
+    def posted_to_server(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
+        """The parcels that are not settled and that a server has, or is waited for: positions, and what names them."""
+        return [
+            (position, (row.sequence, row.start, row.first_serial))
+            for position, row in self._parcels.items()
+            if server in row.posted and (server not in row.lost or row.posted[server] == LOST)
+        ]
+
+    def is_lost(self, position: int, server: ServerId) -> bool:
+        """Whether a server does not get a parcel, and has not said yet who is further below."""
+        return self._parcels[position].posted[server] == LOST
+
+    def had_before(self, position: int, server: ServerId) -> bool:
+        """Whether a server that has not confirmed a parcel in this round had it before."""
+        return self._parcels[position].posted[server] == UNCONFIRMED_AGAIN
+
+    def accepted_before(self, at: float, *, at_most: int) -> list[int]:
+        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""
+        found: list[int] = []
+        for position, row in self._parcels.items():
+            if len(found) == at_most or row.accepted_at >= at:
+                break
+            if not row.is_settled:
+                found.append(position)
+        return found
+
+    def audiences(self) -> set[int]:
+        """The numbers of all audiences that parcels which are not settled refer to."""
+        return {row.audience for row in self._parcels.values()}

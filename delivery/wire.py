@@ -3,6 +3,7 @@
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
     origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
     origin --Lost--> a server that started again, and had not confirmed what is in memory --Confirm--> origin
+    server --Claims--> origin --Elsewhere--> it       which processes that no server owns it has, and whom others serve
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
     server <--Carried--> server       what is kept in memory: the rest of this page, in lanes that are in memory, too
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
@@ -45,6 +46,10 @@ NUMBER_LIMIT = 2**62
 
 SENDER_ID_LIMIT = 128
 
+HASH_BYTES = 16
+HASHES_LIMIT = 20_000
+"""Of names that come or go, in one post."""
+
 
 class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     """Consecutive messages of one sequence: they travel, are stored and are logged as one."""
@@ -64,6 +69,9 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     """Posted again to a server that did not get it before, whatever that one has got of the sequence since. Its round
     is above 0."""
     kept: Kept = Kept.DURABLE
+    assigner: int = 0
+    """The start of the origin that says which server serves a process that no server owns; 0: none does, for servers of
+    before do not."""
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""
@@ -96,6 +104,49 @@ class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """Whether a stub can be read here: servers of before cannot."""
     is_of_stub: bool = False
     """Whether its stub alone has come: nobody here gets it."""
+    has_left_out: bool = False
+    """Whether somebody whom no server owns is left out, for others serve that one, or nobody has said yet."""
+    assigner: int = 0
+    """The start of the origin whose word was followed in that."""
+    number: int = 0
+    """Of the last `Elsewhere` of that start."""
+
+
+Version = tuple[int, int]
+"""Of what a server has claimed: its start, and a number that rises."""
+
+
+class Claims(Struct, frozen=True, array_like=True, tag="claims"):
+    """Which processes that no server owns are in the audience of a sequence here: what is different since."""
+
+    sequence: int
+    start: int
+    """Of the origin."""
+    first_serial: int
+    """Of the parcel with which this is so first."""
+    version: Version
+    is_whole: bool
+    """Whether what was claimed before counts no more."""
+    added: bytes
+    removed: bytes
+    """Hashes of their names, one after another."""
+
+
+class Elsewhere(Struct, frozen=True, array_like=True, tag="elsewhere"):
+    """Whom other servers serve, of those whom one has claimed: what is different since. All others it serves itself."""
+
+    sequence: int
+    start: int
+    """Of the origin."""
+    first_serial: int
+    """With which parcel others begin to serve those who are added, and this server those who are removed."""
+    number: int
+    """Of these to one server, rising by 1."""
+    version: Version
+    """Of the claims that this answers."""
+    added: bytes = b""
+    removed: bytes = b""
+    """Hashes of their names, one after another."""
 
 
 class Stub(Struct, frozen=True, array_like=True, tag="stub"):
@@ -199,11 +250,16 @@ class Carried(Struct, frozen=True, array_like=True, tag="carried"):
     """Each with whether a post ends with it."""
 
 
-PostMessage = Parcel | Stub | Confirm | Want | Over | Probe | Probed | Lost
+PostMessage = Parcel | Stub | Confirm | Claims | Elsewhere | Want | Over | Probe | Probed | Lost
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
 _DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward | Carried)
 _ENCODER = msgspec.msgpack.Encoder()
+
+
+def hashes_of(joined: bytes) -> list[bytes]:
+    """The hashes that were joined."""
+    return [joined[begin : begin + HASH_BYTES] for begin in range(0, len(joined), HASH_BYTES)]
 
 
 class NotAPostError(ValueError):
@@ -227,7 +283,7 @@ def decode(encoded: bytes) -> PostMessage:
         numbers = [message.number]
     else:
         numbers = [message.sequence, message.start, message.first_serial]
-        numbers += [getattr(message, "round", 0), getattr(message, "parcels", 1)]
+        numbers += [getattr(message, name, 0) for name in ("round", "parcels", "number", "assigner")]
     if not all(0 <= number <= NUMBER_LIMIT for number in numbers):
         raise NotAPostError("an impossible number")
     if isinstance(message, Parcel):
@@ -242,6 +298,8 @@ def decode(encoded: bytes) -> PostMessage:
         max(len(message.onward), len(message.apart)) > ONWARD_LIMIT or message.mailboxes < 0
     ):
         raise NotAPostError("an impossible confirmation")
+    elif isinstance(message, Claims | Elsewhere):
+        _require_possible_hashes(message)
     return message
 
 
@@ -300,6 +358,14 @@ def _require_possible_targets(targets: TargetSet) -> None:
         raise NotAPostError("no target, or too many")
     if not are_canonical(names):
         raise NotAPostError("an invalid name")
+
+
+def _require_possible_hashes(message: Claims | Elsewhere) -> None:
+    for joined in (message.added, message.removed):
+        if len(joined) % HASH_BYTES or len(joined) > HASHES_LIMIT * HASH_BYTES:
+            raise NotAPostError("no hashes, or too many")
+    if not all(0 <= number <= NUMBER_LIMIT for number in message.version):
+        raise NotAPostError("an impossible version")
 
 
 def _require_possible(parcel: Parcel) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.duplication_control import source_names
@@ -237,6 +237,10 @@ class CoreQueries:
     def owner_of_name(self, name: NodeId) -> ServerId | None:
         """The server that owns a name's subnet, where it was met."""
         return self._table.home_of(name)
+
+    def owners_of_names(self, names: Iterable[NodeId]) -> list[ServerId | None]:
+        """As `owner_of_name`, for many names, in their order."""
+        return self._table.homes_of(names)
 
     def knows_subnet_of(self, name: NodeId) -> bool:
         """Whether a server is known to own the name's subnet."""

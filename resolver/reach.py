@@ -6,7 +6,7 @@ whatever way (`resolver/plans.py`). Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
@@ -120,6 +120,10 @@ class GraphReach:
     def home_of(self, name: NodeId) -> ServerId | None:
         """The server that owns a name; None where nobody does, as far as is known here."""
         return self._core.owner_of_name(name)
+
+    def homes_of(self, names: Sequence[NodeId]) -> Sequence[ServerId | None]:
+        """As `home_of`, for many names, in their order."""
+        return self._core.owners_of_names(names)
 
     def is_group(self, name: NodeId) -> bool:
         """Whether a group of this name exists here."""

@@ -5,7 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from delivery.wire import Confirm, Lost, Over, Parcel, PostMessage, Probe, Probed, Stub, Want, decode_stored_post
+from delivery.wire import (
+    Claims,
+    Confirm,
+    Elsewhere,
+    Lost,
+    Over,
+    Parcel,
+    PostMessage,
+    Probe,
+    Probed,
+    Stub,
+    Want,
+    decode_stored_post,
+    hashes_of,
+)
 from namegraph import ArcId, Priority, UpdateId
 from namegraph.wire.codec import Message, decode_outcome
 from namegraph.wire.columns import nodes_in, unpack_arcs
@@ -60,6 +74,9 @@ def _describe_post(post: PostMessage) -> str:
             return f"serial {post.first_serial}, {post.mailboxes} mailboxes{further}{apart}"
         case Stub():
             return f"serial {post.first_serial}, {post.messages} messages"
+        case Claims() | Elsewhere():
+            added, removed = len(hashes_of(post.added)), len(hashes_of(post.removed))
+            return f"serial {post.first_serial}, {added} more, {removed} less"
         case Want() | Over():
             return f"serial {post.first_serial}"
         case Probe() | Probed():

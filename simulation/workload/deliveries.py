@@ -154,7 +154,7 @@ class Deliveries(Watcher):
             self._senders.send_before_told(core.server)
         elif self._memory.has_started(core.server):
             self._history.append(history.Restarted(self._cluster.instant, core.server))
-        self._memory.starts(core, self._recorder.note_given_up)
+        self._memory.starts(core, self._recorder.note_given_up, partial(self._recorder.note_in_memory, core.server))
         if self._are_short_lived:
             core.delivery.giving_up.limit_seconds = self._backlog_seconds
             core.delivery.log.limit_seconds = self._log_seconds
@@ -202,6 +202,7 @@ class Deliveries(Watcher):
         """Called after each step."""
         if self._policies is not None:
             self._policies.watch()
+        self._recorder.note_apart(self._memory.apart())
         for ids in self._memory.settled():
             self._recorder.note_settled(ids)
         self._recorder.watch(self._senders.sets)

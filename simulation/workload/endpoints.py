@@ -34,7 +34,6 @@ from delivery.model import EVERYBODY, EVERYTHING, Filter, Kept, is_pattern
 from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.violation import InvariantViolatedError
-from simulation.workload import recorder
 from simulation.workload.clients import FOREIGN, Population
 from simulation.workload.handing import Endpoint, Handing
 from simulation.workload.readers import Listener, Readers
@@ -74,10 +73,16 @@ EPHEMERAL_SHARE = 0.3
 CLOSES_SHARE = 0.05
 """Of mailboxes in a burst, those that are closed."""
 
-FOREIGN_JOIN_OFTEN = 20
-"""How often each process that nobody owns is among the processes that clients choose from."""
+FOREIGNERS = PEOPLE
+"""How many processes that no server owns can have mailboxes, at each server."""
 
-FOREIGN_LISTEN_SHARE = 0.4
+FOREIGN_SHARE = 0.4
+"""Of runs, those in which clients are after processes that nobody owns, in groups of all servers, one below another."""
+
+FOREIGN_JOIN_OFTEN = 3
+"""How often each such membership is among those that they choose from."""
+
+FOREIGN_LISTEN_SHARE = 0.6
 """Of servers in a burst, those where one of these listens."""
 
 HAS_GATEWAYS = True
@@ -127,14 +132,25 @@ class Endpoints:
         """Let there be people enough who can listen, and let clients join them as they join all else."""
         chance, population = self._chance, self._population
         people = [NodeId(f"m{number}@{subnet}") for subnet in self._cluster.subnets for number in range(PEOPLE)]
+        self._foreign_people = [NodeId(f"e{number}@{FOREIGN}") for number in range(FOREIGNERS)]
+        if self._foreign_people and chance.random() < FOREIGN_SHARE:
+            self._contend_for_foreigners()
         if population.wanted:
             for person in people:
                 population.wanted += [(group, person) for group in chance.sample(population.groups, 1)]
         population.processes += people
         self._people = people
-        foreigners = PEOPLE * recorder.FOREIGN_ARE_SERVED_ONCE
-        self._foreign_people = [NodeId(f"e{number}@{FOREIGN}") for number in range(foreigners)]
-        population.processes += self._foreign_people * FOREIGN_JOIN_OFTEN
+        population.processes += self._foreign_people
+
+    def _contend_for_foreigners(self) -> None:
+        """Let clients join all processes that nobody owns to a group of each server, and these to one of them."""
+        population, top = self._population, self._chance.choice(self._population.groups)
+        one_of_each = {subnet_of(group): group for group in population.groups} | {subnet_of(top): top}
+        below = [group for group in one_of_each.values() if group != top]
+        population.wanted += [(top, group) for group in below]
+        joins = [(group, process) for group in one_of_each.values() for process in self._foreign_people]
+        population.wanted += joins * FOREIGN_JOIN_OFTEN
+        population.loops += [(group, top) for group in below] or [(top, top)]
 
     def submit_burst(self, spread: float) -> None:
         """Let endpoints come, and mailboxes be closed, within so much time."""

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from random import Random
 
 from delivery.events import SetPolicy
+from delivery.in_memory import Ring
 from delivery.model import Kept
 from delivery.server import Server
-from namegraph import ServerId, TargetSet, subnet_of
+from namegraph import LogRecord, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 
 HAS_MEMORY = True
@@ -24,6 +25,19 @@ durable from then on."""
 SMALL_RINGS_SHARE = 0.3
 SMALL_RING_BYTES = 1_000
 """In some of these runs what is in memory is overrun soon."""
+
+
+class WatchedRing(Ring):
+    """Tells of each entry: a small one may drop it at once."""
+
+    def __init__(self, on_added: Callable[[LogRecord], None]) -> None:
+        super().__init__()
+        self._on_added = on_added
+
+    def add(self, record: LogRecord) -> None:
+        """As of any ring."""
+        super().add(record)
+        self._on_added(record)
 
 
 class KeptInMemory:
@@ -52,12 +66,18 @@ class KeptInMemory:
         """Whether a server has started before."""
         return server in self.ring_through
 
-    def starts(self, core: Server, on_given_up: Callable[[list[str]], None]) -> None:
-        """A server starts with an empty memory. `on_given_up`: is told the ids of what it has no room for later."""
+    def starts(
+        self, core: Server, on_given_up: Callable[[list[str]], None], on_added: Callable[[LogRecord], None]
+    ) -> None:
+        """A server starts with an empty memory.
+
+        `on_given_up`: is told the ids of what it has no room for later. `on_added`: of each entry.
+        """
         in_memory = core.delivery.in_memory
         self._unsettled[core.server] = {}
         self.ring_through[core.server] = in_memory.log.last
         in_memory.on_given_up = on_given_up
+        in_memory.ring = WatchedRing(on_added)
         if self._has_small_rings:
             in_memory.ring_limit_bytes = SMALL_RING_BYTES
             in_memory.backlog_limit_bytes = SMALL_RING_BYTES
@@ -74,3 +94,9 @@ class KeptInMemory:
             for message_id in settled:
                 del ids[message_id]
             yield settled
+
+    def apart(self) -> Iterator[str]:
+        """Ids of what has not settled, and was sent while servers were apart."""
+        for server, ids in self._unsettled.items():
+            origin = self._cluster.servers[server].delivery.in_memory.origin
+            yield from filter(origin.is_sent_apart, ids)

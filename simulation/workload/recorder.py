@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from pyroaring import BitMap
 
 from delivery import history
 from delivery.events import Accepted, Send, Settled, Subscribed
@@ -19,18 +20,15 @@ from delivery.history import SubscriptionId
 from delivery.mailboxes import Cursor, Mailbox
 from delivery.model import EVERYBODY, Kept
 from delivery.server import Server, ServerEffects
-from delivery.wire import decode_stored
-from namegraph import NodeId, ServerId, TargetSet
+from delivery.unsettled import ParcelRow
+from delivery.wire import Parcel, decode_stored, decode_stored_post
+from namegraph import LogRecord, NodeId, ServerId, TargetSet
 from simulation.cluster.cluster import Cluster
 from simulation.workload import known_members
 from simulation.workload.clients import FOREIGN, Population, is_foreign
 from simulation.workload.kept_in_memory import KeptInMemory
 from simulation.workload.known_members import KnownMembers
 from simulation.workload.readers import Readers, served_by
-
-FOREIGN_ARE_SERVED_ONCE = False
-"""Whether it is judged that of several servers with a process that nobody owns below a target one alone logs a message
-for it. They know nothing of one another, so it comes from each: one seed in forty fails the judgement."""
 
 
 class Recorder:
@@ -61,6 +59,7 @@ class Recorder:
         """Servers that have started on an older disk, with the incarnation that they took themselves for then."""
         self._settled: set[str] = set()
         self._dead: set[str] = set()
+        self._apart: set[str] = set()
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
         """Of mailboxes, as far as they are durable."""
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
@@ -101,8 +100,9 @@ class Recorder:
         accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
         for answer in accepted:
             self.note_accepted(server, answer, instant)
-        if FOREIGN_ARE_SERVED_ONCE:
-            self._note_served(server, effects)
+        for record in effects.records.log:
+            audience = self._cluster.servers[server].delivery.audiences.bitmap(record.audience)
+            self._note_served(server, audience, known[record.position])
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
@@ -116,6 +116,9 @@ class Recorder:
         for part, key, value in effects.records.protocol:
             if part == "mailbox":
                 self._note_mailbox(server, NodeId(key), value, instant)
+            elif part == "parcel" and value is not None:
+                row = msgspec.msgpack.decode(value, type=ParcelRow)
+                self.note_apart(known.get(int(key), ()) if row.is_sent_apart else ())
             elif part == "dead letter" and value is not None:
                 self._note_dead(server, int(key))
             elif part == "cursor" and value is not None:
@@ -172,18 +175,23 @@ class Recorder:
             if origin in self._cluster.gone and message_id not in self._settled:
                 self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
 
-    def _note_served(self, server: ServerId, effects: ServerEffects) -> None:
-        """Which processes that nobody owns what became durable in the log is for."""
+    def note_in_memory(self, server: ServerId, record: LogRecord) -> None:
+        """Something is in the memory of a server for those who read there."""
+        post = decode_stored_post(record.encoded)
+        if isinstance(post, Parcel):
+            audience = self._cluster.servers[server].delivery.in_memory.audiences.bitmap(record.audience)
+            ids = [post.message_id(number) for number in range(len(post.messages))]
+            self._note_served(server, audience, ids)
+
+    def _note_served(self, server: ServerId, audience: BitMap, ids: list[str]) -> None:
+        """Which processes that nobody owns these messages are in some log for."""
         core = self._cluster.servers[server].delivery
-        for record in effects.records.log:
-            audience = core.audiences.bitmap(record.audience)
-            for process in filter(is_foreign, self._population.processes):
-                numbers = (core.mailboxes.numbers.get(process), core.gateways.number_of(process))
-                if any(number in audience for number in numbers if number is not None):
-                    patterns = (EVERYBODY, f"*@{FOREIGN}")
-                    readers = (process, *(served_by(NodeId(pattern), process) for pattern in patterns))
-                    for message_id in self._known[server][record.position]:
-                        self._note(history.Logged(self._at, server, process, message_id, readers))
+        for process in dict.fromkeys(filter(is_foreign, self._population.processes)):
+            numbers = (core.mailboxes.numbers.get(process), core.gateways.number_of(process))
+            if any(number in audience for number in numbers if number is not None):
+                readers = (process, *(served_by(NodeId(pattern), process) for pattern in (EVERYBODY, f"*@{FOREIGN}")))
+                for message_id in ids:
+                    self._note(history.Logged(self._at, server, process, message_id, readers))
 
     def _note_dead(self, server: ServerId, position: int) -> None:
         for message_id in self._known[server].get(position, ()):
@@ -191,6 +199,13 @@ class Recorder:
                 self._dead.add(message_id)
                 self._tally["dead letters"] += 1
                 self._note(history.DeadLettered(self._at, message_id, "given up"))
+
+    def note_apart(self, ids: Iterable[str]) -> None:
+        """These were sent while servers were apart."""
+        for message_id in ids:
+            if message_id not in self._apart:
+                self._apart.add(message_id)
+                self._note(history.FoundApart(self._at, message_id))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
         kind: type[history.MailboxOpened | history.MailboxClosed]

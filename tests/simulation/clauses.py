@@ -97,7 +97,7 @@ def _end_stubs_with_the_oldest(origin, server, sequence):
 
 def _nobody_here(arrivals, sender, stub, reach):
     """Stubs are confirmed, whoever is there."""
-    return arrivals._confirm(sender, stub, 0, reach)
+    return arrivals._confirm(sender, stub, 0, reach, has_left_out=False)
 
 
 def _nobody_named(origin, sender, confirm, reach):
@@ -109,7 +109,7 @@ def _settle_though_apart(origin, position):
     return False
 
 
-_FOUND, _CONFIRM = Origin._found, Origin.confirm
+_FOUND, _CONFIRM = Origin.found, Origin.confirm
 
 CLAUSES = {
     "turns are awaited": (Entries, "next_turn", _earliest_of_all),
@@ -128,7 +128,7 @@ CLAUSES = {
     "servers further below are named": (Entries, "_leads_from", _lead_to_children_alone),
     "arcs are followed through the nodes of others": (Entries, "_look", _look_no_further_than_others),
     "votes say which entry nodes are covered": (Entries, "cover_entered", lambda *_: ()),
-    "who is found late is posted all that is not settled": (Origin, "_found", _newest_alone),
+    "who is found late is posted all that is not settled": (Origin, "found", _newest_alone),
     "who confirms names the servers further below": (Origin, "confirm", _nobody_named),
     "who has somebody for a stub wants the parcel": (Arrivals, "answer_stub", _nobody_here),
     "what a server has stubs of comes before anything newer": (Origin, "_end_stubs", _end_stubs_with_the_oldest),

@@ -13,9 +13,12 @@ from delivery.history import (
     Acknowledged,
     DatagramHanded,
     DatagramSent,
+    DeadLettered,
+    FoundApart,
     Handed,
     History,
     MailboxClosed,
+    Restarted,
     SettledAt,
     Sizes,
     StreamBegan,
@@ -23,7 +26,7 @@ from delivery.history import (
 )
 from delivery.model import Filter, Kept, Position
 from delivery.properties import check, p10_no_memory
-from namegraph import NodeId
+from namegraph import NodeId, ServerId
 from tests.unit.delivery.right_run import right_run
 from tests.unit.delivery.story import DESK, HOME, ORIGIN, PHONE, STAFF, Story, at, listening
 
@@ -107,6 +110,39 @@ class TestIntegrity:
         story.log(1, server=ORIGIN)
         assert story.broken() == [("P1", "1")]
         assert [violation.what for violation in story.violations()] == ["ann@b.example is served by a and by b"]
+
+    @pytest.mark.parametrize(
+        ("what", "is_before_settled"),
+        [
+            (FoundApart(0, "1"), False),
+            (DeadLettered(0, "1", "expired"), False),
+            (Restarted(0, ORIGIN), True),
+            (WentBack(0, ORIGIN), False),
+        ],
+    )
+    def test_twice_is_forgiven_where_once_is_not_promised(self, what, is_before_settled):
+        story = listening()
+        story.accept(1)
+        if is_before_settled:
+            story(what)
+        story.settle(1)
+        if not is_before_settled:
+            story(what)
+        story.hand(1)
+        story.log(1)
+        story.log(1, server=ServerId("c"))
+        assert not story.broken()
+
+    @pytest.mark.parametrize("what", [FoundApart(0, "2"), Restarted(0, HOME), Restarted(0, ORIGIN)])
+    def test_twice_is_forgiven_nowhere_else(self, what):
+        """Another message was sent apart, a server that is not the origin started again, or the origin did later."""
+        story = listening()
+        story.send(1)
+        story(what)
+        story.hand(1)
+        story.log(1)
+        story.log(1, server=ServerId("c"))
+        assert story.broken() == [("P1", "1")]
 
     def test_what_a_server_served_before_it_went_back_does_not_count(self):
         story = listening()

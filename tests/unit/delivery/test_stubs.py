@@ -157,7 +157,9 @@ def test_who_is_posted_what_a_stub_was_answered_for_while_servers_were_parted_lo
 
 def test_a_server_that_cannot_read_stubs_is_posted_all_messages(servers, monkeypatch):
     confirm = Arrivals._confirm
-    monkeypatch.setattr(Arrivals, "_confirm", lambda *of: structs.replace(confirm(*of), takes_stubs=False))
+    monkeypatch.setattr(
+        Arrivals, "_confirm", lambda *of, **more: structs.replace(confirm(*of, **more), takes_stubs=False)
+    )
     servers.create("other@a.x")
     for process in (BOB, CY):
         servers.join("other@a.x", process)
