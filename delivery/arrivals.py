@@ -152,6 +152,7 @@ class Arrivals:
         audience = self._writer.audience(stub.targets, reach)
         if audience - left_out:
             return Want(stub.sequence, stub.start, stub.first_serial)
+        self.foreign.take(sender, stub)
         if reach.is_parted() or audience:
             self._remembered[sender, stub.sequence, stub.start, stub.first_serial] = NOBODY
         return self._confirm(sender, stub, 0, reach, has_left_out=bool(audience))

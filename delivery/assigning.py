@@ -18,10 +18,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 
 from pyroaring import BitMap
 
-from delivery.assignments import Assignments, IsPresent, Told
+from delivery.assignments import Assignments, Known, Told
 from delivery.foreign import ForeignRecipients
 from delivery.log_writer import LogWriter
 from delivery.origin import Origin
@@ -85,6 +86,12 @@ class Assigning:
         audience = self._writer.append_late(parcel, before, reach, self.left_out(parcel, reach))
         return self._writer.here(audience, parcel.targets, reach)
 
+    def logged(self, position: int, parcel: Parcel) -> None:
+        """A parcel of this server is logged here, for those whom no other one serves."""
+        here = self._origin.server
+        _, number = self._foreign.followed(here, parcel.sequence)
+        self._origin.followed(position, here, number)
+
     # -- what servers say
 
     def claimed(self, sender: ServerId, claims: Claims, reach: Reach) -> bool:
@@ -100,11 +107,8 @@ class Assigning:
 
     def _claimed(self, server: ServerId, claims: Claims, reach: Reach) -> None:
         room = self.claimed_limit - sum(each.count(server) for each in self._assignments.values())
-        until = claims.first_serial
-        if server != self._origin.server:
-            # What it was posted once more, it may not have served yet.
-            until = min(until, self._origin.unconfirmed_since(claims.sequence, server))
-        told = self._assignments[claims.sequence].claim(server, claims, self._presence(reach), until=until, room=room)
+        known = self._known(claims.sequence, reach)
+        told = self._assignments[claims.sequence].claim(server, claims, known, room=room)
         self._tell(claims.sequence, server, told, reach)
 
     def confirming(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
@@ -124,8 +128,7 @@ class Assigning:
             self._forget(sequence, server, reach)
 
     def _forget(self, sequence: int, server: ServerId, reach: Reach) -> None:
-        since = self._origin.unconfirmed_since(sequence, server)
-        told = self._assignments[sequence].forget(server, since, self._presence(reach))
+        told = self._assignments[sequence].forget(server, self._known(sequence, reach))
         self._tell(sequence, server, told, reach)
 
     # -- who is there
@@ -146,21 +149,25 @@ class Assigning:
     def move(self, reach: Reach) -> None:
         """Have others serve whom servers hold that are out of reach, or not known any more. They may be back, and hold
         then whom nobody else claims."""
-        is_present = self._presence(reach)
         for sequence, assignments in self._assignments.items():
+            known = self._known(sequence, reach)
             for server in assignments.claimants():
-                if not is_present(server):
-                    since = self._origin.unconfirmed_since(sequence, server)
-                    self._tell(sequence, server, assignments.move(server, since, is_present), reach)
+                if not known.is_present(server):
+                    self._tell(sequence, server, assignments.move(server, known), reach)
 
-    def _presence(self, reach: Reach) -> IsPresent:
+    def _known(self, sequence: int, reach: Reach) -> Known:
         here = self._origin.server
 
         def is_present(server: ServerId) -> bool:
             is_in_reach = not reach.is_steady() or reach.is_settled_with(server)
             return server == here or (reach.is_known(server) and is_in_reach)
 
-        return is_present
+        return Known(
+            cache(is_present),
+            lambda server: self._numbers[sequence, server] + 1,
+            cache(partial(self._origin.unserved, sequence)),
+            self._origin.unsettled_since(sequence),
+        )
 
     # -- what servers are told
 
@@ -182,10 +189,12 @@ class Assigning:
                     self._foreign.decide(told.server, elsewhere)
                 else:
                     self._post(told.server, elsewhere)
-        if cause == self._origin.server:
-            return
-        for server in dict.fromkeys(told.server for told in all_told if told.is_more and told.server != cause):
-            for position in self._origin.backlog.unconfirmed_by(sequence, cause):
+        since: dict[ServerId, int] = {}
+        for told in all_told:
+            if told.removed and told.server != cause:
+                since.setdefault(told.server, told.first_serial)
+        for server, first_serial in since.items():
+            for position in self._origin.backlog.unsettled_from(sequence, first_serial):
                 self._give_again(position, server, reach)
 
     def _give_again(self, position: int, server: ServerId, reach: Reach) -> None:
@@ -193,6 +202,7 @@ class Assigning:
         if server == self._origin.server:
             parcel, before = self._origin.once_more(position)
             self._origin.logged_again(position, self.log_again(parcel, before, reach))
+            self.logged(position, parcel)
         else:
             self._post_again(position, server)
 

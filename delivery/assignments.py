@@ -1,11 +1,11 @@
 """Which server serves each process that no server owns, of those that have it below the targets of one sequence.
 
-    claimed by one server ----------------------------> that one serves it: its holder
-    claimed by another one, too ----------------------> the holder goes on; the other one leaves it out
-    the holder has it no more, or is out of reach ----> the one of the others that has claimed it longest is the holder
+    claimed by one server ----------------------------> that one serves it, from the parcel on with which it came there
+    claimed by another one, too ----------------------> the first one goes on; the other one serves what was before
+    a server has it no more, or is out of reach ------> another one serves what that has not confirmed
 
-A server leaves it out from the parcel on with which the holder has claimed it: so of each parcel one of them serves it.
-Where others have claimed it with an earlier parcel than the holder, the first of these to do so serves what was before.
+So each process has turns: from one serial on a server serves it, from a later one on another. Who has had a turn keeps
+what it has confirmed, also where it has the process no more. Turns are forgotten as parcels are settled.
 All of this is in memory, of one start of the origin.
 
 Source: delivery.md section 4.
@@ -13,14 +13,34 @@ Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
-from delivery.wire import Claims, Version, hashes_of
+from delivery.wire import NUMBER_LIMIT, Claims, Version, hashes_of
 from namegraph import ServerId
 
-IsPresent = Callable[[ServerId], bool]
-"""Whether a server is in reach."""
+LEFT_LIMIT = 100_000
+"""Processes that nobody claims any more, and that were served of parcels which are not settled."""
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Of serials: from one to before another; sorted."""
+
+ALL: Ranges = ((0, NUMBER_LIMIT),)
+
+
+class Known(NamedTuple):
+    """What the origin knows of servers, and of the parcels of a sequence."""
+
+    is_present: Callable[[ServerId], bool]
+    """Whether a server is in reach."""
+    next_number: Callable[[ServerId], int]
+    """Of the next `Elsewhere` to a server."""
+    unserved: Callable[[ServerId, int], Ranges]
+    """Of which parcels a server has not confirmed that it followed the `Elsewhere` of a number, or a later one."""
+    unsettled_since: int
+    """The serial of the first parcel that is not settled."""
 
 
 class Told(NamedTuple):
@@ -33,15 +53,21 @@ class Told(NamedTuple):
     """From which on others serve those who are added, and it serves those who are removed."""
     added: tuple[bytes, ...]
     removed: tuple[bytes, ...]
-    is_more: bool
-    """Whether it serves somebody of something that another one was to serve."""
 
 
-class _Earlier(NamedTuple):
-    """Another server than the holder, with the serial from which on it serves one."""
+class _Turn(NamedTuple):
+    """From a serial on a server serves a process. None: nobody has it, or whoever has it serves it."""
 
-    server: ServerId
     since: int
+    server: ServerId | None
+    number: int
+    """Of the `Elsewhere` by which the server knows that."""
+
+
+_Turns = tuple[_Turn, ...]
+"""In the order of serials."""
+
+NEVER: _Turns = (_Turn(0, None, 0),)
 
 
 class Assignments:
@@ -51,10 +77,9 @@ class Assignments:
         self._claims: dict[ServerId, dict[bytes, int]] = {}
         """By server, whom it has below, with the serial of the parcel with which it said so."""
         self._versions: dict[ServerId, Version] = {}
-        self._holders: dict[bytes, ServerId] = {}
-        """Of each who is claimed, one of those that claim it."""
-        self._earlier: dict[bytes, _Earlier] = {}
-        """Of some of them, who serves what was before the holder has claimed it, or has served that."""
+        self._turns: dict[bytes, _Turns] = {}
+        self._left: dict[bytes, None] = {}
+        """Those of these whom nobody claims."""
 
     def claimants(self) -> list[ServerId]:
         """The servers that have claimed somebody."""
@@ -64,11 +89,10 @@ class Assignments:
         """How many a server has claimed."""
         return len(self._claims.get(server, ()))
 
-    def claim(self, server: ServerId, claims: Claims, is_present: IsPresent, *, until: int, room: int) -> list[Told]:
+    def claim(self, server: ServerId, claims: Claims, known: Known, *, room: int) -> list[Told]:
         """A server has told what is different below; returns what servers are to be told, itself the first.
 
-        `until`: it has served whom it has no more until before this serial. `room`: so many more it may claim. It
-        serves those beyond that, whoever else does.
+        `room`: so many more it may claim. It serves those beyond that, whoever else does.
         """
         own = self._claims.setdefault(server, {})
         added, removed = hashes_of(claims.added), hashes_of(claims.removed)
@@ -78,84 +102,100 @@ class Assignments:
         told = _Told(self._versions)
         for each in removed:
             if own.pop(each, None) is not None:
-                self._lose(each, server, until, is_present, told)
+                self._pass_on(each, server, known, told)
+        alone = (*NEVER, _Turn(claims.first_serial, server, known.next_number(server)))
         for each in added[: max(room, 0)]:
             own.setdefault(each, claims.first_serial)
-            holder = self._holders.setdefault(each, server)
-            if holder != server and is_present(holder):
-                told.add(server, each, self._elsewhere_from(each, server))
-            elif holder != server:
-                self._hand_over(each, server, claims.first_serial, told)
+            self._left.pop(each, None)
+            before = self._turns.setdefault(each, alone)
+            if before is alone:
+                continue
+            told.of(server, each, NEVER, before)
+            self._pass_on(each, None, known, told)
+            for holder in [turn.server for turn in before if turn.server is not None]:
+                if not known.is_present(holder):
+                    self._pass_on(each, holder, known, told)
+        self._forget_settled(known)
         return told.all_of(server)
 
-    def move(self, server: ServerId, first_serial: int, is_present: IsPresent) -> list[Told]:
-        """A server is out of reach: others serve whom it holds, as far as they claim them; returns who is told what.
+    def move(self, server: ServerId, known: Known) -> list[Told]:
+        """A server is out of reach: others serve what it has not confirmed, as far as they have claimed whom it has.
 
-        `first_serial`: of the first parcel that it has not confirmed.
+        Returns what servers are to be told, that one among them.
         """
         told = _Told(self._versions)
-        for each in [each for each, holder in self._holders.items() if holder == server]:
-            others = self._others(each, server, is_present)
-            if others and is_present(others[0]):
-                self._hand_over(each, others[0], first_serial, told)
-        for each in [each for each, earlier in self._earlier.items() if earlier.server == server]:
-            self._lose_earlier(each, server, first_serial, is_present, told)
+        for each in self._claims.get(server, {}):
+            self._pass_on(each, server, known, told)
         return told.all_of(None)
 
-    def forget(self, server: ServerId, first_serial: int, is_present: IsPresent) -> list[Told]:
-        """A server has nobody below, as far as is known; returns what others are to be told.
-
-        `first_serial`: of the first parcel that it has not confirmed.
-        """
+    def forget(self, server: ServerId, known: Known) -> list[Told]:
+        """A server has nobody below, as far as is known; returns what others are to be told."""
         told = _Told(self._versions)
         self._versions.pop(server, None)
         for each in self._claims.pop(server, {}):
-            self._lose(each, server, first_serial, is_present, told)
+            self._pass_on(each, server, known, told)
+        self._forget_settled(known)
         return told.all_of(None)
 
-    def _lose(self, each: bytes, server: ServerId, first_serial: int, is_present: IsPresent, told: _Told) -> None:
-        """A server has somebody below no more, from a parcel on."""
-        if self._holders[each] == server:
-            others = self._others(each, server, is_present)
-            if not others:
-                del self._holders[each]
-                self._earlier.pop(each, None)
+    def _pass_on(self, each: bytes, server: ServerId | None, known: Known, told: _Told) -> None:
+        """Of what a server was to serve and has not, each parcel is for whoever has claimed one with it, or before.
+
+        Servers in reach come first, then who has claimed one longest.
+        """
+        others = [(claimed[each], other) for other, claimed in self._claims.items() if each in claimed]
+        if not others:
+            self._left[each] = None
+        others.sort(key=lambda other: (not known.is_present(other[1]), *other))
+        before = _unsettled(self._turns[each], known.unsettled_since)
+        after: list[_Turn] = []
+        for turn, next_turn in pairwise((*before, _Turn(NUMBER_LIMIT, None, 0))):
+            if turn.server != server:
+                after.append(turn)
+                continue
+            free = ALL if server is None else known.unserved(server, turn.number)
+            bounds = chain((claimed for claimed, _ in others), *free)
+            for cut in sorted({turn.since, *(bound for bound in bounds if turn.since < bound < next_turn.since)}):
+                found = server
+                if any(begin <= cut < end for begin, end in free):
+                    found = next((other for claimed, other in others if claimed <= cut), None)
+                number = turn.number if found in (None, server) else known.next_number(found)
+                after.append(_Turn(cut, found, number))
+        self._turns[each] = _unsettled(_merged(after), known.unsettled_since)
+        for _, other in others:
+            told.of(other, each, before, self._turns[each])
+
+    def _forget_settled(self, known: Known) -> None:
+        """Forget whom nobody claims, once all is settled of which somebody was served."""
+        while self._left:
+            each = next(iter(self._left))
+            if self._turns[each][-1].since > known.unsettled_since and len(self._left) <= LEFT_LIMIT:
                 return
-            self._holders[each] = others[0]
-            told.remove(others[0], each, first_serial)
-        self._lose_earlier(each, server, first_serial, is_present, told)
+            del self._left[each]
+            del self._turns[each]
 
-    def _elsewhere_from(self, each: bytes, server: ServerId) -> int:
-        """The serial from which on others serve one that a server has claimed, and does not hold."""
-        since = self._claims[self._holders[each]][each]
-        if self._claims[server][each] >= since:
-            return since
-        earlier = self._earlier.setdefault(each, _Earlier(server, self._claims[server][each]))
-        return since if earlier.server == server else earlier.since
 
-    def _lose_earlier(
-        self, each: bytes, server: ServerId, first_serial: int, is_present: IsPresent, told: _Told
-    ) -> None:
-        """A server does not serve one from a parcel on of what was before the holder has claimed it, if it was to."""
-        since = self._claims[self._holders[each]][each]
-        if each not in self._earlier or self._earlier[each].server != server or first_serial >= since:
-            return
-        del self._earlier[each]
-        others = [other for other in self._others(each, server, is_present) if self._claims[other][each] < since]
-        if others:
-            self._earlier[each] = _Earlier(others[0], self._claims[others[0]][each])
-            told.add(others[0], each, since, is_more=True)
+def _unsettled(turns: _Turns, since: int) -> _Turns:
+    """Without those that ended before a serial."""
+    first = sum(turn.since <= since for turn in turns[1:])
+    return turns[first:]
 
-    def _hand_over(self, each: bytes, server: ServerId, first_serial: int, told: _Told) -> None:
-        """Another server holds one from now on, and the holder of before, which has it still, leaves it out."""
-        told.add(self._holders[each], each, 0)
-        told.remove(server, each, first_serial)
-        self._holders[each] = server
 
-    def _others(self, each: bytes, server: ServerId, is_present: IsPresent) -> list[ServerId]:
-        """The other servers that have one below: who is to serve it first, first."""
-        others = [other for other, claimed in self._claims.items() if other != server and each in claimed]
-        return sorted(others, key=lambda other: (not is_present(other), self._claims[other][each], other))
+def _merged(turns: Iterable[_Turn]) -> _Turns:
+    found: list[_Turn] = []
+    for turn in turns:
+        if not found or found[-1][1:] != turn[1:]:
+            found.append(turn)
+    return tuple(found)
+
+
+def _elsewhere(turns: _Turns, server: ServerId) -> list[tuple[int, bool]]:
+    """From which serials on others serve a process than a server that has claimed it, and from which not."""
+    found = [(0, False)]
+    for turn in turns:
+        is_so = turn.server not in (None, server)
+        if is_so != found[-1][1]:
+            found.append((turn.since, is_so))
+    return found
 
 
 class _Told:
@@ -163,30 +203,35 @@ class _Told:
 
     def __init__(self, versions: dict[ServerId, Version]) -> None:
         self._versions = versions
-        self._found: dict[ServerId, dict[int, tuple[list[bytes], list[bytes]]]] = {}
-        """By server and serial: who is added, and who is removed."""
-        self._more: set[ServerId] = set()
-        """Those that serve somebody of something that another one was to serve."""
+        self._found: dict[ServerId, dict[bytes, tuple[_Turns, _Turns]]] = {}
+        """By server, whom it has claimed: the turns of before, and those of now."""
 
-    def add(self, server: ServerId, each: bytes, first_serial: int, *, is_more: bool = False) -> None:
-        """A server leaves one out, from a parcel on; `is_more`: it did so from an earlier one on."""
-        self._at(server, first_serial)[0].append(each)
-        if is_more:
-            self._more.add(server)
-
-    def remove(self, server: ServerId, each: bytes, first_serial: int) -> None:
-        """A server serves one, from a parcel on."""
-        self._at(server, first_serial)[1].append(each)
-        self._more.add(server)
-
-    def _at(self, server: ServerId, first_serial: int) -> tuple[list[bytes], list[bytes]]:
-        return self._found.setdefault(server, {}).setdefault(first_serial, ([], []))
+    def of(self, server: ServerId, each: bytes, before: _Turns, after: _Turns) -> None:
+        """The turns of one may have changed, whom a server has claimed."""
+        found = self._found.setdefault(server, {})
+        found[each] = (found[each][0] if each in found else before, after)
 
     def all_of(self, claimant: ServerId | None) -> list[Told]:
-        """All of it. A server that has claimed some is told first, and if only that it is decided."""
-        first = {} if claimant is None else {claimant: self._found.get(claimant, {0: ([], [])})}
-        return [
-            Told(server, self._versions[server], first_serial, tuple(added), tuple(removed), server in self._more)
-            for server, by_serial in (first | self._found).items()
-            for first_serial, (added, removed) in by_serial.items()
-        ]
+        """All of it, by serial. A server that has claimed some is told first, and if only that it is decided."""
+        found: list[Told] = []
+        for server in dict.fromkeys((*([] if claimant is None else [claimant]), *self._found)):
+            by_serial: dict[int, tuple[list[bytes], list[bytes]]] = {}
+            for each, (before, after) in self._found.get(server, {}).items():
+                for since, is_elsewhere in _changes(_elsewhere(before, server), _elsewhere(after, server)):
+                    by_serial.setdefault(since, ([], []))[0 if is_elsewhere else 1].append(each)
+            if server == claimant:
+                by_serial = by_serial or {0: ([], [])}
+            found += [
+                Told(server, self._versions[server], first_serial, tuple(added), tuple(removed))
+                for first_serial, (added, removed) in sorted(by_serial.items())
+            ]
+        return found
+
+
+def _changes(before: list[tuple[int, bool]], after: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
+    """What is to be told of who serves a process elsewhere, from the first difference on."""
+    same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, after, strict=False)))
+    changed = after[same:]
+    if same < len(before) and (not changed or before[same][0] < changed[0][0]):
+        changed.insert(0, (before[same][0], after[same - 1][1]))
+    return changed

@@ -12,7 +12,7 @@ Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import takewhile
@@ -26,6 +26,9 @@ from namegraph import NodeId, ServerId
 
 NOBODY = BitMap()
 
+CHANGES_KEPT = 16
+"""Of who serves one process elsewhere: those of before are of parcels that are settled, as a rule."""
+
 
 class _Claim(NamedTuple):
     """That the origin was told of a process."""
@@ -35,11 +38,11 @@ class _Claim(NamedTuple):
     """Of the parcel with which it was below here first, as far as is known: 0 where that may be an earlier one."""
 
 
-class _Span(NamedTuple):
-    """From one serial to before another: others serve a process meanwhile."""
+class _Change(NamedTuple):
+    """From a serial on others serve a process, or do not any more."""
 
     since: int
-    until: int = NUMBER_LIMIT
+    is_elsewhere: bool
 
 
 @dataclass(slots=True)
@@ -59,8 +62,8 @@ class _Claimed:
     """By hash."""
     undecided: dict[NodeId, None] = field(default_factory=dict)
     """Those of whom the origin has said nothing; in the order of their versions."""
-    elsewhere: dict[NodeId, _Span] = field(default_factory=dict)
-    """Whom others serve, or did."""
+    elsewhere: dict[NodeId, tuple[_Change, ...]] = field(default_factory=dict)
+    """Whom others serve, or did; in the order of serials, by turns."""
     number: int = 0
     """Of the last `Elsewhere`."""
     _left_out: BitMap | None = None
@@ -89,20 +92,36 @@ class _Claimed:
 
     def left_out_of(self, first_serial: int, *, is_first_round: bool) -> BitMap:
         """Who is left out of a parcel. The caller must not change it."""
-        spans = self.elsewhere.items()
         if self._left_out is None:
-            self._left_out = self._numbers_of(
-                [*self.undecided, *(name for name, of in spans if of.until == NUMBER_LIMIT)]
-            )
-            ends = (end for of in self.elsewhere.values() for end in of if end != NUMBER_LIMIT)
-            self._since = max(self.claimed_from, *ends, 0)
+            self._left_out = self._numbers_of([*self.undecided, *self._elsewhere_at(NUMBER_LIMIT)])
+            self._since = max(self.claimed_from, *(changes[-1].since for changes in self.elsewhere.values()), 0)
         if first_serial >= self._since:
             return self._left_out
-        found = [*self.undecided, *(name for name, of in spans if of.since <= first_serial < of.until)]
+        found = [*self.undecided, *self._elsewhere_at(first_serial)]
         if is_first_round:
             # It was not for those who have come since. In later rounds they may have been behind suspended arcs.
             found += [name for name, claim in self.claims.items() if claim.first_serial > first_serial]
         return self._numbers_of(found)
+
+    def _elsewhere_at(self, serial: int) -> Iterator[NodeId]:
+        """Whom others serve of a parcel."""
+        for name, changes in self.elsewhere.items():
+            before = [change for change in changes if change.since <= serial]
+            if before and before[-1].is_elsewhere:
+                yield name
+
+    def change(self, each: bytes, elsewhere: Elsewhere, *, is_elsewhere: bool) -> None:
+        """The origin has said of one who was claimed whether others serve that one, from a serial on."""
+        name = self.names.get(each)
+        if name is None or self.claims[name].version > elsewhere.version:
+            # It answers an earlier claim.
+            return
+        before = [change for change in self.elsewhere.get(name, ()) if change.since < elsewhere.first_serial]
+        if is_elsewhere != (bool(before) and before[-1].is_elsewhere):
+            before.append(_Change(elsewhere.first_serial, is_elsewhere))
+        self.elsewhere[name] = tuple(before[-CHANGES_KEPT:])
+        if not before:
+            del self.elsewhere[name]
 
     def _numbers_of(self, names: Iterable[NodeId]) -> BitMap:
         return BitMap([number for name in names for number in self.foreign.get(name, ())])
@@ -117,6 +136,8 @@ class ForeignRecipients:
         self._version = 0
         self._claimed: dict[tuple[ServerId, int], _Claimed] = {}
         """By origin and sequence."""
+        self._taken: dict[tuple[ServerId, int], int] = {}
+        """By origin and sequence, the highest serial of a parcel that was taken."""
         self._to_tell: list[tuple[ServerId, Claims]] = []
 
     def left_out(self, origin: ServerId, taken: Parcel | Stub, foreign: Foreign) -> BitMap:
@@ -125,6 +146,11 @@ class ForeignRecipients:
         `foreign`: whom no server owns, of those whom it reaches.
         """
         key = (origin, taken.sequence)
+        # Whoever is new came behind all that was taken before, but for this one.
+        last = self._taken.get(key)
+        first_serial = taken.first_serial if last is None or last <= taken.first_serial else last + 1
+        if isinstance(taken, Parcel):
+            self.take(origin, taken)
         claimed = self._claimed.get(key)
         # A stub is decided as the parcel before it, if anything was.
         assigner, number = (taken.assigner, taken.round) if isinstance(taken, Parcel) else (0, 0)
@@ -132,10 +158,16 @@ class ForeignRecipients:
             if not (foreign and assigner):
                 self._claimed.pop(key, None)
                 return NOBODY
-            claimed = self._claimed[key] = _Claimed(assigner, None if claimed is None else claimed.claims)
+            claims = None if last is None else {} if claimed is None else claimed.claims
+            claimed = self._claimed[key] = _Claimed(assigner, claims)
         if foreign is not claimed.foreign:
-            self._claim(origin, taken.sequence, taken.first_serial, claimed, foreign)
+            self._claim(origin, taken.sequence, first_serial, claimed, foreign)
         return claimed.left_out_of(taken.first_serial, is_first_round=not number)
+
+    def take(self, origin: ServerId, taken: Parcel | Stub) -> None:
+        """A parcel was taken, or the stub of one, for nobody here gets it."""
+        key = (origin, taken.sequence)
+        self._taken[key] = max(self._taken.get(key, 0), taken.first_serial)
 
     def _claim(self, origin: ServerId, sequence: int, first_serial: int, claimed: _Claimed, foreign: Foreign) -> None:
         is_whole = not claimed.claims and not claimed.number
@@ -153,10 +185,12 @@ class ForeignRecipients:
             coming = [hash_of(name, origin) for name in some]
             claimed.names.update(zip(coming, some, strict=True))
             claimed.claims.update({name: _Claim(version, claimed.came_with(name, first_serial)) for name in some})
-            claimed.claimed_from = max(claimed.claimed_from, *(claimed.claims[name].first_serial for name in some), 0)
+            came = max((claimed.claims[name].first_serial for name in some), default=0)
+            claimed.claimed_from = max(claimed.claimed_from, came)
             claimed.undecided.update(dict.fromkeys(some))
             joined = (b"".join(coming), b"".join(leaving))
-            claims = Claims(sequence, claimed.start, first_serial, version, is_whole, *joined)
+            # Nobody else leaves them out of what comes before.
+            claims = Claims(sequence, claimed.start, max(first_serial, came), version, is_whole, *joined)
             self._to_tell.append((origin, claims))
             is_whole = False
         claimed.before = {}
@@ -173,14 +207,9 @@ class ForeignRecipients:
         if claimed is None or elsewhere.start != claimed.start or elsewhere.version[0] != self.start:
             return
         for each in hashes_of(elsewhere.added):
-            name = claimed.names.get(each)
-            if name is not None and claimed.claims[name].version <= elsewhere.version:
-                claimed.elsewhere[name] = _Span(elsewhere.first_serial)
+            claimed.change(each, elsewhere, is_elsewhere=True)
         for each in hashes_of(elsewhere.removed):
-            name = claimed.names.get(each)
-            if name is not None and name in claimed.elsewhere:
-                # Others have served it, of what was before.
-                claimed.elsewhere[name] = claimed.elsewhere[name]._replace(until=elsewhere.first_serial)
+            claimed.change(each, elsewhere, is_elsewhere=False)
         decided = takewhile(lambda name: claimed.claims[name].version <= elsewhere.version, claimed.undecided)
         for name in list(decided):
             del claimed.undecided[name]
@@ -193,13 +222,14 @@ class ForeignRecipients:
         return (0, 0) if claimed is None else (claimed.start, claimed.number)
 
     def origins(self) -> set[ServerId]:
-        """Those that were told of somebody."""
-        return {origin for origin, _ in self._claimed}
+        """Those of which parcels were taken."""
+        return {origin for origin, _ in self._taken}
 
     def forget(self, origin: ServerId) -> None:
         """The lanes to and from an origin begin again: it is told anew."""
-        for key in [key for key in self._claimed if key[0] == origin]:
-            del self._claimed[key]
+        for key in [key for key in self._taken if key[0] == origin]:
+            del self._taken[key]
+            self._claimed.pop(key, None)
 
 
 def hash_of(name: NodeId, origin: ServerId) -> bytes:

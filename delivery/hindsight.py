@@ -21,7 +21,8 @@ Things are compared by their *place*, which is their number in the history. Hind
         Its origin, before it was settled: it is owed to nobody any more. That of a mailbox, before it was handed over:
         it is not owed to that (`Hindsight.may_be_lost`). What comes of it comes once, and in order.
     a process has mailboxes at several servers, for it is foreign
-        What one of them was handed, the others are not owed; nor what one of these servers has in its log for it.
+        What one of them was handed, the others are not owed; nor what one of these servers has in its log for it. What
+        is logged late may lie in any gap that is told behind what was seen when it was accepted.
 
 What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
 """
@@ -197,6 +198,8 @@ class Hindsight:
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         """By process that no server owns, and message: who has that in its log for it, and has not gone back since."""
+        self._late: set[tuple[Mailbox, str]] = set()
+        """By such a mailbox, and message, what was logged late."""
         self.apart: set[str] = set()
         """Messages that were sent while servers were apart."""
         self._read(history)
@@ -225,6 +228,8 @@ class Hindsight:
                     self.servers_that_serve[happening.process, happening.message_id].add(happening.server)
                     for reader in happening.readers:
                         self._servers_that_handed[reader, happening.message_id].add(happening.server)
+                        if happening.is_late:
+                            self._late.add((Mailbox(happening.server, reader), happening.message_id))
                 case FoundApart():
                     self.apart.add(happening.message_id)
                 case Restarted():
@@ -301,6 +306,10 @@ class Hindsight:
         """Whether the mailbox of the same process at another server was handed a message, or is to be."""
         return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
 
+    def is_late(self, mailbox: Mailbox, sent: Sent) -> bool:
+        """Whether a message was logged late for a process that no server owns."""
+        return (mailbox, sent.accepted.message_id) in self._late
+
     def is_given_up(self, sent: Sent, place: int) -> bool:
         """Whether a message that was not handed over before a place is owed to nobody any more."""
         return sent.is_dead or sent.is_forgotten or self.is_expired(sent, place)
@@ -314,6 +323,7 @@ class Runs:
     """What a reading was handed of each sequence, apart from what was late; and where a message it lacks would lie."""
 
     def __init__(self, past: Hindsight, reading: Reading) -> None:
+        self._past = past
         self.reading = reading
         late: set[str] = set()
         first: dict[str, First] = {}
@@ -350,9 +360,10 @@ class Runs:
     def is_told(self, sent: Sent) -> bool:
         """Whether a message that was not handed over may lie in a gap that the reading was told.
 
-        Its position is behind all that was seen of the log before it was accepted, and between its neighbours.
+        Its position is behind all that was seen of the log before it was accepted, and between its neighbours, unless
+        it was logged late.
         """
-        before, behind = self.around(sent)
+        before, behind = (None, None) if self._past.is_late(self.reading.mailbox, sent) else self.around(sent)
         seen = bisect_left(self._seen_places, sent.place) - 1
         low = max(before.position if before else NOTHING, self._seen[seen] if seen >= 0 else NOTHING)
         high = behind.position if behind else BEYOND

@@ -189,6 +189,8 @@ class Logged:
     message_id: str
     readers: tuple[NodeId, ...]
     """As whom it is read, at any server: the process, and whoever has a history for each gateway that serves it."""
+    is_late: bool = False
+    """Whether it was logged behind what is later in its sequence."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,6 +46,7 @@ from delivery.unsettled import (
     Sequence,
 )
 from delivery.wire import (
+    NUMBER_LIMIT,
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
     Confirm,
@@ -277,6 +278,8 @@ class Origin:
             if confirm.takes_stubs and not confirm.mailboxes:
                 sequence.stubs.add(sender)
             row.note_leaving_out(sender, is_so=confirm.has_left_out)
+            if confirm.assigner == self.start:
+                self.followed(position, sender, confirm.number)
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
         for each in confirmed:
@@ -307,10 +310,30 @@ class Origin:
         again, _ = self.once_more(position)
         return [*leaving, self._post.send_inline(server, encode(again))]
 
-    def unconfirmed_since(self, number: int, server: ServerId) -> int:
-        """The serial of the first of these; that of the next message, where there are none."""
-        unconfirmed = self.backlog.unconfirmed_by(number, server)
-        return self._parcels[unconfirmed[0]].first_serial if unconfirmed else self._rows[number].next_serial
+    def followed(self, position: int, server: ServerId, number: int) -> None:
+        """A server has a parcel, for those whom it serves by the `Elsewhere` of a number."""
+        numbers = self._sequences[self._parcels[position].sequence].followed.setdefault(position, {})
+        numbers[server] = max(number, numbers.get(server, 0))
+
+    def unserved(self, number: int, server: ServerId, elsewhere: int) -> tuple[tuple[int, int], ...]:
+        """Which parcels of a sequence a server is not known to have by the `Elsewhere` of a number: ranges of serials."""
+        sequence, next_serial = self._sequences[number], self._rows[number].next_serial
+        found = [(next_serial, NUMBER_LIMIT)]
+        for position in reversed(sequence.unsettled):
+            row = self._parcels[position]
+            followed = sequence.followed.get(position, {}).get(server, -1)
+            if position in sequence.settled or followed >= elsewhere:
+                continue
+            end = row.first_serial + row.messages
+            if found[-1][0] == end:
+                end = found.pop()[1]
+            found.append((row.first_serial, end))
+        return tuple(reversed(found))
+
+    def unsettled_since(self, number: int) -> int:
+        """The serial of the first parcel of a sequence that is not settled; that of the next message, if all are."""
+        unsettled = self._sequences[number].unsettled
+        return self._parcels[unsettled[0]].first_serial if unsettled else self._rows[number].next_serial
 
     def logged_again(self, position: int, here: Here) -> None:
         """More get a parcel here than did before."""
@@ -453,6 +476,7 @@ class Origin:
             sequence.settled.discard(oldest)
             self._to_release[oldest] = None
             done = self._parcels.pop(oldest)
+            sequence.followed.pop(oldest, None)
             del self._by_serial[done.sequence, done.start, done.first_serial]
             over = encode(Over(done.sequence, done.start, done.first_serial))
             letters += [self._post.send_inline(server, over) for server in done.remembering]

@@ -132,6 +132,7 @@ class Spreading:
             origin.keep(position, encoded)
             here = self._writer.here(audience, parcel.targets, reach)
             self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)
+            self._assigning.logged(position, parcel)
             self.go_on(position, reach)
 
     def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
@@ -163,6 +164,7 @@ class Spreading:
             parcel = structs.replace(last, round=last.round + 1)
             here = self._assigning.log_again(parcel, before, reach)
             self.letters += origin.begin_round(position, parcel, reach, here)
+            self._assigning.logged(position, parcel)
         answers, letters = origin.settle(position)
         self.answers += answers
         self.letters += letters

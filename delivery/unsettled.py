@@ -144,6 +144,10 @@ class Sequence:
     stubs: set[ServerId] = field(default_factory=set)
     """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
 
+    followed: dict[int, dict[ServerId, int]] = field(default_factory=dict)
+    """Of parcels that are not settled, by position: the number of the last `Elsewhere` of this start that each server
+    followed which has confirmed it."""
+
     def begin(self, position: int, servers: Iterable[ServerId]) -> None:
         """A parcel more, for which these servers are about to be found."""
         self.unsettled.append(position)
@@ -181,13 +185,13 @@ class Backlog:
             if server == here or self.has_confirmed(position, server)
         ]
 
-    def unconfirmed_by(self, number: int, server: ServerId) -> list[int]:
-        """The parcels of a sequence that are not settled and that a server has not, as far as it has said."""
+    def unsettled_from(self, number: int, first_serial: int) -> list[int]:
+        """The parcels of a sequence that are not settled, from a serial on."""
         sequence = self._sequences[number]
         return [
             position
             for position in sequence.unsettled
-            if position not in sequence.settled and self._parcels[position].posted.get(server, UNCONFIRMED) < 0
+            if position not in sequence.settled and self._parcels[position].first_serial >= first_serial
         ]
 
     def has_confirmed(self, position: int, server: ServerId) -> bool:

@@ -102,7 +102,8 @@ class Recorder:
             self.note_accepted(server, answer, instant)
         for record in effects.records.log:
             audience = self._cluster.servers[server].delivery.audiences.bitmap(record.audience)
-            self._note_served(server, audience, known[record.position])
+            is_late = decode_stored(record.encoded).round > 0
+            self._note_served(server, audience, known[record.position], is_late=is_late)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
@@ -181,9 +182,9 @@ class Recorder:
         if isinstance(post, Parcel):
             audience = self._cluster.servers[server].delivery.in_memory.audiences.bitmap(record.audience)
             ids = [post.message_id(number) for number in range(len(post.messages))]
-            self._note_served(server, audience, ids)
+            self._note_served(server, audience, ids, is_late=post.round > 0)
 
-    def _note_served(self, server: ServerId, audience: BitMap, ids: list[str]) -> None:
+    def _note_served(self, server: ServerId, audience: BitMap, ids: list[str], *, is_late: bool) -> None:
         """Which processes that nobody owns these messages are in some log for."""
         core = self._cluster.servers[server].delivery
         for process in dict.fromkeys(filter(is_foreign, self._population.processes)):
@@ -191,7 +192,7 @@ class Recorder:
             if any(number in audience for number in numbers if number is not None):
                 readers = (process, *(served_by(NodeId(pattern), process) for pattern in (EVERYBODY, f"*@{FOREIGN}")))
                 for message_id in ids:
-                    self._note(history.Logged(self._at, server, process, message_id, readers))
+                    self._note(history.Logged(self._at, server, process, message_id, readers, is_late))
 
     def _note_dead(self, server: ServerId, position: int) -> None:
         for message_id in self._known[server].get(position, ()):
