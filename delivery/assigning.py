@@ -2,12 +2,12 @@
 
     Claims --> assignments --Elsewhere--> each server for which something is different
     Confirm, with somebody left out, of before the last Elsewhere --> the parcel once more
-    a holder has somebody no more, or is out of reach --> all that it has not confirmed once more, to the next one
+    a server has somebody no more, or is out of reach --> what it has not confirmed once more, to the next one
 
-A server leaves somebody out of a parcel in two cases: the origin has not decided about that one, or another server is
-the holder. After the first one, what the origin says is on its way there, and the parcel follows. In the second one the
-holder has confirmed the parcel, and serves it; or it will confirm it, and say before if it has that one no more.
-So whoever has claimed somebody is posted everything, below or not, until it has claimed nobody.
+A server leaves somebody out of a parcel in two cases: the origin has not decided about that one, or it is the turn of
+another server. After the first one, what the origin says is on its way there, and the parcel follows. In the second one
+the other server has confirmed the parcel, and serves it; or it will confirm it, and say before if it has that one no
+more. So whoever has claimed somebody is posted everything, below or not, until it has claimed nobody.
 
 This server is one of those that claim. What it is told, it is told at once.
 
@@ -90,7 +90,7 @@ class Assigning:
         """A parcel of this server is logged here, for those whom no other one serves."""
         here = self._origin.server
         _, number = self._foreign.followed(here, parcel.sequence)
-        self._origin.followed(position, here, number)
+        self._origin.backlog.note_followed(position, here, number)
 
     # -- what servers say
 
@@ -147,8 +147,10 @@ class Assigning:
             self.move(reach)
 
     def move(self, reach: Reach) -> None:
-        """Have others serve whom servers hold that are out of reach, or not known any more. They may be back, and hold
-        then whom nobody else claims."""
+        """Have others serve whom servers were to serve that are out of reach, or not known any more.
+
+        They may be back, and serve then whom nobody else claims.
+        """
         for sequence, assignments in self._assignments.items():
             known = self._known(sequence, reach)
             for server in assignments.claimants():
@@ -162,17 +164,22 @@ class Assigning:
             is_in_reach = not reach.is_steady() or reach.is_settled_with(server)
             return server == here or (reach.is_known(server) and is_in_reach)
 
+        backlog, next_serial = self._origin.backlog, self._origin.next_serial(sequence)
         return Known(
             cache(is_present),
             lambda server: self._numbers[sequence, server] + 1,
-            cache(partial(self._origin.unserved, sequence)),
-            self._origin.unsettled_since(sequence),
+            cache(partial(backlog.unserved, sequence, next_serial=next_serial)),
+            backlog.unsettled_since(sequence, next_serial=next_serial),
+            next_serial,
         )
 
     # -- what servers are told
 
     def _tell(self, sequence: int, cause: ServerId, all_told: list[Told], reach: Reach) -> None:
-        """Tell servers whom others serve; `cause`: the server that serves them no more, where one does not."""
+        """Tell servers whom others serve, and post to them once more what they serve only since.
+
+        `cause`: who has said something, or is out of reach. It is posted nothing for that.
+        """
         for told in all_told:
             for begin in range(0, max(len(told.added), len(told.removed), 1), HASHES_LIMIT):
                 self._numbers[sequence, told.server] += 1

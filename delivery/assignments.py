@@ -17,15 +17,13 @@ from collections.abc import Callable, Iterable
 from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
+from delivery.unsettled import Ranges
 from delivery.wire import NUMBER_LIMIT, Claims, Version, hashes_of
 from namegraph import ServerId
 
 LEFT_LIMIT = 100_000
 """Processes that nobody claims any more, and that were served of parcels which are not settled."""
 
-
-Ranges = tuple[tuple[int, int], ...]
-"""Of serials: from one to before another; sorted."""
 
 ALL: Ranges = ((0, NUMBER_LIMIT),)
 
@@ -41,6 +39,8 @@ class Known(NamedTuple):
     """Of which parcels a server has not confirmed that it followed the `Elsewhere` of a number, or a later one."""
     unsettled_since: int
     """The serial of the first parcel that is not settled."""
+    next_serial: int
+    """That of the next message."""
 
 
 class Told(NamedTuple):
@@ -103,18 +103,19 @@ class Assignments:
         for each in removed:
             if own.pop(each, None) is not None:
                 self._pass_on(each, server, known, told)
-        alone = (*NEVER, _Turn(claims.first_serial, server, known.next_number(server)))
+        since = min(claims.first_serial, known.next_serial)
+        alone = (*NEVER, _Turn(since, server, known.next_number(server)))
         for each in added[: max(room, 0)]:
-            own.setdefault(each, claims.first_serial)
+            own.setdefault(each, since)
             self._left.pop(each, None)
             before = self._turns.setdefault(each, alone)
             if before is alone:
                 continue
             told.of(server, each, NEVER, before)
             self._pass_on(each, None, known, told)
-            for holder in [turn.server for turn in before if turn.server is not None]:
-                if not known.is_present(holder):
-                    self._pass_on(each, holder, known, told)
+            for other in [turn.server for turn in before if turn.server is not None]:
+                if not known.is_present(other):
+                    self._pass_on(each, other, known, told)
         self._forget_settled(known)
         return told.all_of(server)
 

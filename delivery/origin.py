@@ -46,7 +46,6 @@ from delivery.unsettled import (
     Sequence,
 )
 from delivery.wire import (
-    NUMBER_LIMIT,
     PARCEL_BYTES_LIMIT,
     PARCEL_MESSAGES_LIMIT,
     Confirm,
@@ -279,7 +278,7 @@ class Origin:
                 sequence.stubs.add(sender)
             row.note_leaving_out(sender, is_so=confirm.has_left_out)
             if confirm.assigner == self.start:
-                self.followed(position, sender, confirm.number)
+                self.backlog.note_followed(position, sender, confirm.number)
             if confirm.is_remembered:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
         for each in confirmed:
@@ -310,30 +309,9 @@ class Origin:
         again, _ = self.once_more(position)
         return [*leaving, self._post.send_inline(server, encode(again))]
 
-    def followed(self, position: int, server: ServerId, number: int) -> None:
-        """A server has a parcel, for those whom it serves by the `Elsewhere` of a number."""
-        numbers = self._sequences[self._parcels[position].sequence].followed.setdefault(position, {})
-        numbers[server] = max(number, numbers.get(server, 0))
-
-    def unserved(self, number: int, server: ServerId, elsewhere: int) -> tuple[tuple[int, int], ...]:
-        """Which parcels of a sequence a server is not known to have by the `Elsewhere` of a number: ranges of serials."""
-        sequence, next_serial = self._sequences[number], self._rows[number].next_serial
-        found = [(next_serial, NUMBER_LIMIT)]
-        for position in reversed(sequence.unsettled):
-            row = self._parcels[position]
-            followed = sequence.followed.get(position, {}).get(server, -1)
-            if position in sequence.settled or followed >= elsewhere:
-                continue
-            end = row.first_serial + row.messages
-            if found[-1][0] == end:
-                end = found.pop()[1]
-            found.append((row.first_serial, end))
-        return tuple(reversed(found))
-
-    def unsettled_since(self, number: int) -> int:
-        """The serial of the first parcel of a sequence that is not settled; that of the next message, if all are."""
-        unsettled = self._sequences[number].unsettled
-        return self._parcels[unsettled[0]].first_serial if unsettled else self._rows[number].next_serial
+    def next_serial(self, number: int) -> int:
+        """The serial of the next message of a sequence."""
+        return self._rows[number].next_serial
 
     def logged_again(self, position: int, here: Here) -> None:
         """More get a parcel here than did before."""
@@ -613,6 +591,8 @@ class Origin:
         leaving: list[PeerLetter] = []
         for sequence in self._sequences.values():
             sequence.stubs.discard(server)
+            for numbers in sequence.followed.values():
+                numbers.pop(server, None)
         for position, row in sorted(self._parcels.items()):
             if server in row.posted:
                 if position not in self._sequences[row.sequence].settled:

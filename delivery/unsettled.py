@@ -14,6 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from delivery.snapshot import UnsettledParcel
+from delivery.wire import NUMBER_LIMIT
 from namegraph import ServerId
 
 UNCONFIRMED = -1
@@ -26,6 +27,10 @@ LOST = -4
 
 ParcelKey = tuple[int, int, int]
 """What names a parcel of this server: its sequence, the start, and the first serial."""
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Of serials: from one to before another; sorted."""
 
 
 class Progress(NamedTuple):
@@ -193,6 +198,36 @@ class Backlog:
             for position in sequence.unsettled
             if position not in sequence.settled and self._parcels[position].first_serial >= first_serial
         ]
+
+    def note_followed(self, position: int, server: ServerId, number: int) -> None:
+        """A server has a parcel for those whom it serves by the `Elsewhere` of a number."""
+        if number:
+            numbers = self._sequences[self._parcels[position].sequence].followed.setdefault(position, {})
+            numbers[server] = max(number, numbers.get(server, 0))
+
+    def unserved(
+        self, number: int, server: ServerId, elsewhere: int, *, next_serial: int
+    ) -> tuple[tuple[int, int], ...]:
+        """Which parcels of a sequence a server is not known to have by the `Elsewhere` of a number: ranges of serials.
+
+        `next_serial`: of the next message, which nobody has.
+        """
+        sequence = self._sequences[number]
+        found = [(next_serial, NUMBER_LIMIT)]
+        for position in reversed(sequence.unsettled):
+            row = self._parcels[position]
+            if position in sequence.settled or sequence.followed.get(position, {}).get(server, 0) >= elsewhere:
+                continue
+            end = row.first_serial + row.messages
+            if found[-1][0] == end:
+                end = found.pop()[1]
+            found.append((row.first_serial, end))
+        return tuple(reversed(found))
+
+    def unsettled_since(self, number: int, *, next_serial: int) -> int:
+        """The serial of the first parcel of a sequence that is not settled; that of the next message, if all are."""
+        unsettled = self._sequences[number].unsettled
+        return self._parcels[unsettled[0]].first_serial if unsettled else next_serial
 
     def has_confirmed(self, position: int, server: ServerId) -> bool:
         """Whether a parcel, which is not settled, was confirmed by a server that may be posted it again."""

@@ -53,8 +53,8 @@ class Story:
     def accept(self, serial: int, **facts) -> None:
         self(Accepted(0, f"{serial}", ORIGIN, "staff", serial, STAFF, b"%d" % serial, **facts))
 
-    def log(self, serial: int, *, server: ServerId = HOME) -> None:
-        self(Logged(0, server, ANN, f"{serial}", (ANN,)))
+    def log(self, serial: int, *, server: ServerId = HOME, is_late: bool = False) -> None:
+        self(Logged(0, server, ANN, f"{serial}", (ANN,), is_late))
 
     def settle(self, serial: int) -> None:
         self(SettledAt(0, f"{serial}", 1))

@@ -116,6 +116,25 @@ def test_what_the_holder_has_served_comes_from_nobody_else_though_it_has_her_no_
     assert at_rest(servers)
 
 
+@pytest.mark.parametrize("first", [A, B])
+def test_what_a_server_has_served_comes_from_nobody_who_claims_her_after_she_has_left_it(servers, first):
+    """The other one is slow: it is told of her turns that are over. So is the origin, where it is the first one."""
+    group = TOP if first == A else LEFT
+    if first == A:
+        servers.leave(LEFT, EVE)
+        servers.join(TOP, EVE)
+        servers.listen(EVE, at=A)
+    servers.held_posts = {(A, C)}
+    servers.send(TOP, payload=b"1")
+    servers.leave(group, EVE)
+    servers.send(TOP, payload=b"2")
+    servers.held_posts = set()
+    servers.run()
+    assert [text.rstrip("!") for text in got(servers, first)] == ["1"]
+    assert [text.rstrip("!") for text in got(servers, C)] == ["2"]
+    assert at_rest(servers)
+
+
 def test_what_the_holder_left_out_before_it_had_her_no_more_comes_from_another_server(servers):
     """It left her out of two messages, which it was posted once more. It says that she is gone with a third one."""
     servers.held_posts = {(B, A), (C, A)}

@@ -284,6 +284,29 @@ class TestAudience:
         story.send(1)
         assert story.broken() == [("P2", "1")]
 
+    @pytest.mark.parametrize("is_late", [False, True])
+    def test_what_was_logged_late_may_lie_in_a_gap_behind_what_is_later_in_its_sequence(self, is_late):
+        story = listening()
+        story.accept(1)
+        story.send(2)
+        story.hand(2, entry=1)
+        story.log(1, is_late=is_late)
+        story.settle(1)
+        assert story.broken() == [("P2", "1")]
+        story.gap(1, 2)
+        assert story.broken() == ([] if is_late else [("P2", "1")])
+
+    def test_a_gap_excuses_nothing_that_is_logged_late_elsewhere_or_that_is_sent_after_it(self):
+        story = listening()
+        story.accept(1)
+        story.log(1, server=ORIGIN, is_late=True)
+        story.go_back(ORIGIN)
+        story.gap(-1, 1)
+        story.send(2, 3)
+        story.hand(3, entry=2)
+        story.log(2, is_late=True)
+        assert ("P2", "2") in story.broken()
+
     def test_an_endpoint_that_skips_messages_is_not_owed_them(self):
         story = listening()
         story.send(1, 2)
