@@ -28,7 +28,6 @@ LOST = -4
 ParcelKey = tuple[int, int, int]
 """What names a parcel of this server: its sequence, the start, and the first serial."""
 
-
 Ranges = tuple[tuple[int, int], ...]
 """Of serials: from one to before another; sorted."""
 
@@ -148,7 +147,6 @@ class Sequence:
     """Servers that were found to be below since the start, or for what was not settled then."""
     stubs: set[ServerId] = field(default_factory=set)
     """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
-
     followed: dict[int, dict[ServerId, int]] = field(default_factory=dict)
     """Of parcels that are not settled, by position: the number of the last `Elsewhere` of this start that each server
     followed which has confirmed it."""
@@ -205,9 +203,7 @@ class Backlog:
             numbers = self._sequences[self._parcels[position].sequence].followed.setdefault(position, {})
             numbers[server] = max(number, numbers.get(server, 0))
 
-    def unserved(
-        self, number: int, server: ServerId, elsewhere: int, *, next_serial: int
-    ) -> tuple[tuple[int, int], ...]:
+    def unserved(self, number: int, server: ServerId, elsewhere: int, *, next_serial: int) -> Ranges:
         """Which parcels of a sequence a server is not known to have by the `Elsewhere` of a number: ranges of serials.
 
         `next_serial`: of the next message, which nobody has.
