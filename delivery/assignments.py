@@ -14,6 +14,7 @@ Source: delivery.md section 4.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache, partial
 from itertools import chain, pairwise, takewhile
 from typing import NamedTuple
 
@@ -99,10 +100,10 @@ class Assignments:
         if claims.is_whole:
             removed = sorted(own.keys() - {*added})
         self._versions[server] = claims.version
-        told = _Told(self._versions)
+        told = _Told(self._versions, known)
         for each in removed:
             if own.pop(each, None) is not None:
-                self._pass_on(each, server, known, told)
+                self._pass_on(each, server, told)
         since = min(claims.first_serial, known.next_serial)
         alone = (*NEVER, _Turn(since, server, known.next_number(server)))
         for each in added[: max(room, 0)]:
@@ -112,10 +113,9 @@ class Assignments:
             if before is alone:
                 continue
             told.of(server, each, NEVER, before)
-            self._pass_on(each, None, known, told)
-            for other in [turn.server for turn in before if turn.server is not None]:
-                if not known.is_present(other):
-                    self._pass_on(each, other, known, told)
+            for other in [None, *(turn.server for turn in before if turn.server is not None)]:
+                if other is None or not known.is_present(other):
+                    self._pass_on(each, other, told)
         self._forget_settled(known)
         return told.all_of(server)
 
@@ -124,46 +124,29 @@ class Assignments:
 
         Returns what servers are to be told, that one among them.
         """
-        told = _Told(self._versions)
+        told = _Told(self._versions, known)
         for each in self._claims.get(server, {}):
-            self._pass_on(each, server, known, told)
+            self._pass_on(each, server, told)
         return told.all_of(None)
 
     def forget(self, server: ServerId, known: Known) -> list[Told]:
         """A server has nobody below, as far as is known; returns what others are to be told."""
-        told = _Told(self._versions)
+        told = _Told(self._versions, known)
         self._versions.pop(server, None)
         for each in self._claims.pop(server, {}):
-            self._pass_on(each, server, known, told)
+            self._pass_on(each, server, told)
         self._forget_settled(known)
         return told.all_of(None)
 
-    def _pass_on(self, each: bytes, server: ServerId | None, known: Known, told: _Told) -> None:
-        """Of what a server was to serve and has not, each parcel is for whoever has claimed one with it, or before.
-
-        Servers in reach come first, then who has claimed one longest.
-        """
-        others = [(claimed[each], other) for other, claimed in self._claims.items() if each in claimed]
+    def _pass_on(self, each: bytes, server: ServerId | None, told: _Told) -> None:
+        """Of what a server was to serve and has not, each parcel is for whoever has claimed one with it, or before."""
+        others = tuple((claimed[each], other) for other, claimed in self._claims.items() if each in claimed)
         if not others:
             self._left[each] = None
-        others.sort(key=lambda other: (not known.is_present(other[1]), *other))
-        before = _unsettled(self._turns[each], known.unsettled_since)
-        after: list[_Turn] = []
-        for turn, next_turn in pairwise((*before, _Turn(NUMBER_LIMIT, None, 0))):
-            if turn.server != server:
-                after.append(turn)
-                continue
-            free = ALL if server is None else known.unserved(server, turn.number)
-            bounds = chain((claimed for claimed, _ in others), *free)
-            for cut in sorted({turn.since, *(bound for bound in bounds if turn.since < bound < next_turn.since)}):
-                found = server
-                if any(begin <= cut < end for begin, end in free):
-                    found = next((other for claimed, other in others if claimed <= cut), None)
-                number = turn.number if found in (None, server) else known.next_number(found)
-                after.append(_Turn(cut, found, number))
-        self._turns[each] = _unsettled(_merged(after), known.unsettled_since)
+        before, after = told.passed_on(self._turns[each], server, others)
+        self._turns[each] = after
         for _, other in others:
-            told.of(other, each, before, self._turns[each])
+            told.of(other, each, before, after)
 
     def _forget_settled(self, known: Known) -> None:
         """Forget whom nobody claims, once all is settled of which somebody was served."""
@@ -173,6 +156,31 @@ class Assignments:
                 return
             del self._left[each]
             del self._turns[each]
+
+
+def _passed_on(
+    known: Known, turns: _Turns, server: ServerId | None, others: tuple[tuple[int, ServerId], ...]
+) -> tuple[_Turns, _Turns]:
+    """The turns of one, without what is settled: as they are, and where others serve what a server has not.
+
+    `others`: who has claimed one, from which serial on. Those in reach come first, then who has done so longest.
+    """
+    before = _unsettled(turns, known.unsettled_since)
+    in_order = sorted(others, key=lambda other: (not known.is_present(other[1]), *other))
+    after: list[_Turn] = []
+    for turn, next_turn in pairwise((*before, _Turn(NUMBER_LIMIT, None, 0))):
+        if turn.server != server:
+            after.append(turn)
+            continue
+        free = ALL if server is None else known.unserved(server, turn.number)
+        bounds = chain((claimed for claimed, _ in others), *free)
+        for cut in sorted({turn.since, *(bound for bound in bounds if turn.since < bound < next_turn.since)}):
+            found = server
+            if any(begin <= cut < end for begin, end in free):
+                found = next((other for claimed, other in in_order if claimed <= cut), None)
+            number = turn.number if found in (None, server) else known.next_number(found)
+            after.append(_Turn(cut, found, number))
+    return before, _unsettled(_merged(after), known.unsettled_since)
 
 
 def _unsettled(turns: _Turns, since: int) -> _Turns:
@@ -202,8 +210,10 @@ def _elsewhere(turns: _Turns, server: ServerId) -> list[tuple[int, bool]]:
 class _Told:
     """What servers are to be told, as far as it was found."""
 
-    def __init__(self, versions: dict[ServerId, Version]) -> None:
+    def __init__(self, versions: dict[ServerId, Version], known: Known) -> None:
         self._versions = versions
+        self.passed_on = cache(partial(_passed_on, known))
+        """Thousands are passed on alike."""
         self._found: dict[ServerId, dict[bytes, tuple[_Turns, _Turns]]] = {}
         """By server, whom it has claimed: the turns of before, and those of now."""
 
@@ -217,8 +227,9 @@ class _Told:
         found: list[Told] = []
         for server in dict.fromkeys((*([] if claimant is None else [claimant]), *self._found)):
             by_serial: dict[int, tuple[list[bytes], list[bytes]]] = {}
-            for each, (before, after) in self._found.get(server, {}).items():
-                for since, is_elsewhere in _changes(_elsewhere(before, server), _elsewhere(after, server)):
+            changes = cache(partial(_changes, server))
+            for each, turns in self._found.get(server, {}).items():
+                for since, is_elsewhere in changes(*turns):
                     by_serial.setdefault(since, ([], []))[0 if is_elsewhere else 1].append(each)
             if server == claimant:
                 by_serial = by_serial or {0: ([], [])}
@@ -229,8 +240,9 @@ class _Told:
         return found
 
 
-def _changes(before: list[tuple[int, bool]], after: list[tuple[int, bool]]) -> list[tuple[int, bool]]:
-    """What is to be told of who serves a process elsewhere, from the first difference on."""
+def _changes(server: ServerId, turns_before: _Turns, turns: _Turns) -> list[tuple[int, bool]]:
+    """What a server is to be told of who serves a process elsewhere: all from the first difference on."""
+    before, after = _elsewhere(turns_before, server), _elsewhere(turns, server)
     same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, after, strict=False)))
     changed = after[same:]
     if same < len(before) and (not changed or before[same][0] < changed[0][0]):
