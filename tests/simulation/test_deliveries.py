@@ -146,6 +146,12 @@ def test_seeds_of_five_servers_with_messages_that_failed_once(seed, updates, has
         (1038, True),  # the first that a server is posted comes once servers have met, and it claims somebody
         (2286, False),  # two servers have somebody below before the holder does, which claims that one first
         (2027, False),  # the origin starts again: what was left out before is posted once more behind what is newer
+        (
+            2624,
+            False,
+        ),  # the origin has served somebody of what is not settled, and another server claims that one later
+        (2415, False),  # the same, and it is kept in memory
+        (2565, False),  # what comes late is gone when it would be handed over, and the gap that is told has it
     ],
 )
 def test_seeds_with_processes_that_nobody_owns_that_failed_once(seed, has_faults, monkeypatch):
