@@ -112,8 +112,9 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
 def served_once(past: Hindsight) -> list[Violation]:
     """P1 of a process that no server owns, and that may be below at several: one of these serves it.
 
-    What is forgiven is what is not promised: a message that was sent while servers were apart, one whose origin started
-    again before it was settled, or went back to an older copy, and a dead letter that is replayed.
+    What is forgiven is what is not promised: a message that was sent while servers were apart; one whose origin, or one
+    of those servers, started again before it was settled; one whose origin went back to an older copy; and a dead
+    letter that is replayed.
     """
     violations = []
     for (process, message_id), servers in past.servers_that_serve.items():
@@ -131,7 +132,8 @@ def _may_be_served_twice(past: Hindsight, sent: Sent, servers: set[ServerId]) ->
         or past.is_restarted_between(sent.accepted.origin, sent.place, settled)
         or sent.is_reopened
         or sent.is_dead
-        # A server that lost what was in its memory may not have said so before whom it served.
+        # It does not know since when it has had somebody, nor, of what is in memory, whom it has served.
+        or any(past.is_restarted_between(server, sent.place, settled) for server in servers)
         or any(past.may_be_lost(sent, server, settled) for server in servers)
     )
 

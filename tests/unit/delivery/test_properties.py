@@ -117,6 +117,7 @@ class TestIntegrity:
             (FoundApart(0, "1"), False),
             (DeadLettered(0, "1", "expired"), False),
             (Restarted(0, ORIGIN), True),
+            (Restarted(0, HOME), True),
             (WentBack(0, ORIGIN), False),
         ],
     )
@@ -133,9 +134,19 @@ class TestIntegrity:
         story.log(1, server=ServerId("c"))
         assert not story.broken()
 
+    def test_twice_is_not_forgiven_where_a_server_starts_again_that_does_not_serve(self):
+        story = listening()
+        story.accept(1)
+        story.restart(ServerId("d"))
+        story.settle(1)
+        story.hand(1)
+        story.log(1)
+        story.log(1, server=ServerId("c"))
+        assert story.broken() == [("P1", "1")]
+
     @pytest.mark.parametrize("what", [FoundApart(0, "2"), Restarted(0, HOME), Restarted(0, ORIGIN)])
     def test_twice_is_forgiven_nowhere_else(self, what):
-        """Another message was sent apart, a server that is not the origin started again, or the origin did later."""
+        """Another message was sent apart, or the origin, or a server that serves, started again later."""
         story = listening()
         story.send(1)
         story(what)
