@@ -415,19 +415,25 @@ class Cluster:
         for reply in effects.replies:
             assert reply.ticket not in self._asking, "nobody waits at a server that starts"
         for other in others:
+            self._step_at(other, PeerMet(server, (Subnet(server),)))
             for sender, receiver in ((server, other), (other, server)):
                 for receipt in self.receipts(receiver, sender):
-                    effects = self.servers[sender].step(receipt, self.now)
-                    self._write(sender, effects)
-                    for letter in effects.messages:
-                        self._send(sender, letter)
-                    self._answer(effects.replies)
-                    self._let_out_unkept(sender, effects, self.instant)
-                    handled_before = _drain_handled_changed(self.servers[sender])
-                    self._give_receipts(sender, _receipts_after(receipt, self.servers[sender], handled_before))
-                    self._arm(sender)
+                    self._step_at(sender, receipt)
                 self.send_kept(sender, receiver)
         self._ask_again(server)
+
+    def _step_at(self, server: ServerId, event: PeerMet | PeerReceived) -> None:
+        """Let a server take at once what a connection begins with."""
+        core = self.servers[server]
+        effects = core.step(event, self.now)
+        self._write(server, effects)
+        for letter in effects.messages:
+            if letter.receiver != event.peer:
+                self._send(server, letter)
+        self._answer(effects.replies)
+        self._let_out_unkept(server, effects, self.instant)
+        self._give_receipts(server, _receipts_after(event, core, _drain_handled_changed(core)))
+        self._arm(server)
 
     def durable_through(self, receiver: ServerId, sender: ServerId, lane: Lane = Lane.LETTERS) -> int:
         """The number of the last letter of a sender of which all that it caused is durable."""
