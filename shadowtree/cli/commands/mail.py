@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowtree.cli.commands.mailman import sync_command
 from shadowtree.cli.render.output import print_json, print_lines, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
@@ -42,6 +43,9 @@ def mail_command() -> None:
       shadowtree mail expand all@ubc.example
       shadowtree mail queue --config mail.toml
     """
+
+
+mail_command.add_command(sync_command)
 
 
 @mail_command.command("serve")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowtree.cli.commands.mailman import MailmanOptions, import_from_mailman, mailman_options
 from shadowtree.cli.render.output import print_json, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
@@ -19,16 +20,17 @@ if TYPE_CHECKING:
     from shadowtree.client.imports import ImportProgress
     from shadowtree.results import ImportSummary
 
-_format_option = click.option(
-    "--file-format", type=click.Choice(["tsv", "tsv.gz", "jsonl"]), help="[default: as the file's name ends]"
-)
+_FORMATS = ("tsv", "tsv.gz", "jsonl", "csv")
+_MAILMAN = "mailman3"
+_format_help = "[default: as the file's name ends]"
 
 
 @click.command("import")
 @click.argument("file")
 @click.option("--skip-bad", is_flag=True, help="Leave out bad lines and list them, instead of refusing the file.")
-@_format_option
+@click.option("--file-format", type=click.Choice([*_FORMATS, _MAILMAN]), help=_format_help)
 @click.option("--subnet", metavar="SUBNET", help="Only the arcs whose parent is in this subnet.")
+@mailman_options
 @request_id_option
 @everywhere()
 @in_session
@@ -38,21 +40,32 @@ def import_command(
     skip_bad: bool,
     file_format: str | None,
     subnet: str | None,
+    mailman: MailmanOptions,
     request_id: str | None,
-) -> None:
-    """Load the graph in FILE (.tsv, .tsv.gz, .jsonl; `-` is standard input) as one atomic update.
+) -> int:
+    """Load the graph in FILE (.tsv, .tsv.gz, .jsonl, .csv; `-` is standard input) as one atomic update.
 
     A line of a .tsv file is `parent`, `child` and `group` or `member`, with tabs between; `G`, nothing, `group` is a
-    group without members. Missing groups are created, arcs that exist are skipped, so repeating it does no harm.
-    The whole file is checked before anything is sent.
+    group without members. A .csv file begins with the line `list,address,role`. Missing groups are created, arcs that
+    exist are skipped, so repeating it does no harm. The whole file is checked before anything is sent.
+
+    With --file-format mailman3, FILE has rosters of a Mailman 3, or is the URL of its REST API.
 
     \b
     Examples:
       shadowtree import company.tsv.gz
       shadowtree import company.jsonl --skip-bad
+      shadowtree import http://127.0.0.1:8001 --file-format mailman3 --config mail.toml
     """
     from shadowtree.client.files.lines import shown_name
 
+    if file_format == _MAILMAN:
+        if skip_bad:
+            raise click.UsageError("--skip-bad is not for mailman3: what cannot be taken of it is listed in any case")
+        with import_progress_display() as progress:
+            return import_from_mailman(session, file, mailman, subnet=subnet, progress=progress, request_id=request_id)
+    if mailman.are_given:
+        raise click.UsageError(f"--config, --domain, --user and --password-file are for --file-format {_MAILMAN}")
     _check_format(file, file_format)
     with session.connect() as names, import_progress_display() as progress:
         summary = names.import_file(
@@ -71,20 +84,21 @@ def import_command(
         print_json(summary)
     else:
         click.echo(_sentence(summary))
+    return DONE
 
 
 @click.command("export")
 @click.argument("file")
 @click.option("--subnet", metavar="SUBNET", help="Only the groups of this subnet.")
 @click.option("--partial", is_flag=True, help="If servers are out of reach, write the rest to FILE.partial.")
-@_format_option
+@click.option("--file-format", type=click.Choice(_FORMATS), help=_format_help)
 @mode_option
 @everywhere()
 @in_session
 def export_command(
     session: Session, file: str, subnet: str | None, partial: bool, file_format: str | None, mode: int
 ) -> int:
-    """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl; `-` is standard output), sorted.
+    """Write all groups and arcs to FILE (.tsv, .tsv.gz, .jsonl, .csv; `-` is standard output), sorted.
 
     The file is there whole or not at all, and `shadowtree import` reads it back to the same graph. Its user alone may
     read it, but for --mode. If servers are out of reach, their groups are missing: nothing is written then, but with

@@ -1,0 +1,69 @@
+"""What makes the groups of lists as Mailman has them, one way: Mailman decides, nothing is told to it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from mailing.rules.from_mailman import Wanted
+from shadowtree.updates import Arc, Join, Leave
+from shadowtree.vocabulary import GroupId
+
+REMOVED_PER_CENT_LIMIT: Final = 20
+"""Of the memberships: where more would be removed, it is likelier that Mailman told too little."""
+OPERATIONS_LIMIT: Final = 100_000
+"""What a name server takes as one atomic update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What there is to do."""
+
+    created: tuple[GroupId, ...]
+    joined: tuple[Arc, ...]
+    left: tuple[Arc, ...]
+    unchanged: int
+    """Memberships that are as they should be."""
+
+    @property
+    def removed_per_cent(self) -> float:
+        """Of the memberships that there are."""
+        before = len(self.left) + self.unchanged
+        return 100 * len(self.left) / before if before else 0.0
+
+    def why_not(self, *, is_forced: bool) -> str | None:
+        """Why it is not done; None: it may be."""
+        count = len(self.joined) + len(self.left)
+        if count > OPERATIONS_LIMIT:
+            return (
+                f"{count:,} memberships would change, and one atomic update holds {OPERATIONS_LIMIT:,}; "
+                "`shadowtree import --file-format mailman3` adds any number of them, and removes none"
+            )
+        before = len(self.left) + self.unchanged
+        if not is_forced and 100 * len(self.left) > REMOVED_PER_CENT_LIMIT * before:
+            return (
+                f"{len(self.left):,} of {before:,} memberships would be removed, which is more than "
+                f"{REMOVED_PER_CENT_LIMIT} %; --force removes them"
+            )
+        return None
+
+    def operations(self) -> list[Join | Leave]:
+        """The one update."""
+        leaves = [Leave(arc.parent, arc.child, arc.kind) for arc in self.left]
+        return [*leaves, *(Join(arc.parent, arc.child, arc.kind) for arc in self.joined)]
+
+
+def difference(wanted: Wanted, groups: Collection[GroupId], arcs: Iterable[Arc]) -> Difference:
+    """What leads from the groups and arcs that there are to those that are wanted.
+
+    Groups that stand for no list are left as they are, and so is all that is in them.
+    """
+    ruled, by_ends = wanted.ruled, {(arc.parent, arc.child): arc for arc in wanted.arcs}
+    there = {(arc.parent, arc.child): arc for arc in arcs if arc.child and arc.parent in ruled}
+    return Difference(
+        created=tuple(group for group in wanted.groups if group not in groups),
+        joined=tuple(arc for ends, arc in sorted(by_ends.items()) if ends not in there),
+        left=tuple(arc for ends, arc in sorted(there.items()) if ends not in by_ends),
+        unchanged=len(by_ends.keys() & there.keys()),
+    )

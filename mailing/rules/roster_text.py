@@ -1,0 +1,118 @@
+"""Rosters in the text of a file: objects of Mailman's REST API, with the line each begins on.
+
+A file holds any number of them, one behind the other, with or without line ends between. Answers of the API (objects
+with `entries`) and JSON arrays stand for what is in them, so answers may be put together in one file as they came.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from mailing.rules.rosters import RosterError, Rosters, entry_of
+
+_ENTRIES: Final = "entries"
+_ANSWER_KEYS: Final = frozenset({"start", "total_size"})
+"""Of an answer that may have no entries."""
+_DECODER: Final = json.JSONDecoder()
+_SPACE: Final = re.compile(r"[ \t\r\n]*")
+_BETWEEN_VALUES: Final = re.compile(r"[ \t\r\n,]*")
+
+_Values = Generator[tuple[int, object], None, int]
+"""Values and their lines; returns where they end."""
+
+
+def read_rosters(text: str) -> Rosters:
+    """The rosters in a text; raises `RosterError` with the line of the first thing that is none."""
+    found = Rosters()
+    for line, value in _values(text):
+        found.add(entry_of(value, line))
+    return found
+
+
+@dataclass(slots=True)
+class _Lines:
+    """Finds the line of each of many places, which come in order."""
+
+    text: str
+    line: int = 1
+    position: int = 0
+
+    def at(self, position: int) -> int:
+        self.line += self.text.count("\n", self.position, position)
+        self.position = position
+        return self.line
+
+
+def _values(text: str) -> Iterator[tuple[int, object]]:
+    lines, position = _Lines(text), _after(_BETWEEN_VALUES, text, 0)
+    while position < len(text):
+        if text[position] == "[":
+            position = yield from _elements(text, position, lines)
+        elif text[position] == "{":
+            position = yield from _object(text, position, lines)
+        else:
+            raise RosterError("this is no JSON: an object is wanted, { or [ begins one", lines.at(position))
+        position = _after(_BETWEEN_VALUES, text, position)
+
+
+def _object(text: str, start: int, lines: _Lines) -> _Values:
+    """One object; of an answer of the API, its entries."""
+    line, is_answer, is_first = lines.at(start), False, True
+    found: dict[str, object] = {}
+    position = _after(_SPACE, text, start + 1)
+    while not text.startswith("}", position):
+        if not is_first:
+            position = _past(text, position, ",", lines)
+        is_first = False
+        _past(text, position, '"', lines)
+        key, position = _value(text, position, lines)
+        position = _past(text, _after(_SPACE, text, position), ":", lines)
+        if key == _ENTRIES and text.startswith("[", position):
+            is_answer = True
+            position = yield from _elements(text, position, lines)
+        else:
+            found[str(key)], position = _value(text, position, lines)
+        position = _after(_SPACE, text, position)
+    if not is_answer and not found.keys() >= _ANSWER_KEYS:
+        yield line, found
+    return position + 1
+
+
+def _elements(text: str, start: int, lines: _Lines) -> _Values:
+    """The values of an array, one by one."""
+    position, is_first = _after(_SPACE, text, start + 1), True
+    while not text.startswith("]", position):
+        if not is_first:
+            position = _past(text, position, ",", lines)
+        is_first, line = False, lines.at(position)
+        value, position = _value(text, position, lines)
+        yield line, value
+        position = _after(_SPACE, text, position)
+    return position + 1
+
+
+def _value(text: str, position: int, lines: _Lines) -> tuple[object, int]:
+    try:
+        return _DECODER.raw_decode(text, position)
+    except json.JSONDecodeError as error:
+        why = "it ends too early (cut off?)" if error.pos >= len(text.rstrip()) else error.msg
+        raise RosterError(f"this is no JSON: {why}", lines.at(error.pos)) from None
+    except (ValueError, RecursionError):
+        raise RosterError("this is no JSON of Mailman: it is nested too deep", lines.at(position)) from None
+
+
+def _past(text: str, position: int, wanted: str, lines: _Lines) -> int:
+    """Where the text goes on behind a character that must stand there, and space."""
+    if not text.startswith(wanted, position):
+        why = f"{wanted} is wanted" if position < len(text) else "it ends too early (cut off?)"
+        raise RosterError(f"this is no JSON: {why}", lines.at(position))
+    return _after(_SPACE, text, position + 1)
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return position if found is None else found.end()
