@@ -51,7 +51,7 @@ def _values(text: str) -> Iterator[tuple[int, object]]:
     lines, position = _Lines(text), _after(_BETWEEN_VALUES, text, 0)
     while position < len(text):
         if text[position] == "[":
-            position = yield from _elements(text, position, lines)
+            position = yield from _elements(text, position, lines, may_be_answers=True)
         elif text[position] == "{":
             position = yield from _object(text, position, lines)
         else:
@@ -82,15 +82,18 @@ def _object(text: str, start: int, lines: _Lines) -> _Values:
     return position + 1
 
 
-def _elements(text: str, start: int, lines: _Lines) -> _Values:
-    """The values of an array, one by one."""
+def _elements(text: str, start: int, lines: _Lines, *, may_be_answers: bool = False) -> _Values:
+    """The values of an array, one by one; where they may be answers, what is in those."""
     position, is_first = _after(_SPACE, text, start + 1), True
     while not text.startswith("]", position):
         if not is_first:
             position = _past(text, position, ",", lines)
-        is_first, line = False, lines.at(position)
-        value, position = _value(text, position, lines)
-        yield line, value
+        is_first, line, begin = False, lines.at(position), position
+        value, position = _value(text, begin, lines)
+        if may_be_answers and isinstance(value, dict) and (_ENTRIES in value or value.keys() >= _ANSWER_KEYS):
+            position = yield from _object(text, begin, lines)
+        else:
+            yield line, value
         position = _after(_SPACE, text, position)
     return position + 1
 
@@ -102,7 +105,7 @@ def _value(text: str, position: int, lines: _Lines) -> tuple[object, int]:
         why = "it ends too early (cut off?)" if error.pos >= len(text.rstrip()) else error.msg
         raise RosterError(f"this is no JSON: {why}", lines.at(error.pos)) from None
     except (ValueError, RecursionError):
-        raise RosterError("this is no JSON of Mailman: it is nested too deep", lines.at(position)) from None
+        raise RosterError("this is no JSON of Mailman: too deep, or a number too long", lines.at(position)) from None
 
 
 def _past(text: str, position: int, wanted: str, lines: _Lines) -> int:

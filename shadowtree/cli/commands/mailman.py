@@ -103,7 +103,7 @@ def import_from_mailman(
     try:
         rosters, given = _read(source, mailman, session)
         with session.connect() as names:
-            wanted, _ = _wanted(names, rosters, given)
+            wanted, _ = _wanted(names, source, rosters, given)
             arcs = [arc for arc in _rows(wanted) if subnet is None or arc.parent.endswith(f"@{_checked(subnet)}")]
             summary = names.import_arcs(arcs, progress=progress, request_id=request_id)
     except RosterError as error:
@@ -165,7 +165,7 @@ def sync_command(
     try:
         rosters, given = _read(source, mailman, session)
         with session.connect() as names:
-            wanted, groups = _wanted(names, rosters, given)
+            wanted, groups = _wanted(names, source, rosters, given)
             found = difference(wanted, groups, _arcs_of(names, wanted))
             why_not, revision = found.why_not(is_forced=force), ""
             if why_not is None and not dry_run:
@@ -239,9 +239,11 @@ def _password(mailman: MailmanOptions) -> str:
     return found.rstrip("\r")
 
 
-def _wanted(names: Client, rosters: Rosters, given: Subnets) -> tuple[Wanted, frozenset[GroupId]]:
+def _wanted(names: Client, source: str, rosters: Rosters, given: Subnets) -> tuple[Wanted, frozenset[GroupId]]:
     """What stands for the rosters, and the groups that there are where it could be."""
     from mailing.rules.from_mailman import subnets_of_members, wanted_of
+    from mailing.rules.rosters import RosterError
+    from shadowtree.client.files.lines import shown_name
     from shadowtree.client.imports import known_subnets
 
     known = known_subnets(names.status())
@@ -256,7 +258,10 @@ def _wanted(names: Client, rosters: Rosters, given: Subnets) -> tuple[Wanted, fr
                 {"unreachable": "\n".join(listed.unreachable)},
             )
         existing.update(listed.groups)
-    return wanted_of(rosters, subnets, existing), frozenset(existing)
+    try:
+        return wanted_of(rosters, subnets, existing), frozenset(existing)
+    except RosterError as error:
+        raise RosterError(f"{shown_name(source)}: {error}") from None
 
 
 def _rows(wanted: Wanted) -> Iterable[Arc]:
@@ -331,8 +336,8 @@ def _show_notes(source: str, notes: tuple[Note, ...]) -> None:
 
     seen = Counter[str]()
     for note in notes:
-        seen[note.kind] += 1
-        if seen[note.kind] <= NOTES_SHOWN:
+        seen[note.kind.value] += 1
+        if seen[note.kind.value] <= NOTES_SHOWN:
             place = note.list if note.line is None else f"{shown_name(source)}:{note.line}: {note.list}"
             who = "" if note.address is None else f" {note.address}:"
             warn(f"{'left out: ' if note.is_left_out else ''}{place}:{who} {note.reason}")

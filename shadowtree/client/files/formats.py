@@ -16,6 +16,7 @@ class FileFormat(StrEnum):
     TSV = "tsv"
     TSV_GZ = "tsv.gz"
     JSONL = "jsonl"
+    CSV = "csv"
 
     @property
     def is_compressed(self) -> bool:
@@ -43,7 +44,7 @@ def format_of(path: str, chosen: str | None = None) -> FileFormat:
         return FileFormat(chosen)
     if path == STANDARD_STREAM:
         return FileFormat.TSV
-    for file_format in (FileFormat.TSV_GZ, FileFormat.TSV, FileFormat.JSONL):
+    for file_format in FileFormat:
         if Path(path).name.endswith(f".{file_format}"):
             return file_format
     raise InvalidRequest(

@@ -1,7 +1,7 @@
 """Reads a whole graph from a file into columns, checking every line.
 
 TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
-the keys ``parent``, ``child`` and ``kind``, with the same meaning.
+the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 from itertools import repeat
 from typing import NamedTuple
 
+from shadowtree.client.files.csv_rows import add_csv
 from shadowtree.client.files.formats import FileFormat
 from shadowtree.client.files.lines import LineBlock, OnBadLine, Progress, read_line_blocks, shown_name
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
@@ -60,6 +61,8 @@ def read_graph(
             skipped.append(SkippedLine(line=number, reason=why))
 
     blocks = read_line_blocks(path, is_compressed=file_format.is_compressed, on_bad_line=on_bad_line, progress=progress)
+    if file_format is FileFormat.CSV:
+        add_csv(shown_name(path), blocks, columns, on_bad_line)
     for block in blocks:
         if file_format is FileFormat.JSONL:
             _add_json_lines(block, columns, on_bad_line)

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO, Final
 
+from shadowtree.client.files.csv_rows import COLUMNS, csv_line
 from shadowtree.client.files.formats import STANDARD_STREAM, FileFormat
 from shadowtree.client.files.lines import shown_name
 from shadowtree.errors import BadFile
@@ -57,7 +58,17 @@ def _line_writer(stream: IO[bytes] | BufferedWriter, file_format: FileFormat) ->
         row = {"parent": arc.parent, "child": arc.child, "kind": _KINDS[arc.kind]}
         stream.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
 
-    return write_json if file_format is FileFormat.JSONL else write_tsv
+    def write_csv(arc: Arc) -> None:
+        stream.write(csv_line(arc.parent, arc.child, _KINDS[arc.kind]).encode())
+
+    match file_format:
+        case FileFormat.JSONL:
+            return write_json
+        case FileFormat.CSV:
+            stream.write(csv_line(*COLUMNS).encode())
+            return write_csv
+        case _:
+            return write_tsv
 
 
 @contextmanager

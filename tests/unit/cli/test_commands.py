@@ -383,7 +383,7 @@ def test_a_read_that_is_refused_because_a_server_is_out_of_reach_is_uncertain(sh
 
 def test_what_is_exported_is_imported_again(shadowtree, graph, loop, tmp_path):
     before = dict(graph.arcs)
-    for suffix in ("tsv", "tsv.gz", "jsonl"):
+    for suffix in ("tsv", "tsv.gz", "jsonl", "csv"):
         file = tmp_path / f"graph.{suffix}"
         assert shadowtree("export", file).status == 0
         graph.arcs.clear()

@@ -218,9 +218,10 @@ def test_the_name_of_a_file_tells_its_format_and_a_choice_overrules_it():
     assert format_of("a/b.tsv") is FileFormat.TSV
     assert format_of("a/b.tsv.gz") is FileFormat.TSV_GZ
     assert format_of("a.b.jsonl") is FileFormat.JSONL
+    assert format_of("a.csv") is FileFormat.CSV
     assert format_of("-") is FileFormat.TSV
     assert format_of("a/b.txt", "jsonl") is FileFormat.JSONL
-    for path, chosen in (("a/b.txt", None), ("tsv", None), ("a.tsv", "csv")):
+    for path, chosen in (("a/b.txt", None), ("tsv", None), ("a.tsv", "xls")):
         with pytest.raises(InvalidRequest):
             format_of(path, chosen)
 
