@@ -19,6 +19,7 @@ _ANSWER_KEYS: Final = frozenset({"start", "total_size"})
 """Of an answer that may have no entries."""
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
+_BETWEEN_KEY_AND_VALUE: Final = re.compile(r"[ \t\r\n:]*")
 _BETWEEN_VALUES: Final = re.compile(r"[ \t\r\n,]*")
 
 _Values = Generator[tuple[int, object], None, int]
@@ -61,38 +62,40 @@ def _values(text: str) -> Iterator[tuple[int, object]]:
 
 def _object(text: str, start: int, lines: _Lines) -> _Values:
     """One object; of an answer of the API, its entries."""
-    line, is_answer, is_first = lines.at(start), False, True
-    found: dict[str, object] = {}
+    line = lines.at(start)
+    found, end = _value(text, start, lines)
+    if not isinstance(found, dict) or not (_ENTRIES in found or found.keys() >= _ANSWER_KEYS):
+        yield line, found
+    elif isinstance(found.get(_ENTRIES), list):
+        yield from _entries(text, start, lines)
+    return end
+
+
+def _entries(text: str, start: int, lines: _Lines) -> Iterator[tuple[int, object]]:
+    """What an answer has, which is known to be sound, looked through once more for the lines of its entries."""
     position = _after(_SPACE, text, start + 1)
     while not text.startswith("}", position):
-        if not is_first:
-            position = _past(text, position, ",", lines)
-        is_first = False
-        _past(text, position, '"', lines)
         key, position = _value(text, position, lines)
-        position = _past(text, _after(_SPACE, text, position), ":", lines)
-        if key == _ENTRIES and text.startswith("[", position):
-            is_answer = True
-            position = yield from _elements(text, position, lines)
+        position = _after(_BETWEEN_KEY_AND_VALUE, text, position)
+        if key == _ENTRIES:
+            position = yield from _elements(text, position, lines, may_be_answers=False)
         else:
-            found[str(key)], position = _value(text, position, lines)
-        position = _after(_SPACE, text, position)
-    if not is_answer and not found.keys() >= _ANSWER_KEYS:
-        yield line, found
-    return position + 1
+            _, position = _value(text, position, lines)
+        position = _after(_BETWEEN_VALUES, text, position)
 
 
-def _elements(text: str, start: int, lines: _Lines, *, may_be_answers: bool = False) -> _Values:
+def _elements(text: str, start: int, lines: _Lines, *, may_be_answers: bool) -> _Values:
     """The values of an array, one by one; where they may be answers, what is in those."""
     position, is_first = _after(_SPACE, text, start + 1), True
     while not text.startswith("]", position):
         if not is_first:
-            position = _past(text, position, ",", lines)
-        is_first, line, begin = False, lines.at(position), position
-        value, position = _value(text, begin, lines)
-        if may_be_answers and isinstance(value, dict) and (_ENTRIES in value or value.keys() >= _ANSWER_KEYS):
-            position = yield from _object(text, begin, lines)
+            position = _past_comma(text, position, lines)
+        is_first = False
+        if may_be_answers:
+            position = yield from _object(text, position, lines)
         else:
+            line = lines.at(position)
+            value, position = _value(text, position, lines)
             yield line, value
         position = _after(_SPACE, text, position)
     return position + 1
@@ -108,10 +111,10 @@ def _value(text: str, position: int, lines: _Lines) -> tuple[object, int]:
         raise RosterError("this is no JSON of Mailman: too deep, or a number too long", lines.at(position)) from None
 
 
-def _past(text: str, position: int, wanted: str, lines: _Lines) -> int:
-    """Where the text goes on behind a character that must stand there, and space."""
-    if not text.startswith(wanted, position):
-        why = f"{wanted} is wanted" if position < len(text) else "it ends too early (cut off?)"
+def _past_comma(text: str, position: int, lines: _Lines) -> int:
+    """Where the text goes on behind a comma that must stand there, and space."""
+    if not text.startswith(",", position):
+        why = "a comma is wanted" if position < len(text) else "it ends too early (cut off?)"
         raise RosterError(f"this is no JSON: {why}", lines.at(position))
     return _after(_SPACE, text, position + 1)
 
