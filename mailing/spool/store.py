@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import Table, delete, insert, inspect, select
 
-from mailing.rules.events import Change, Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
+from mailing.rules.events import Change, Spooled
 from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import FINAL_STATES, Chunk, Message
+from mailing.spool.batch import Batch
 from mailing.spool.engines import SpoolEngine, open_engine
 from mailing.spool.tables import CHUNKS, CONTENTS, DIGESTS, FAILING, FIRST_LAYOUT, MESSAGES, METADATA, SPOOL
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
@@ -34,7 +35,6 @@ SPOOL_KEY = 1
 SECRET_BYTES = 32
 ROWS_AT_A_TIME = 100
 
-_ENCODER = msgspec.json.Encoder()
 _MESSAGES = msgspec.json.Decoder(Message)
 _CHUNKS = msgspec.json.Decoder(Chunk)
 _FAILING = msgspec.json.Decoder(Failing)
@@ -67,12 +67,11 @@ class Spool:
 
     def commit(self, changes: Iterable[Change]) -> None:
         """Make all of these durable, or none."""
-        engine = self._engine
+        engine, batch = self._engine, Batch(changes)
         with engine.translate_errors():
             engine.check_exclusive()
             with engine.connection.begin():
-                for change in changes:
-                    self._change(change)
+                batch.write(engine.connection)
 
     def load(self, id_: str) -> Spooled | None:
         """A message; None: it is not here."""
@@ -133,45 +132,6 @@ class Spool:
             failing,
             digests,
         )
-
-    def _change(self, change: Change) -> None:
-        match change:
-            case Save():
-                self._save(change)
-            case Forget(id_):
-                self._delete(id_, (MESSAGES, CONTENTS, CHUNKS))
-            case Keep(Failing() as failing):
-                self._write(FAILING, [(failing.person, _ENCODER.encode(failing))], by_number=False)
-            case Keep(Digest() as digest):
-                self._write(DIGESTS, [(digest.group, _ENCODER.encode(digest))], by_number=False)
-            case ForgetFailing(person):
-                self._delete(person, (FAILING,))
-            case ForgetDigest(group):
-                self._delete(group, (DIGESTS,))
-
-    def _save(self, change: Save) -> None:
-        message = change.message
-        self._write(MESSAGES, [(message.id, _ENCODER.encode(message))], by_number=False)
-        rows = [(chunk.message, chunk.number, _ENCODER.encode(chunk)) for chunk in change.chunks]
-        if rows:
-            self._write(CHUNKS, rows, by_number=True)
-        if message.state in FINAL_STATES:
-            self._delete(message.id, (CONTENTS,))
-        elif change.content is not None:
-            self._write(CONTENTS, [(message.id, change.content)], by_number=False)
-
-    def _write(self, table: Table, rows: Sequence[Row], *, by_number: bool) -> None:
-        for row in rows:
-            key = table.c.id == row[0]
-            self._engine.connection.execute(delete(table).where(key & (table.c.number == row[1]) if by_number else key))
-        names = table.columns.keys()
-        self._engine.connection.execute(
-            insert(table), [dict(zip(names, (*row, row_checksum(row)), strict=True)) for row in rows]
-        )
-
-    def _delete(self, id_: str, tables: Iterable[Table]) -> None:
-        for table in tables:
-            self._engine.connection.execute(delete(table).where(table.c.id == id_))
 
     def _rows(self, table: Table, id_: str) -> list[Row]:
         found = self._engine.connection.execute(select(table).where(table.c.id == id_)).all()

@@ -10,7 +10,9 @@ from sqlalchemy import create_engine, text
 from mailing.rules.events import Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
 from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from mailing.spool import batch
 from mailing.spool.store import SpoolError, SpoolLostError, open_spool
+from mailing.spool.tables import CONTENTS
 from storage.checksums import row_checksum
 from storage.open import open_store
 from storage.urls import parse_database_url
@@ -119,8 +121,28 @@ def test_a_spool_of_the_layout_before_gets_its_tables_and_keeps_what_it_holds(sp
         open_spool(url)
 
 
+def test_of_several_changes_in_one_commit_the_last_ones_hold(spool):
+    """Whatever their order: a row is written, deleted and written again, as if each had a commit of its own."""
+    final = replace(MESSAGE, state=State.DONE, ended=9)
+    later = replace(CHUNKS[0], waiting=())
+    spool.commit([Save(MESSAGE, CHUNKS, b"first"), Save(replace(MESSAGE, attempts=3), (later,))])
+    assert spool.load(ID) == Spooled(replace(MESSAGE, attempts=3), (later, CHUNKS[1]))
+    spool.commit(
+        [Save(final), Save(MESSAGE, (), b"again"), Keep(FAILING), ForgetFailing(FAILING.person), Keep(FAILING)]
+    )
+    assert (spool.load(ID), spool.content(ID)) == (Spooled(MESSAGE, (later, CHUNKS[1])), b"again")
+    assert spool.find().failing == (FAILING,)
+    spool.commit(
+        [Forget(ID), Save(MESSAGE, CHUNKS[:1], b"anew"), Save(Message(OTHER, "", 6, ()), (), b"o"), Forget(OTHER)]
+    )
+    assert (spool.load(ID), spool.content(ID)) == (Spooled(MESSAGE, CHUNKS[:1]), b"anew")
+    spool.commit([Save(MESSAGE, CHUNKS, b"once more"), Forget(ID)])
+    assert (spool.load(ID), spool.load(OTHER), spool.find().unfinished) == (None, None, ())
+
+
 def test_of_a_commit_all_or_nothing_is_kept(spool, monkeypatch):
-    monkeypatch.setattr(spool, "_delete", lambda *_: 1 / 0)
+    row = batch._row
+    monkeypatch.setattr(batch, "_row", lambda table, *more: 1 / 0 if table is CONTENTS else row(table, *more))
     with pytest.raises(ZeroDivisionError):
         spool.commit([Save(MESSAGE, CHUNKS, b"content"), Forget(OTHER)])
     assert spool.load(ID) is None
