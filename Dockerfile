@@ -18,7 +18,7 @@ RUN pip install --constraint constraints.txt setuptools
 RUN pip wheel --no-deps --no-build-isolation --wheel-dir wheels .
 # The wheel by its path: a package of this name elsewhere is never taken instead.
 RUN python -m venv --without-pip /opt/shadowtree \
-    && pip --python /opt/shadowtree/bin/python install --constraint constraints.txt "$(echo wheels/*.whl)[metrics,postgres,traces]"
+    && pip --python /opt/shadowtree/bin/python install --constraint constraints.txt "$(echo wheels/*.whl)[mail,metrics,postgres,traces]"
 
 FROM python:3.11.15-slim-bookworm
 COPY --from=build /opt/shadowtree /opt/shadowtree

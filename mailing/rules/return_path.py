@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
-from email import message_from_bytes, policy
 
 from mailing.rules.addresses import LOCAL_PART_OCTETS_LIMIT
 from mailing.rules.spooled import People
@@ -61,16 +60,3 @@ def bounce_place(name: str) -> BouncePlace | None:
     """What the name of an unquoted address stands for, as a return path; None: it is none."""
     found = _BOUNCES.fullmatch(name.rpartition("@")[0])
     return None if found is None else BouncePlace(found[1], found[2])
-
-
-def lasting_failure(data: bytes) -> str | None:
-    """The status of a report (RFC 3464) that says that somebody cannot be reached; None: it says no such thing."""
-    report = message_from_bytes(data, policy=policy.compat32)
-    for part in report.walk():
-        if part.get_content_type() != "message/delivery-status":
-            continue
-        for about in part.walk():
-            action, status = (str(about[name] or "").strip() for name in ("Action", "Status"))
-            if action.lower() == "failed" and status.startswith("5."):
-                return status[:20]
-    return None

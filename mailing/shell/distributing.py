@@ -18,6 +18,7 @@ from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
 from mailing.shell.log import LOGGER, Repeated
 from mailing.shell.names import Names
+from mailing.shell.other_bounces import detector
 from mailing.shell.resolving import Resolving
 from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
@@ -48,7 +49,9 @@ class Distributing:
         self._settings = settings
         self._spooling = Spooling(spool, found)
         self._commands = Commands(names, lists, self._spooling)
-        self._intake = MessageIntake(names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id)
+        self._intake = MessageIntake(
+            names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id, detects=detector()
+        )
         self._resolving = Resolving(names, lists, self._spooling.tell)
         self._handing = HandingOver(
             self._spooling, names, lists, smtp=settings.smtp, host=host, click_url=settings.click_url

@@ -12,17 +12,19 @@ from mailing.rules.events import Accepted
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judged, reply_after_data
 from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
+from mailing.rules.lookups import why_not
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, read_content
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
 from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
-from mailing.rules.return_path import BouncePlace, bounce_place, lasting_failure
+from mailing.rules.reports import Detector, complaints, is_complaint, lasting_failure
+from mailing.rules.return_path import BouncePlace, bounce_place
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.commands import Commands
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.posting import may_post
-from mailing.shell.spooling import Spooling
-from shadowtree.errors import ShadowtreeError
+from mailing.shell.spooling import COMPLAINED, UNPROVEN, Spooling, read_clocks
+from shadowtree.errors import GroupNotFound, ShadowtreeError
 
 _UNKNOWN = Reply("550 5.1.1", "there is no such list")
 
@@ -31,14 +33,25 @@ class MessageIntake:
     """All lists. `lists` may be replaced at any time."""
 
     def __init__(
-        self, names: Names, lists: Lists, spooling: Spooling, commands: Commands, *, authserv_id: str | None
+        self,
+        names: Names,
+        lists: Lists,
+        spooling: Spooling,
+        commands: Commands,
+        *,
+        authserv_id: str | None,
+        detects: Detector,
     ) -> None:
-        """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does."""
+        """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does.
+
+        `detects`: what reads bounces that are no standard reports.
+        """
         self._names = names
         self.lists = lists
         self._spooling = spooling
         self._commands = commands
         self._authserv_id = authserv_id
+        self._detects = detects
 
     @property
     def bytes_limit(self) -> int:
@@ -114,6 +127,10 @@ class MessageIntake:
             if isinstance(recipient.place, Command):
                 replies[at] = await self._commands.carry_out(recipient.place, author, read)
                 continue
+            if not recipient.place.is_list and is_complaint(content):
+                replies[at] = await self._complained(content)
+                if replies[at] is not None:
+                    continue
             found = await self._judged(recipient.place, sender.address, author)
             if isinstance(found, Reply):
                 replies[at] = found
@@ -173,5 +190,21 @@ class MessageIntake:
             return False
 
     async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
-        status = lasting_failure(content)
+        if is_complaint(content):
+            return await self._complained(content) or OWN_BOUNCE
+        status = lasting_failure(content, self._detects)
         return OWN_BOUNCE if status is None else await self._spooling.bounce(place, status)
+
+    async def _complained(self, content: bytes) -> Reply | None:
+        """Do what complaints ask for; a reply where that cannot be done now."""
+        wishes = complaints(content, self._spooling.secret, read_clocks().date)
+        self._spooling.reports[COMPLAINED if wishes else UNPROVEN] += 1
+        try:
+            for wish in wishes:
+                LOGGER.info("%s: %s complains", wish.group, wish.person)
+                await self._commands.grant(wish)
+        except GroupNotFound:
+            return None
+        except ShadowtreeError as error:
+            return Reply("451 4.3.0", why_not(error))
+        return None

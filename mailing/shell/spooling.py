@@ -52,6 +52,8 @@ KNOWN_KEPT = 4
 """Messages that are held while reports of them come; one of 50,000 people takes some 15 MB."""
 COUNTED, FOREIGN, STRANGER, REPEATED = "counted", "foreign", "stranger", "repeated"
 """What becomes of a report: its token is not ours, or too old; the message did not go to the person; it came before."""
+COMPLAINED, UNPROVEN = "complained", "unproven"
+"""What becomes of a complaint: somebody gets no more mail of a list; nobody is proven."""
 
 
 class _Known:

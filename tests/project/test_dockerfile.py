@@ -160,7 +160,7 @@ def health_status(installed, environment):
 
 def test_the_image_has_the_driver_of_postgresql_in_the_version_that_was_tested():
     (command,) = (line for line in arguments_of(BUILD, "RUN") if "wheels/*.whl" in line)
-    assert '"$(echo wheels/*.whl)[metrics,postgres,traces]"' in command
+    assert '"$(echo wheels/*.whl)[mail,metrics,postgres,traces]"' in command
     assert "--constraint constraints.txt" in command
 
 

@@ -2,6 +2,7 @@
 
 import time
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
@@ -170,3 +171,51 @@ async def test_many_reports_cost_little_and_only_what_is_new_and_ours_counts(gat
     assert gate.reports == {"counted": 1, "repeated": 99, "foreign": 50, "stranger": 100}
     (told,) = await gate.ask("queue", id_of("many"))
     assert (told.done, told.bounced) == (1, 1)
+
+
+@pytest.mark.parametrize("place", ["bounces", "owner"])
+async def test_who_complains_gets_no_more_mail_of_the_list_where_the_copy_proves_it(servers, settings, sink, place):
+    names = servers["ubc.example"].client
+    await names.create_group("all+owners@ubc.example")
+    await names.join("all+owners@ubc.example", "chair@x.example", "process")
+    await names.join(LAB, "ann@x.example", "process")
+    with_clicks = replace(settings, click_listen="127.0.0.1:0", click_url="https://lists.ubc.example")
+    async with running(servers, with_clicks) as gate:
+        await gate.send("ann@x.example", "all", data=message(place))
+        await gate.until_done()
+        (copy,) = [each for each in sink.taken if each.people == ["ann@x.example"]]
+        to = "all-owner" if place == "owner" else copy.sender
+        forged = copy.data.replace(b"/u/", b"/u/AAAA")
+        for data in (forged, copy.data.replace(b"List-Unsubscribe:", b"X-Other:")):
+            assert (await gate.send("", to, data=complaint_about(data)))[0].startswith("250")
+        assert not await names.check(MUTED, "ann@x.example")
+        assert (await gate.send("", to, data=complaint_about(copy.data)))[0].startswith("250")
+        assert await names.check(MUTED, "ann@x.example")
+        assert gate.reports == {"unproven": 2, "complained": 1}
+        await gate.until_done()
+        written = [person for each in sink.taken for person in each.people]
+        assert written.count("chair@x.example") == (3 if place == "owner" else 0)
+
+
+def complaint_about(data):
+    return (
+        b'Content-Type: multipart/report; report-type=feedback-report; boundary="b"\r\n\r\n'
+        b"--b\r\nContent-Type: message/feedback-report\r\n\r\nFeedback-Type: abuse\r\nVersion: 1\r\n\r\n"
+        b"--b\r\nContent-Type: message/rfc822\r\n\r\n" + data + b"\r\n--b--\r\n"
+    )
+
+
+async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
+    await gate.send("ann@x.example", "all", data=message("qmail"))
+    await gate.until_done()
+    (taken,) = sink.taken
+    report = (
+        b"From: MAILER-DAEMON@sfu.example\r\nSubject: failure notice\r\n\r\n"
+        b"Hi. This is the qmail-send program at sfu.example.\r\n"
+        b"I'm afraid I wasn't able to deliver your message to the following addresses.\r\n"
+        b"This is a permanent error; I've given up. Sorry it didn't work out.\r\n\r\n"
+        b"<bob@sfu.example>:\r\nSorry, no mailbox here by that name. (#5.1.1)\r\n"
+    )
+    await gate.send("", return_path_of(taken, "bob@sfu.example"), data=report)
+    assert gate.reports == {"counted": 1}
+    assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "a report without a status"

@@ -14,7 +14,8 @@ from mailing.rules.message import (
     key_of,
     read_content,
 )
-from mailing.rules.return_path import bounce_place, fits_verp, lasting_failure, return_path, token_of
+from mailing.rules.reports import lasting_failure
+from mailing.rules.return_path import bounce_place, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message, People
 
 SECRET = b"s" * 32
