@@ -46,6 +46,8 @@ class DistributionSettings:
     """``HOST:PORT`` for leaving by one click; port 0 lets the system choose one; None: copies offer none."""
     click_url: str = ""
     """Where members reach it, without a slash at its end."""
+    metrics_listen: str | None = None
+    """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _require_no_clicks(
 def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
     suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
     if "lmtp_listen" not in found:
-        for key in ("control", "authserv_id", "click_listen", "click_url", *suggested):
+        for key in ("control", "authserv_id", "click_listen", "click_url", "metrics_listen", *suggested):
             if key in found:
                 raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
         return None
@@ -140,6 +142,7 @@ def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings 
         found.get("authserv_id"),
         found.get("click_listen"),
         found.get("click_url", ""),
+        found.get("metrics_listen"),
     )
 
 
@@ -322,6 +325,7 @@ _KEYS: Mapping[str, Reader] = {
     "authserv_id": _read_authserv_id,
     "click_listen": _read_listen,
     "click_url": _read_click_url,
+    "metrics_listen": _read_listen,
     "domains": _read_domains,
     "defaults": _read_list,
     "lists": _read_lists,

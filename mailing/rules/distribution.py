@@ -140,6 +140,11 @@ class Distribution:
         """Whether a message is known that is not final."""
         return id_ in self._works
 
+    @property
+    def finished_count(self) -> int:
+        """How many final messages are remembered."""
+        return len(self._finished)
+
     def spooled(self, id_: str) -> Spooled | None:
         """A message that is not final, as far as it is decided; None: there is none."""
         work = self._works.get(id_)

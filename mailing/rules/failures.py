@@ -101,6 +101,11 @@ class Failures:
         found = self._failing.get(person)
         return found is not None and found.suppressed != 0
 
+    @property
+    def count(self) -> int:
+        """Of how many people something is kept."""
+        return len(self._failing)
+
     def suppressed(self) -> list[Failing]:
         """All to whom nothing is sent, sorted by name."""
         return sorted((each for each in self._failing.values() if each.suppressed), key=lambda each: each.person)

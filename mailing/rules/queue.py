@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mailing.rules.events import Spooled
@@ -164,3 +164,31 @@ class Suppressed:
 def suppressed(failing: Failing) -> Suppressed:
     """What is told of one."""
     return Suppressed(failing.person, failing.suppressed, failing.group, failing.why)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How a gateway is, and what there was since it started."""
+
+    messages: Mapping[str, int]
+    """Those that are not final, by state."""
+    oldest: int
+    """When the oldest of them came, in seconds since 1970; 0: there is none."""
+    people_waiting: int
+    """To whom a message is still to be handed over."""
+    kept: int
+    """Messages that are done or dropped, and remembered."""
+    accepted: int
+    """Transactions that brought a message, since the start; so are the next two."""
+    copies: Mapping[str, int]
+    """People of transactions with the mail server, by what it said of them."""
+    reports: Mapping[str, int]
+    """Bounces and complaints, by what became of them."""
+    failing: int
+    """People whom messages did not reach lately."""
+    suppressed: int
+    """Those of them to whom nothing is sent."""
+    database_failing: bool
+
+
+UNFINISHED_STATES = tuple(state for state in State if state not in FINAL_STATES)

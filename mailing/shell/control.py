@@ -16,7 +16,7 @@ import msgspec
 
 from mailing.rules.addresses import unquoted
 from mailing.rules.events import Approved, Cleared, Dropped, Rejected, Retried
-from mailing.rules.queue import Queued, Reached, Suppressed, queued, suppressed
+from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
 from mailing.shell.log import LOGGER
 from mailing.shell.seeing import Seeing
@@ -30,7 +30,7 @@ REQUEST_LIMIT = 4_096
 ANSWER_LIMIT = 64 * 1024 * 1024
 """Bytes: some hundred thousand messages that wait."""
 
-Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why", "suppressed", "clear"]
+Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why", "suppressed", "clear", "stats"]
 
 
 class ControlError(Exception):
@@ -54,6 +54,8 @@ class Answer(msgspec.Struct, frozen=True):
     """Of `why`."""
     suppressed: tuple[Suppressed, ...] = ()
     """Of `suppressed` and `clear`."""
+    stats: Stats | None = None
+    """Of `stats`."""
     error: str = ""
 
 
@@ -94,6 +96,8 @@ class Control:
         try:
             if request.word == "clear":
                 return await self._clear(unquoted(request.address))
+            if request.word == "stats":
+                return Answer(stats=self._spooling.stats())
             if request.word == "suppressed":
                 return Answer(suppressed=tuple(map(suppressed, self._spooling.suppressed())))
             if request.id is None:
@@ -109,7 +113,7 @@ class Control:
             if request.word in ("approve", "reject") and not self._is_held(request.id):
                 return Answer(error=f"nothing of the message {request.id} is held")
             await self._spooling.tell_durably(_EVENTS[request.word](request.id))
-            return await self._one(request.id)
+            return self._told(request.word, await self._one(request.id))
         except SpoolError as error:
             return Answer(error=str(error))
 
@@ -121,6 +125,12 @@ class Control:
                 if word == "queue" or self._is_held(spooled.message.id)
             )
         )
+
+    @staticmethod
+    def _told(word: Word, answer: Answer) -> Answer:
+        for message in answer.messages:
+            LOGGER.info("%s: %s by command, for %s", message.id, word, ", ".join(message.lists))
+        return answer
 
     async def _one(self, id_: str) -> Answer:
         spooled = await self._spooling.spooled(id_)

@@ -75,6 +75,8 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
                 told.append(f"lmtp {host}:{await distributing.listen()}")
                 clicks = await distributing.listen_for_clicks()
                 told += [] if clicks is None else [f"click {clicks}"]
+                metrics = distributing.listen_for_metrics()
+                told += [] if metrics is None else [f"metrics {metrics}"]
                 others.append(asyncio.create_task(distributing.run()))
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
             await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)

@@ -29,7 +29,7 @@ from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, 
 from mailing.rules.spooled import Chunk, Destination, Message
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
-from mailing.shell.spooling import Spooling
+from mailing.shell.spooling import DEFERRED, REFUSED, TAKEN, Spooling
 from mailing.spool.store import SpoolError
 from shadowtree.vocabulary import GroupId, MemberId
 
@@ -109,10 +109,12 @@ class HandingOver:
             return Handed(message.id, chunk.number, deferred=dict.fromkeys(chunk.waiting, str(error)))
         sending = _Sending(message, chunk, copies, token_of(self._spooling.secret, message.id))
         refused, deferred = await sending.over(connection)
+        taken = len(chunk.waiting) - len(refused) - len(deferred)
+        self._spooling.copies.update({TAKEN: taken, REFUSED: len(refused), DEFERRED: len(deferred)})
         LOGGER.info(
             "%s: %d of %s taken, %d refused, %d wait",
             message.id,
-            len(chunk.waiting) - len(refused) - len(deferred),
+            taken,
             message.destinations[chunk.destination].group,
             len(refused),
             len(deferred),

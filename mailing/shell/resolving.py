@@ -36,9 +36,9 @@ class Resolving:
         async with self._places:
             event = await self._event(effect)
         if isinstance(event, NotResolved):
-            LOGGER.warning("%s waits: %s", event.id, event.why)
+            LOGGER.warning("%s waits, for %s: %s", event.id, _groups(effect), event.why)
         elif isinstance(event, Resolved) and event.missing:
-            LOGGER.warning("%s: not everybody is reached: %s", event.id, event.missing)
+            LOGGER.warning("%s: not everybody of %s is reached: %s", event.id, _groups(effect), event.missing)
         self._tell(event)
 
     async def _event(self, effect: Resolve) -> Event:
@@ -100,6 +100,10 @@ class Resolving:
             return True
         found = await self._names.everybody([Target(group) for group in exceptions])
         return not (found.unreachable or found.in_transition)
+
+
+def _groups(effect: Resolve) -> str:
+    return ", ".join(each.group for each in effect.destinations.values())
 
 
 def _missing(found: Resolution) -> str:

@@ -26,6 +26,7 @@ from mailing.rules.events import (
     Forget,
     Granted,
     HandOver,
+    Keep,
     Now,
     Resolve,
     Save,
@@ -35,8 +36,9 @@ from mailing.rules.events import (
 )
 from mailing.rules.failures import Failing, Failures
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
+from mailing.rules.queue import UNFINISHED_STATES, Stats
 from mailing.rules.return_path import BouncePlace, token_of
-from mailing.rules.spooled import Message, People, State
+from mailing.rules.spooled import FINAL_STATES, Message, People, State
 from mailing.shell.log import LOGGER
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
 from shadowtree.vocabulary import MemberId
@@ -52,8 +54,10 @@ KNOWN_KEPT = 4
 """Messages that are held while reports of them come; one of 50,000 people takes some 15 MB."""
 COUNTED, FOREIGN, STRANGER, REPEATED = "counted", "foreign", "stranger", "repeated"
 """What becomes of a report: its token is not ours, or too old; the message did not go to the person; it came before."""
+TAKEN, REFUSED, DEFERRED = COPIES = ("taken", "refused", "deferred")
 COMPLAINED, UNPROVEN = "complained", "unproven"
 """What becomes of a complaint: somebody gets no more mail of a list; nobody is proven."""
+REPORTS = (COUNTED, REPEATED, FOREIGN, STRANGER, COMPLAINED, UNPROVEN)
 
 
 class _Known:
@@ -95,6 +99,11 @@ class Spooling:
         """Those that reports came for last."""
         self.reports: Counter[str] = Counter()
         """Reports that somebody cannot be reached, by what became of them."""
+        self.copies: Counter[str] = Counter()
+        """People of transactions with the mail server, by what it said of them."""
+        self.accepted = 0
+        """Transactions that brought a message."""
+        self._open = {each.message.id for each in found.unfinished}
         self.is_failing = False
         """Whether the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
@@ -122,7 +131,9 @@ class Spooling:
 
     async def accept(self, event: Accepted) -> Reply:
         """Take a message; the reply once it is durable."""
-        return await self._answered(event)
+        reply = await self._answered(event)
+        self.accepted += reply.is_good
+        return reply
 
     async def write(self, event: Written) -> Reply:
         """Write to somebody; the reply once the letter is durable."""
@@ -185,7 +196,8 @@ class Spooling:
                 if not self._step(Bounced(id_, *at, why, earlier), durable):
                     self.reports[REPEATED] += 1
                     return OWN_BOUNCE
-            LOGGER.info("%s: %s bounced: %s", id_, chunk.people[at[1]], why)
+            group = known.message.destinations[chunk.destination].group
+            LOGGER.info("%s: %s of %s bounced: %s", id_, chunk.people[at[1]], group, why)
             self.reports[COUNTED] += 1
             await durable
         except SpoolError:
@@ -195,6 +207,22 @@ class Spooling:
     def suppressed(self) -> list[Failing]:
         """Those to whom nothing is sent, since mail to them came back."""
         return self._core.failures.suppressed()
+
+    def stats(self) -> Stats:
+        """How it is, and what there was since the start."""
+        states = Counter(state for _, state in self._core.unfinished())
+        return Stats(
+            messages={str(state): states[state] for state in UNFINISHED_STATES},
+            oldest=min((each.message.accepted for each, _ in self._core.unfinished()), default=0),
+            people_waiting=sum(len(chunk.waiting) for each, _ in self._core.unfinished() for chunk in each.chunks),
+            kept=self._core.finished_count,
+            accepted=self.accepted,
+            copies={outcome: self.copies[outcome] for outcome in COPIES},
+            reports={outcome: self.reports[outcome] for outcome in REPORTS},
+            failing=self._core.failures.count,
+            suppressed=len(self._core.failures.suppressed()),
+            database_failing=self.is_failing,
+        )
 
     def is_suppressed(self, person: MemberId) -> bool:
         """Whether somebody is one of them."""
@@ -247,8 +275,11 @@ class Spooling:
         """Returns whether the event has led to anything."""
         effects = self._core.step(event, read_clocks())
         for effect in effects:
-            if isinstance(effect, Save):
-                self._follow(effect)
+            match effect:
+                case Save():
+                    self._follow(effect)
+                case Keep(Failing(person, group, why=why, probe=probe, suppressed=suppressed)) if probe or suppressed:
+                    LOGGER.info("%s: %s is %s: %s", group, person, "suppressed" if suppressed else "probed", why)
         self._effects.append((effects, durable))
         self._is_wanted.set()
         return bool(effects)
@@ -257,6 +288,19 @@ class Spooling:
         message = change.message
         if message.id in self._known:
             self._known[message.id].follow(change)
+        if message.state not in FINAL_STATES:
+            self._open.add(message.id)
+        elif message.id in self._open:
+            self._open.discard(message.id)
+            groups = ", ".join(each.group for each in message.destinations)
+            LOGGER.info(
+                "%s: %s, for %s: %d people, %d bounced",
+                message.id,
+                message.state,
+                groups,
+                message.people,
+                message.bounced,
+            )
         if message.is_probe:
             self._ids[token_of(self.secret, message.id)] = message.id
 

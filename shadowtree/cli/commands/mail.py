@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.commands.mailman import sync_command
-from shadowtree.cli.render.output import print_json, print_lines, warn, warn_unreachable
+from shadowtree.cli.render.output import as_json, print_json, print_lines, warn, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
 from shadowtree.cli.support.waiting import Waiting
@@ -311,6 +311,31 @@ def suppressed_command(session: Session, clear: str | None, config_file: Path) -
             f"{each.address} since {datetime.fromtimestamp(each.since, UTC):%Y-%m-%dT%H:%MZ}, {each.list}: {each.why}"
             for each in answer.suppressed
         )
+    return DONE
+
+
+@mail_command.command("stats")
+@_config_option
+@format_option
+@in_session
+def stats_command(session: Session, config_file: Path) -> int:
+    """Say how the running gateway is, and what there was since it started, in numbers.
+
+    \b
+    Example:
+      shadowtree mail stats --config mail.toml
+    """
+    from mailing.shell.control import Request
+
+    answer = _ask(Request("stats"), config_file)
+    if isinstance(answer, int):
+        return answer
+    if session.is_json:
+        print_json(answer.stats)
+        return DONE
+    for key, value in as_json(answer.stats).items():
+        told = value if isinstance(value, dict) else {"": value}
+        print_lines(f"{key} {name}: {count}" if name else f"{key}: {count}" for name, count in told.items())
     return DONE
 
 

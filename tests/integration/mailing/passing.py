@@ -15,12 +15,14 @@ from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, distributing, settings, port, clicks):
+    def __init__(self, distributing, settings, port, clicks, metrics):
         self._distributing = distributing
         self.settings = settings
         self.port = port
         self.clicks = clicks
         """Where members leave by one click."""
+        self.metrics = metrics
+        """Where Prometheus reads metrics."""
 
     async def send(self, sender, *recipients, data, **more):
         """The replies, without those to RCPT that are good."""
@@ -48,6 +50,10 @@ class Running:
         """Have somebody sent to again."""
         return (await ask(self.settings.control, Request("clear", address=address))).suppressed
 
+    async def stats(self):
+        """What `mail stats` tells."""
+        return (await ask(self.settings.control, Request("stats"))).stats
+
     @property
     def reports(self):
         """What became of bounces, by number."""
@@ -69,7 +75,8 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
     try:
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
-        yield Running(distributing, settings, port, await distributing.listen_for_clicks())
+        clicks = await distributing.listen_for_clicks()
+        yield Running(distributing, settings, port, clicks, distributing.listen_for_metrics())
     finally:
         tasks = [following] if running is None else [following, running]
         if gracefully:

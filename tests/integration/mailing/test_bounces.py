@@ -1,6 +1,8 @@
 """Who was reached by a message, and what becomes of those who cannot be."""
 
+import asyncio
 import time
+import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -17,7 +19,7 @@ from mailing.shell.control import ControlError
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
 from tests.integration.mailing.passing import running_gateway
-from tests.integration.mailing.sink import Sink
+from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
 
 ALL, LAB, MUTED = "all@ubc.example", "lab@sfu.example", "all+muted@ubc.example"
 
@@ -219,3 +221,40 @@ async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
     await gate.send("", return_path_of(taken, "bob@sfu.example"), data=report)
     assert gate.reports == {"counted": 1}
     assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "a report without a status"
+
+
+async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink, caplog):
+    caplog.set_level("INFO", "shadowtree.mail")
+    sink.replies["bob@sfu.example"] = "450 4.2.0 later"
+    async with running(servers, replace(settings, metrics_listen="127.0.0.1:0")) as gate:
+        await gate.send("ann@x.example", "all", data=message("numbers"))
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while (stats := await gate.stats()).messages["waiting"] != 1:
+                await asyncio.sleep(0.01)
+        await gate.send("", f"all-bounces-{'a' * 16}+bob=sfu.example@lists.ubc.example", data=report_of())
+        stats = await gate.stats()
+        assert stats.copies == {"taken": 1, "refused": 0, "deferred": 1}
+        assert (stats.accepted, stats.people_waiting, stats.kept, stats.suppressed) == (1, 1, 0, 0)
+        assert stats.reports["foreign"] == 1
+        assert 0 < stats.oldest <= time.time()
+        url = f"http://{gate.metrics}/metrics"
+        told = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read().decode())
+        for line in (
+            'shadowtree_mail_messages{state="waiting"} 1.0',
+            "shadowtree_mail_accepted_total 1.0",
+            'shadowtree_mail_copies_total{outcome="deferred"} 1.0',
+            'shadowtree_mail_reports_total{outcome="foreign"} 1.0',
+            "shadowtree_mail_event_loop_answers 1.0",
+            "shadowtree_mail_people_waiting 1.0",
+        ):
+            assert line in told.splitlines()
+        sink.replies.clear()
+        await gate.ask("retry", id_of("numbers"))
+        await gate.until_done()
+    for line in (
+        f"{id_of('numbers')}: from <ann@x.example>, ",
+        f"{id_of('numbers')}: 1 of {ALL} taken, 0 refused, 1 wait",
+        f"{id_of('numbers')}: retry by command, for {ALL}",
+        f"{id_of('numbers')}: done, for {ALL}: 2 people, 0 bounced",
+    ):
+        assert sum(each.startswith(line) for each in caplog.messages) == 1, line

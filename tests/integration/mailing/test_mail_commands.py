@@ -227,6 +227,7 @@ def test_messages_are_told_and_decided_about_by_commands(start, own_config, conf
     assert "there is no message x" in shadowtree("mail", "why", "x", "y@z", "--config", own_config, status=4).err
     assert " all@ubc.example " in told("approve", held.split()[0])[0]
     assert "is held" in shadowtree("mail", "reject", held.split()[0], "--config", own_config, status=4).err
+    assert {"messages held: 0", "accepted: 2", "suppressed: 0"} <= {*told("stats")}
     assert gateway.terminate()[0] == 0
     assert not own_config.with_suffix(".sock").exists()
 

@@ -51,6 +51,13 @@ def test_a_whole_file_is_read(load):
     assert settings.lists.of("lab@sfu.example") == ListSettings()
 
 
+def test_metrics_are_of_distribution(load):
+    through = 'lmtp_listen = "127.0.0.1:7424"\ndatabase = "sqlite:///m.db"\nsmtp = "127.0.0.1:7425"\n'
+    assert load(f'metrics_listen = "127.0.0.1:0"\n{through}{SMALL}').distribution.metrics_listen == "127.0.0.1:0"
+    with pytest.raises(SettingsError, match="metrics_listen: it is for distribution"):
+        load(f'metrics_listen = "127.0.0.1:0"\n{SMALL}')
+
+
 def test_settings_of_distribution_are_read(load, tmp_path):
     text = 'lmtp_listen = "127.0.0.1:7424"\ndatabase = "sqlite:///m.db"\nsmtp = "127.0.0.1:7425"\n' + SMALL
     settings = load(text + "[defaults]\nmax_bytes = 5000\nskip_addressed = true\n")
