@@ -116,6 +116,10 @@ class Endpoint(Someone):
         raise shadowtree.ServerFault("a listener ended by itself")
 
     def _take(self, message, stream):
+        if message.kept == "memory":
+            # A gateway is handed these, too; others judge them.
+            self._messages.count("handed to gateways from memory")
+            return
         self._messages.note_handed(stream, message)
         if message.payload == LAST_WORD:
             # Not handled: a stream that has taken over from this one is handed it, too.

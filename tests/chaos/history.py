@@ -11,6 +11,7 @@ from math import inf
 
 import shadowtree
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from tests.chaos.memory_history import QuickHistory
 from tests.chaos.message_history import MessageHistory
 from tests.integration.nameserver.recorded_updates import REFUSALS
 
@@ -102,6 +103,7 @@ class History:
     unexpected: list = field(default_factory=list)
     """What servers said that none should."""
     messages: MessageHistory = field(default_factory=MessageHistory)
+    quick: QuickHistory = field(default_factory=QuickHistory)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def with_outcome(self, outcome):

@@ -28,6 +28,7 @@ from namegraph.model.operations import CreateGroup
 from tests.chaos.cluster import SUBNETS
 from tests.chaos.history import Outcome
 from tests.chaos.load import AFTER_FAILURE_SECONDS, Someone, Writer
+from tests.chaos.memory_load import QUICK, QUICK_ARCS
 from tests.chaos.message_history import Sending
 from tests.integration.nameserver.recorded_updates import joining, leaving
 
@@ -241,11 +242,13 @@ class Mover(Writer):
 
     def build(self):
         """Make the groups, and what lasts in them; let all who listen have mailboxes."""
-        groups = [ALL, *RING, *INNER, *FAN, *CLUBS]
-        lasting = tuple(joining(*arc) for arc in LASTING_ARCS)
+        groups = [ALL, *RING, *INNER, *FAN, *CLUBS, *QUICK]
+        lasting = tuple(joining(*arc) for arc in [*LASTING_ARCS, *QUICK_ARCS])
         for operations in [*((CreateGroup(parse_name(group)),) for group in groups), lasting]:
             update = self._ask(operations, self.clients[self.own], timeout=30)
             assert update.outcome is Outcome.ACKNOWLEDGED, update
+        for group in QUICK:
+            self.clients[self.own].set_delivery(group, kept="memory", timeout=30)
         for process in [*STEADY, *DEEP, *WITNESS, *VISITOR]:
             mailbox = self.clients[self.own].open_mailbox(process, timeout=30)
             self.history.messages.note_mailbox(process, mailbox)

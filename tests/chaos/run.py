@@ -14,6 +14,7 @@ from tests.chaos.endpoints import new_endpoints
 from tests.chaos.faults import plan
 from tests.chaos.history import History, Outcome
 from tests.chaos.load import Reader, Writer
+from tests.chaos.memory_load import KEEN, QUICK_SENDERS, KeenEndpoint, QuickSender, say_last_words
 from tests.chaos.message_history import LAST_WORD, Sending, faults
 from tests.chaos.message_load import ALL, OWED, Mover, new_senders
 from tests.chaos.verdict import Timeline, contradictions, rows, was_done
@@ -21,7 +22,7 @@ from tests.integration.nameserver.answers_of_all import check_all_answers
 
 WRITERS = 10
 READERS = 5
-CLIENTS_LIMIT = 60
+CLIENTS_LIMIT = 70
 """More than there are of all kinds together: each has a thread of its own."""
 
 QUIET_SECONDS = 10.0
@@ -124,10 +125,12 @@ def _trouble(cluster, report, say):
         living, breaking = [], []
         try:
             endpoints += new_endpoints(cluster, history)
+            endpoints += [KeenEndpoint(cluster, history, process) for process in KEEN]
             living += [clients.submit(someone.live, over) for someone in endpoints]
             assert _comes_about(lambda: all(each.has_begun for each in endpoints)), "not everybody listens"
             senders += [clients.submit(someone.live, over) for someone in new_senders(cluster, history)]
-            living += [clients.submit(someone.live, over) for someone in [*writers, *readers, mover]]
+            quick = [QuickSender(cluster, history, f"quick-{number}") for number in range(QUICK_SENDERS)]
+            living += [clients.submit(someone.live, over) for someone in [*writers, *readers, mover, *quick]]
             started = time.monotonic()
             for fault in report.faults:
                 healed.wait(max(started + fault.begins - time.monotonic(), 0))
@@ -169,6 +172,7 @@ def _hand_out(cluster, history, senders, endpoints):
     history.messages.note_sending(sending)
     with cluster.new_client(0, timeout=PATIENCE_SECONDS) as client:
         history.messages.note_accepted(sending, client.send(ALL, LAST_WORD))
+        say_last_words(client, history)
     _comes_about(lambda: all(each.is_done for each in endpoints))
     return ", ".join(f"{each.name} waits for the last word" for each in endpoints if not each.is_done)
 
@@ -231,6 +235,7 @@ def _judge_messages(report):
     report.failures += found[:SHOWN]
     if found[SHOWN:]:
         report.failures.append(f"{len(found) - SHOWN} more faults of messages")
+    report.failures += history.quick.faults()[:SHOWN]
 
 
 def _learn(unknown, clients, failures):

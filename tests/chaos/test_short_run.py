@@ -20,3 +20,4 @@ def test_nothing_is_lost_and_nothing_invented_while_everything_breaks(tmp_path):
     assert len(messages.accepted) > 50
     assert messages.counts["handed out"] > len(messages.accepted)
     assert messages.counts["streams taken over"]
+    assert messages.counts["handed from memory"] > 20
