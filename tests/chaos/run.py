@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -219,7 +220,8 @@ def _judge(cluster, report):
         _nothing_is_stuck(clients, timeline.model)
         check_all_answers(clients, timeline.model, revision=timeline.newest)
     except (AssertionError, shadowtree.ShadowtreeError) as error:
-        failures.append(f"{type(error).__name__}: {error}")
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        failures.append(f"{type(error).__name__}: {error} ({where.name}, line {where.lineno}: {where.line})")
     finally:
         for client in clients:
             client.close()
