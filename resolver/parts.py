@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, TargetSet, UpdateId, is_plain, named_in
 from resolver.plans import Onward, Plan, PlanCache
@@ -58,6 +59,8 @@ class PartRequest:
     """The version of the part that the root holds."""
     with_steps: bool = False
     """Of one group without exceptions alone."""
+    counts: bool = False
+    """Processes that the server owns are counted, and not named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,9 @@ class Part:
     """Of a set: one for each process."""
     group_masks: tuple[Masks, ...] = ()
     """Of a set: one for each group."""
+    counted: tuple[int, ...] | None = None
+    """Of each target, how many processes are the server's own, and are first reached by that target: `processes` are
+    those alone that nobody owns. None: all are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +103,17 @@ class InDoubt:
 
 PartAnswer = Part | Unchanged | InDoubt
 
+COUNTED_LIMIT = 100
+"""Plans of which it is kept how many processes are this server's own."""
+
+
+class _Told(NamedTuple):
+    """Which processes of a plan are told, and how many are not."""
+
+    processes: tuple[NodeId, ...]
+    masks: tuple[Masks, ...]
+    counted: tuple[int, ...] | None = None
+
 
 class Parts:
     """Answers what roots ask of this server."""
@@ -106,6 +123,8 @@ class Parts:
         self._core = core
         self._plans = plans
         self._start = start
+        self._counted: dict[int, _Told] = {}
+        """By number of the plan."""
 
     def fill(self, targets: TargetSet) -> Iterator[int]:
         """Make the plan that `answer` needs, so that it takes no time; yield between slices, when updates may come.
@@ -134,19 +153,42 @@ class Parts:
         version = self._version_of(plan, is_healed=is_healed)
         if version == request.known_version:
             return Unchanged()
+        told = self._told(plan, len(request.targets)) if request.counts else _Told(plan.processes, plan.process_masks)
         steps = deliveries(self._core, plan, next(iter(known.values()))) if request.with_steps else ()
         return Part(
             version,
-            plan.processes,
+            told.processes,
             plan.groups,
             plan.onward,
             steps,
             plan.apart,
             self._core.view,
             is_healed,
-            plan.process_masks,
+            told.masks,
             plan.group_masks,
+            told.counted,
         )
+
+    def _told(self, plan: Plan, targets: int) -> _Told:
+        """The processes of a plan, as they are told where those of this server are counted."""
+        found = self._counted.get(plan.number)
+        if found is None:
+            if len(self._counted) >= COUNTED_LIMIT:
+                self._counted.clear()
+            found = self._counted[plan.number] = self._count(plan, targets)
+        return found
+
+    def _count(self, plan: Plan, targets: int) -> _Told:
+        counted, foreign = [0] * targets, list[int]()
+        for place, owner in enumerate(self._core.owners_of_names(plan.processes)):
+            if owner is None:
+                foreign.append(place)
+            else:
+                first = plan.process_masks[place].first if plan.process_masks else 0
+                if first is not None:
+                    counted[first] += 1
+        masks = tuple(plan.process_masks[place] for place in foreign) if plan.process_masks else ()
+        return _Told(tuple(plan.processes[place] for place in foreign), masks, tuple(counted))
 
     def _known_of(self, targets: TargetSet) -> dict[NodeId, NodeIndex]:
         """The targets and exceptions that this server knows."""

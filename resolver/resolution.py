@@ -27,15 +27,27 @@ Source: protocol.md section 8, *datagram*.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import NamedTuple
 
 from namegraph import NodeId, ServerId, Slices, TargetSet, UpdateId, at_once, in_slices, is_plain, sorted_in_slices
 from resolver.parts import InDoubt, Part, PartAnswer, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble
 from resolver.target_masks import Masks
+
+
+class Count(NamedTuple):
+    """How many processes are not named."""
+
+    server: ServerId
+    """That has them; one that nobody owns is counted for the first of those that have it."""
+    target: int
+    """The place of the first target that reaches them and does not except them."""
+    processes: int
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
@@ -59,6 +71,10 @@ class Resolved:
     """Of a set, for each process: the place of the first target that reaches it and does not except it."""
     group_firsts: tuple[int, ...] = ()
     """The same for each group."""
+    counts: tuple[Count, ...] = ()
+    """Where some servers' processes were to be named alone: how many others there are, sorted."""
+    elsewhere: tuple[NodeId, ...] = ()
+    """Those of `processes` that other servers have as well, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +124,15 @@ class Resolution:
         remembered: AgreedWalk | None = None,
         with_steps: bool = False,
         unites_in_slices: bool = False,
+        named_servers: Set[ServerId] | None = None,
     ) -> None:
-        """`homes`: of all targets and exceptions, in order. `unites_in_slices`: the last step is `Uniting`."""
+        """`homes`: of all targets and exceptions, in order. `unites_in_slices`: the last step is `Uniting`.
+
+        `named_servers`: processes are named as far as one of these has them, and else counted; None: all are named.
+        """
         assert is_plain(targets) or not with_steps, "a walk begins at one group"
+        assert named_servers is None or remembered is None, "what is counted is not what was named before"
+        self._named_servers = named_servers
         self._targets = targets
         self._root = root
         self._homes = homes
@@ -209,7 +231,8 @@ class Resolution:
             self._asked[server] = None
             self._awaited[server] = version
             self.requests += server != self._root
-            requests.append(PartRequest(server, self._targets, version, self._with_steps))
+            counts = self._named_servers is not None and server not in self._named_servers
+            requests.append(PartRequest(server, self._targets, version, self._with_steps, counts))
         return Ask(tuple(requests))
 
     def _reached(self) -> dict[ServerId, list[Onward]]:
@@ -242,7 +265,9 @@ class Resolution:
             part = self._parts[server]
             groups, processes = frozenset(part.groups), frozenset(part.processes)
             if not all(
-                groups.issuperset(onward.groups) and processes.issuperset(_to_be_told(onward)) for onward in leading
+                groups.issuperset(onward.groups)
+                and (part.counted is not None or processes.issuperset(_to_be_told(onward)))
+                for onward in leading
             ):
                 return False
         return True
@@ -266,8 +291,11 @@ class Resolution:
     def _unite(self, *, in_transition: bool) -> Slices[Resolved]:
         told, named, unreachable = _Told(), _Told(), set[NodeId]()
         parts = []
+        counting = None if self._named_servers is None else _Counting(self._named_servers)
         for server, leading in self._reached().items():
             part = self._parts.get(server)
+            if counting is not None:
+                counting.add(server, None if server in self._failed else part, leading)
             if part is not None and server not in self._failed:
                 parts.append(part)
                 told.groups.append((part.groups, part.group_masks))
@@ -291,6 +319,8 @@ class Resolution:
         processes = yield from unite(told.processes, named.processes, groups)
         reached_groups = yield from unite(told.groups, (), frozenset())
         steps = (delivery for part in parts for delivery in part.steps)
+        if counting is not None:
+            processes = yield from counting.of(processes)
         return Resolved(
             processes=processes.names,
             groups=reached_groups.names,
@@ -300,6 +330,8 @@ class Resolution:
             walk=tuple(assemble(self._targets[0].name, steps)) if self._with_steps else (),
             process_firsts=processes.firsts,
             group_firsts=reached_groups.firsts,
+            counts=() if counting is None else counting.counts(),
+            elsewhere=() if counting is None else counting.elsewhere(processes.names),
         )
 
 
@@ -320,6 +352,49 @@ def _to_be_told(onward: Onward) -> Iterable[NodeId]:
     if not onward.masks:
         return onward.processes
     return (name for name, masks in zip(onward.processes, onward.masks, strict=True) if masks.reached)
+
+
+class _Counting:
+    """Which processes are named, and how many others there are."""
+
+    def __init__(self, named: Set[ServerId]) -> None:
+        self._named_servers = named
+        self._named: set[NodeId] = set()
+        self._others: dict[NodeId, ServerId] = {}
+        """Those that servers have whose processes are not named, each with the first of them."""
+        self._counts: Counter[tuple[ServerId, int]] = Counter()
+
+    def add(self, server: ServerId, part: Part | None, leading: Sequence[Onward]) -> None:
+        """What a server told, or, of one that told nothing, what leads there."""
+        told = chain.from_iterable(each.processes for each in leading) if part is None else part.processes
+        if server in self._named_servers:
+            self._named.update(told)
+            return
+        for process in told:
+            self._others.setdefault(process, server)
+        for target, count in enumerate((part and part.counted) or ()):
+            self._counts[server, target] += count
+
+    def of(self, united: _United) -> Slices[_United]:
+        """Those of all processes that are named; the others are counted."""
+        names, firsts = list[NodeId](), list[int]()
+        for rows in in_slices(range(len(united.names))):
+            for at in rows:
+                name, first = united.names[at], united.firsts[at] if united.firsts else 0
+                server = self._others.get(name)
+                if name in self._named or server is None:
+                    names.append(name)
+                    firsts.append(first)
+                else:
+                    self._counts[server, first] += 1
+            yield len(rows)
+        return _United(tuple(names), tuple(firsts) if united.firsts else (), united.duplicates)
+
+    def counts(self) -> tuple[Count, ...]:
+        return tuple(sorted(Count(*key, count) for key, count in self._counts.items() if count))
+
+    def elsewhere(self, names: Iterable[NodeId]) -> tuple[NodeId, ...]:
+        return tuple(name for name in names if name in self._others)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,15 @@ class HiddenGroup:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerCount:
+    """How many processes a server has that are not named, and the first group that was asked for that has them."""
+
+    server: str
+    group: GroupId
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class WalkStep:
     """One arc that the walk crossed. A shadow arc is crossed either way, so `source` may be its child."""
 
@@ -96,6 +105,10 @@ class Resolution:
     group_targets: tuple[int, ...] = ()
     """The same for each group."""
     why_unreachable: tuple[str, ...] = ()
+    counts: tuple[ServerCount, ...] = ()
+    """Where some servers' processes were to be named alone: how many others there are."""
+    elsewhere: tuple[MemberId, ...] = ()
+    """The same: those of `processes` that other servers have as well; nobody owns them."""
 
     @property
     def members(self) -> tuple[MemberOf, ...]:

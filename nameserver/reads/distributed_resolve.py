@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -113,24 +113,28 @@ class DistributedResolutions:
         *,
         at_least_revision: str,
         never_met: Mapping[ServerId, RefusedError],
+        named_servers: Set[ServerId] | None = None,
     ) -> Answer:
         """Whom some target reaches and none of its exceptions does; raises `RefusedError`.
 
-        `homes`: of all targets and exceptions. `never_met`: why some of these cannot be asked.
+        `homes`: of all targets and exceptions. `never_met`: why some of these cannot be asked. `named_servers`: whose
+        processes are named, while others are counted; None: all are named.
         """
         resolution = Resolution(
             targets,
             root=self._core.server,
             homes=homes,
-            remembered=self._memory.recall(targets),
+            remembered=self._memory.recall(targets) if named_servers is None else None,
             unites_in_slices=True,
+            named_servers=named_servers,
         )
-        return await self._run(resolution, targets, deadline, at_least_revision, never_met)
+        originator = targets if named_servers is None else None
+        return await self._run(resolution, originator, deadline, at_least_revision, never_met)
 
     async def _run(
         self,
         resolution: Resolution,
-        originator: Originator,
+        originator: Originator | None,
         deadline: float | None,
         at_least_revision: str,
         never_met: Mapping[ServerId, RefusedError],
@@ -138,7 +142,7 @@ class DistributedResolutions:
         driver = _Driver(self, resolution, self._until(deadline), at_least_revision, never_met)
         resolved = await driver.run()
         agreed = resolution.agreed()
-        if agreed is not None:
+        if agreed is not None and originator is not None:
             self._memory.keep(originator, agreed)
         why_failed = tuple(why for _, why in sorted(resolution.why_failed.items()))
         return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed)
@@ -163,6 +167,7 @@ class DistributedResolutions:
             known_version=request.known_version or "",
             with_steps=request.with_steps,
             at_least_revision=at_least_revision,
+            counts=request.counts,
         )
         targets = request.targets
         if is_plain(targets):

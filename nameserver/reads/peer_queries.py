@@ -108,7 +108,7 @@ class PeerQuestionCalls:
         else:
             targets = only(conversion.read_id(request.originator, "originator", known))
         with_steps = request.with_steps and is_plain(targets)
-        asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps)
+        asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps, request.counts)
         await filled(self._parts.fill(targets))
         return part_chunks(self._parts.answer(asked), self._core.revision)
 

@@ -65,7 +65,7 @@ class StreamCalls:
         if request.consistency not in messages.ResolveRequest.Consistency.values():
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
         targets = self._targets(request)
-        if not is_plain(targets):
+        if request.counts or not is_plain(targets):
             return await self._resolve_set(targets, request, context)
         group = targets[0].name
         if not self._routing.is_alone:
@@ -123,7 +123,7 @@ class StreamCalls:
                 raise refuse(
                     Reason.INVALID_REQUEST,
                     f"{what}: several groups, or one with exceptions, are resolved with datagram consistency alone, "
-                    "and without a walk",
+                    "and without a walk; so is one whose processes are counted",
                     field=field,
                 )
         homes, never_met = await self._homes(named_in(targets))
@@ -133,6 +133,7 @@ class StreamCalls:
             deadline_of(context, self._run_loop),
             at_least_revision=request.at_least_revision,
             never_met=never_met,
+            named_servers=frozenset(map(ServerId, request.named_servers)) if request.counts else None,
         )
         return self._chunks(answer, groups=request.groups)
 
@@ -173,6 +174,11 @@ class StreamCalls:
             unreachable=resolved.unreachable,
             in_transition=resolved.in_transition,
             why_unreachable=answer.why_failed if resolved.unreachable else (),
+            counts=[
+                messages.ResolveChunk.Count(server=each.server, target=each.target, count=each.processes)
+                for each in resolved.counts
+            ],
+            elsewhere=resolved.elsewhere,
         )
         chunks = [self._named_chunks(resolved, "processes", resolved.processes, resolved.process_firsts)]
         if groups:

@@ -69,7 +69,12 @@ def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
             yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
         case Part():
             header = messages.ResolvePartChunk(
-                version=answer.version, revision=revision, view=answer.view, is_healed=answer.is_healed
+                version=answer.version,
+                revision=revision,
+                view=answer.view,
+                is_healed=answer.is_healed,
+                is_counted=answer.counted is not None,
+                counted=answer.counted or (),
             )
             yield header.SerializeToString()
             numbers = _numbers_of_masks(answer)
@@ -108,6 +113,7 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) 
         chunks[0].is_healed,
         column.read(len(processes), chain.from_iterable(chunk.process_masks for chunk in chunks)),
         column.read(len(groups), chain.from_iterable(chunk.group_masks for chunk in chunks)),
+        _counted(chunks[0], targets),
     )
 
 
@@ -116,6 +122,14 @@ def _numbers_of_masks(part: Part) -> dict[Masks, int]:
     of_others = (each.masks for each in chain(part.onward, part.apart))
     distinct = dict.fromkeys(chain(part.process_masks, part.group_masks, *of_others))
     return {masks: number for number, masks in enumerate(distinct)}
+
+
+def _counted(chunk: messages.ResolvePartChunk, targets: int) -> tuple[int, ...] | None:
+    if not chunk.is_counted:
+        return None
+    if len(chunk.counted) != (targets or 1):
+        raise NotAPartError(f"it counts processes of {len(chunk.counted)} targets, not of {targets or 1}")
+    return tuple(chunk.counted)
 
 
 def _read_masks(masks: messages.ResolvePartChunk.Masks, targets: int) -> Masks:

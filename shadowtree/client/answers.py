@@ -340,6 +340,8 @@ class ResolutionCollector:
         self._unreachable: list[GroupId] = []
         self._in_transition = False
         self._walk: list[results.WalkStep] = []
+        self._counts: list[results.ServerCount] = []
+        self._elsewhere: list[MemberId] = []
 
     def add(self, message: name_service_pb2.ResolveChunk) -> None:
         """Take the next part."""
@@ -352,6 +354,9 @@ class ResolutionCollector:
         if self._targets:
             self._process_targets += message.process_targets[:]
             self._group_targets += message.group_targets[:]
+        self._elsewhere += message.elsewhere[:]
+        for each in message.counts:
+            self._counts.append(results.ServerCount(each.server, self._target(each.target), each.count))
         for hidden in message.hidden:
             self._hidden.append(results.HiddenGroup(group=hidden.group, count=hidden.count))
         for step in message.walk:
@@ -382,7 +387,14 @@ class ResolutionCollector:
             process_targets=tuple(self._process_targets),
             group_targets=tuple(self._group_targets),
             why_unreachable=tuple(self._why_unreachable),
+            counts=tuple(self._counts),
+            elsewhere=tuple(self._elsewhere),
         )
+
+    def _target(self, place: int) -> GroupId:
+        if place >= max(1, len(self._targets)):
+            raise ServerFault("the server counted members of groups that were not asked for")
+        return self._targets[place].name if self._targets else self._group
 
     def _require_targets(self, names: Sequence[str], places: Sequence[int]) -> None:
         if len(names) != len(places) or max(places, default=0) >= len(self._targets):

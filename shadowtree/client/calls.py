@@ -191,6 +191,7 @@ def resolve(
     consistency: Consistency,
     walk: bool,
     at_least_revision: Revision | None,
+    named_servers: Iterable[str] | None = None,
 ) -> StreamCall[results.Resolution]:
     """Ask who is in a group, or in several."""
     targets = targets_of(asked, excluding, as_kept)
@@ -205,6 +206,8 @@ def resolve(
         consistency=choice(_CONSISTENCIES, consistency, "consistency"),
         walk=walk,
         at_least_revision=at_least_revision or "",
+        counts=named_servers is not None,
+        named_servers=tuple(named_servers or ()),
     )
     collect = partial(answers.ResolutionCollector, first.name, targets if is_set else ())
     return StreamCall("Resolve", request, collect)

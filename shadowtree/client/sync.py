@@ -268,13 +268,15 @@ class Client:
         walk: bool = False,
         *,
         excluding: Iterable[GroupId] = (),
+        named_servers: Iterable[str] | None = None,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
         """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there.
 
         Of several groups, which may be `Target`s: whoever is in one of them and in none of its exceptions. `excluding`
-        are exceptions of all.
+        are exceptions of all. `named_servers`: only processes that one of these has are named, and how many others
+        there are is in `counts`: other servers do not tell the names of their own.
         """
         call = calls.resolve(
             group,
@@ -283,6 +285,7 @@ class Client:
             consistency=consistency,
             walk=walk,
             at_least_revision=at_least_revision,
+            named_servers=named_servers,
         )
         return self._collect(call, timeout)
 

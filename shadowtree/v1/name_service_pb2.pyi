@@ -224,7 +224,7 @@ class ListGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveRequest(_message.Message):
-    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding")
+    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding", "counts", "named_servers")
     class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CONSISTENCY_DATAGRAM: _ClassVar[ResolveRequest.Consistency]
@@ -238,6 +238,8 @@ class ResolveRequest(_message.Message):
     WALK_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    NAMED_SERVERS_FIELD_NUMBER: _ClassVar[int]
     group: str
     groups: bool
     consistency: ResolveRequest.Consistency
@@ -245,10 +247,12 @@ class ResolveRequest(_message.Message):
     walk: bool
     targets: _containers.RepeatedCompositeFieldContainer[_names_pb2.Target]
     excluding: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
+    counts: bool
+    named_servers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ..., named_servers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveChunk(_message.Message):
-    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable")
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere")
     class HiddenGroup(_message.Message):
         __slots__ = ("group", "count")
         GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -266,6 +270,15 @@ class ResolveChunk(_message.Message):
         kind: _names_pb2.ChildKind
         state: _names_pb2.ArcState
         def __init__(self, to: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., state: _Optional[_Union[_names_pb2.ArcState, str]] = ..., **kwargs) -> None: ...
+    class Count(_message.Message):
+        __slots__ = ("server", "target", "count")
+        SERVER_FIELD_NUMBER: _ClassVar[int]
+        TARGET_FIELD_NUMBER: _ClassVar[int]
+        COUNT_FIELD_NUMBER: _ClassVar[int]
+        server: str
+        target: int
+        count: int
+        def __init__(self, server: _Optional[str] = ..., target: _Optional[int] = ..., count: _Optional[int] = ...) -> None: ...
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +289,8 @@ class ResolveChunk(_message.Message):
     PROCESS_TARGETS_FIELD_NUMBER: _ClassVar[int]
     GROUP_TARGETS_FIELD_NUMBER: _ClassVar[int]
     WHY_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     revision: str
     processes: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
@@ -286,7 +301,9 @@ class ResolveChunk(_message.Message):
     process_targets: _containers.RepeatedScalarFieldContainer[int]
     group_targets: _containers.RepeatedScalarFieldContainer[int]
     why_unreachable: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+    counts: _containers.RepeatedCompositeFieldContainer[ResolveChunk.Count]
+    elsewhere: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CheckRequest(_message.Message):
     __slots__ = ("group", "member", "explain", "at_least_revision")

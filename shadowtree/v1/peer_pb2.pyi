@@ -279,23 +279,25 @@ class DescribeArcsResponse(_message.Message):
     def __init__(self, records: _Optional[_Iterable[_Union[DescribeArcsResponse.Sources, _Mapping]]] = ..., revision: _Optional[str] = ..., view: _Optional[str] = ...) -> None: ...
 
 class ResolvePartRequest(_message.Message):
-    __slots__ = ("originator", "known_version", "with_steps", "at_least_revision", "targets", "excluding")
+    __slots__ = ("originator", "known_version", "with_steps", "at_least_revision", "targets", "excluding", "counts")
     ORIGINATOR_FIELD_NUMBER: _ClassVar[int]
     KNOWN_VERSION_FIELD_NUMBER: _ClassVar[int]
     WITH_STEPS_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
     TARGETS_FIELD_NUMBER: _ClassVar[int]
     EXCLUDING_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
     originator: str
     known_version: str
     with_steps: bool
     at_least_revision: str
     targets: _containers.RepeatedCompositeFieldContainer[_names_pb2.Target]
     excluding: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ...) -> None: ...
+    counts: bool
+    def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ...) -> None: ...
 
 class ResolvePartChunk(_message.Message):
-    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed", "masks", "process_masks", "group_masks")
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed", "masks", "process_masks", "group_masks", "is_counted", "counted")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_PART: _ClassVar[ResolvePartChunk.State]
@@ -348,6 +350,8 @@ class ResolvePartChunk(_message.Message):
     MASKS_FIELD_NUMBER: _ClassVar[int]
     PROCESS_MASKS_FIELD_NUMBER: _ClassVar[int]
     GROUP_MASKS_FIELD_NUMBER: _ClassVar[int]
+    IS_COUNTED_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
     state: ResolvePartChunk.State
     version: str
     revision: str
@@ -361,7 +365,9 @@ class ResolvePartChunk(_message.Message):
     masks: _containers.RepeatedCompositeFieldContainer[ResolvePartChunk.Masks]
     process_masks: _containers.RepeatedScalarFieldContainer[int]
     group_masks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[ResolvePartChunk.Masks, _Mapping]]] = ..., process_masks: _Optional[_Iterable[int]] = ..., group_masks: _Optional[_Iterable[int]] = ...) -> None: ...
+    is_counted: bool
+    counted: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[ResolvePartChunk.Masks, _Mapping]]] = ..., process_masks: _Optional[_Iterable[int]] = ..., group_masks: _Optional[_Iterable[int]] = ..., is_counted: _Optional[bool] = ..., counted: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class MaySendRequest(_message.Message):
     __slots__ = ("targets", "as_process")

@@ -23,6 +23,8 @@ _IN_JSON_WHEN_TRUE = {
     (results.ImportSummary, "skipped_count"),
     (results.Resolution, "targets"),
     (results.Resolution, "why_unreachable"),
+    (results.Resolution, "counts"),
+    (results.Resolution, "elsewhere"),
 }
 
 

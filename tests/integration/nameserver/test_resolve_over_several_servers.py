@@ -202,3 +202,36 @@ async def test_sets_while_others_change_the_graph_miss_nobody_who_stays_and_tell
         }
         assert not found.in_transition
     await asyncio.gather(*changing)
+
+
+# Counts
+
+
+async def test_who_is_not_to_be_named_is_counted_where_that_server_is_the_one_to_know(servers):
+    root = servers["a.example"].client
+    for member in ("abe@a.example", "cy@c.example"):
+        await root.join(C, member)
+    found = await root.resolve(A, named_servers=["a.example"])
+    assert found.processes == ("abe@a.example", "ann@a.example")
+    assert found.elsewhere == ()
+    assert sorted((each.server, each.count) for each in found.counts) == [("b.example", 1), ("c.example", 2)]
+    both = await root.resolve([B, A], named_servers=["a.example", "c.example"])
+    assert set(both.processes) == {*EVERYBODY, "abe@a.example", "cy@c.example"}
+    assert both.elsewhere == ("zoe@elsewhere.example",), "b has her, too"
+    assert both.counts == ()
+    assert set(both.members) == {MemberOf(name, B) for name in both.processes}
+
+
+async def test_no_name_of_another_servers_process_is_told_where_it_is_counted(servers):
+    root = servers["a.example"].client
+    await servers["c.example"].client.join(C, "cy@c.example")
+    found = await root.resolve([A], excluding=["b@b.example"], named_servers=[])
+    assert (found.processes, found.counts) == ((), ())
+    assert "cy@c.example" not in str(await root.resolve(C, named_servers=[]))
+
+
+async def test_counts_say_what_is_out_of_reach(servers):
+    servers.cut_off("c.example")
+    found = await servers["a.example"].client.resolve(A, named_servers=["a.example"])
+    assert found.unreachable == (C,)
+    assert [(each.server, each.count) for each in found.counts] == [("b.example", 1)]

@@ -211,3 +211,13 @@ def test_exceptions_are_walked_like_targets_for_the_sake_of_who_lives_at_several
     resolution, resolved, _ = servers.resolve_set((Target(D, (above,)),), root=AT_A)
     assert resolved.processes == (ANN, FAR), "b alone knows that yan is below x, and d does not lead there but for ann"
     assert resolution.requests == 2 * resolution.walks
+
+
+def test_processes_of_a_server_are_counted_by_their_first_target_and_foreign_ones_named(servers):
+    for name in ("bob@b.example", "ben@b.example"):
+        servers.do(JoinArc(B, NodeId(name)))
+    part = ask(servers, AT_B, counts=True)
+    assert (part.processes, part.counted) == ((FAR,), (3,))
+    targets = (Target(D, ()), Target(B, (D,)))
+    part = servers.parts[AT_B].answer(PartRequest(AT_B, targets, counts=True))
+    assert (part.processes, part.counted) == ((FAR,), (1, 2)), "ann is in d, which comes first, the others in b alone"
