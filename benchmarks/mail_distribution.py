@@ -1,7 +1,7 @@
 """Messages through a mail gateway: how soon they are safe, and how soon everybody of a large list has a copy.
 
 Copies go to a sink that takes them at once, with a return path for each person. Members are on three name servers, in a
-loop through two.
+loop through two; once more, each server owns those who are in its groups, and has a gateway for them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,12 @@ database = "sqlite:///{folder}/mail.db"
 smtp = "127.0.0.1:{sink}"
 
 [domains]
-"lists.ubc.example" = "ubc.example"
+"lists.{subnet}" = "{subnet}"
 
 [defaults]
 post = "anyone"
 hold_above = 1000000
+fanout = "{fanout}"
 """
 
 _numbers = itertools.count()
@@ -55,14 +56,30 @@ def measure(*, quick: bool) -> list[Figure]:
         running([sys.executable, "-m", "benchmarks.mail_sink"], r"sink on 127.0.0.1:(\d+)$") as sink,
     ):
         _fill(clients[0], people)
-        config = Path(folder) / "mail.toml"
-        config.write_text(CONFIG.format(server=servers[0].address, folder=folder, sink=sink.address))
-        command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
-        with running(command, r"lmtp 127.0.0.1:(\d+)$") as gateway:
-            return [
+        with _gateway(Path(folder), servers[0], int(sink.address), SUBNETS[0], "central") as gateway:
+            figures = [
                 *_how_soon_handed_over(gateway, int(sink.address), people, rounds),
                 *_how_soon_safe(int(gateway.address), messages),
             ]
+        with ExitStack() as stack:
+            first, *_ = [
+                stack.enter_context(_gateway(Path(folder), server, int(sink.address), subnet, "shares"))
+                for server, subnet in zip(servers, SUBNETS, strict=True)
+            ]
+            for client in clients:
+                _wait_until_it_listens(client)
+            return [*figures, _how_soon_by_shares(first, int(sink.address), people, rounds)]
+
+
+@contextmanager
+def _gateway(folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str) -> Iterator[ServerProcess]:
+    place = folder / f"{fanout} {subnet}"
+    place.mkdir()
+    config = place / "mail.toml"
+    config.write_text(CONFIG.format(server=server.address, folder=place, sink=sink, subnet=subnet, fanout=fanout))
+    command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
+    with running(command, r"lmtp 127.0.0.1:(\d+)$") as gateway:
+        yield gateway
 
 
 def _fill(names: Client, people: int) -> None:
@@ -82,6 +99,12 @@ def _fill(names: Client, people: int) -> None:
             *(Arc(homes[at % len(homes)], member, "process") for at, member in enumerate(members)),
             *(Arc("four@ubc.example", member, "process") for member in members[: people // 50]),
             Arc("one@ubc.example", members[0], "process"),
+            *(Arc("every@ubc.example", f"every@{subnet}", "group") for subnet in SUBNETS[1:]),
+            Arc("every@sfu.example", "every@ubc.example", "group"),
+            *(
+                Arc(f"every@{subnet}", f"person-{number:05}@{subnet}", "process")
+                for subnet, number in zip(itertools.cycle(SUBNETS), range(people))
+            ),
         ]
     )
 
@@ -129,6 +152,31 @@ def _how_soon_handed_over(gateway: ServerProcess, sink: int, people: int, rounds
         Figure(f"{what}: most memory of the gateway", gateway.peak_resident_bytes() / 1_000_000, 200, "MB"),
         Figure(f"{what}: {len(OVERLAPPING)} overlapping lists against one", several / one, 1.3, "x"),
     ]
+
+
+def _wait_until_it_listens(client: Client) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(each.is_listening for mailbox in client.mailboxes() for each in mailbox):
+        assert time.monotonic() < deadline, "a gateway takes no shares"
+        time.sleep(POLL_SECONDS)
+
+
+def _how_soon_by_shares(gateway: ServerProcess, sink: int, people: int, rounds: int) -> Figure:
+    seconds = []
+    with _session(int(gateway.address)) as session:
+        for _ in range(rounds):
+            _wait_until_quiet(sink)
+            reset(sink)
+            session.seconds_until_safe("every")
+            started = time.perf_counter()
+            _wait_for(sink, people)
+            seconds.append(time.perf_counter() - started)
+            _wait_until_quiet(sink)
+            _, copies, _, _ = counted(sink)
+            assert copies == people, f"{copies} copies for {people} people"
+    taken = statistics.median(seconds)
+    what = f"mail: {people:,} people by shares to {len(SUBNETS)} gateways"
+    return Figure(what, taken, 20, "s", note=f"{people / taken:,.0f} people a second")
 
 
 def _wait_for(sink: int, people: int) -> None:

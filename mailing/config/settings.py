@@ -89,6 +89,7 @@ def load_settings(path: Path) -> MailSettings:
                 f"{file.place_of('lists', group)}: no domain leads to its subnet; those of `domains` are "
                 f"{', '.join(sorted(set(subnets.values())))}"
             )
+    _require_place_for_shares(file, found)
     if "lmtp_listen" not in found:
         _require_nothing_held(file, found.get("defaults"), settings)
     if "click_listen" not in found:
@@ -110,6 +111,24 @@ def _require_nothing_held(
         if each is not None and each.holds_others:
             raise SettingsError(
                 f'{file.place_of(*place, "otherwise")}: "hold" is for distribution, which needs lmtp_listen'
+            )
+
+
+def _require_place_for_shares(file: ConfigFile, found: Mapping[str, Any]) -> None:
+    """A gateway takes shares at one server, with messages that pass through it."""
+    every: list[tuple[tuple[str, ...], ListSettings]] = [(("defaults",), found.get("defaults", ListSettings()))]
+    every += [(("lists", group), each) for group, each in found.get("lists", {}).items()]
+    for place, each in every:
+        if not each.goes_by_shares:
+            continue
+        if "lmtp_listen" not in found:
+            raise SettingsError(
+                f'{file.place_of(*place, "fanout")}: "shares" is for distribution, which needs lmtp_listen'
+            )
+        if "," in found.get("server", ""):
+            raise SettingsError(
+                f'{file.place_of(*place, "fanout")}: "shares" needs one server, and {file.place_of("server")} has '
+                "several; a gateway for each of them is one way"
             )
 
 
@@ -312,6 +331,7 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
     "join": ("is_open", _choice_reader(closed=False, open=True)),
     "unsubscribe": ("unsubscribe", _read_unsubscribe),
+    "fanout": ("goes_by_shares", _choice_reader(central=False, shares=True)),
 }
 
 _KEYS: Mapping[str, Reader] = {

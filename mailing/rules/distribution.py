@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from dataclasses import replace
 from typing import assert_never
 
-from mailing.rules.addresses import is_deliverable
 from mailing.rules.events import (
     Accepted,
     Answer,
@@ -34,28 +32,34 @@ from mailing.rules.events import (
     HandOver,
     Keep,
     ListGone,
+    NotPosted,
     NotResolved,
     Now,
+    Posted,
     Rejected,
     Resolve,
     Resolved,
     Retried,
     Save,
+    Shared,
     Spooled,
     Ticked,
     Written,
 )
 from mailing.rules.failures import Failure, Failures, digest_note
 from mailing.rules.notes import Noted, Notes, note_about, without_note
-from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
+from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
+from mailing.rules.works import Work, chunks_of, shares_for, with_share
 from shadowtree.vocabulary import MemberId
 
-CHUNK_PEOPLE = 200
-"""What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
 FIRST_DELAY_S = 60
 LONGEST_DELAY_S = 3_600
 TRIED_FOR_S = 5 * 86_400
 """As mail servers do (RFC 5321, 4.5.4.1)."""
+LONGEST_LOOK_S = 300
+"""Between two looks at how far shares are."""
+OWN_SHARE_S = 60
+"""How long the own share is waited for once all servers have theirs: those whom it was for may have left."""
 KEPT_FOR_S = 7 * 86_400
 """After that the same message counts as another one."""
 
@@ -63,41 +67,6 @@ KEPT_FOR_S = 7 * 86_400
 def delay_s(attempts: int) -> float:
     """How long to wait after so many attempts that failed: 1, 2, 4 ... 60 minutes."""
     return float(min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempts - 1, 10)))
-
-
-@dataclass(slots=True)
-class _Work:
-    """A message that is not final."""
-
-    message: Message
-    chunks: dict[int, Chunk]
-    reached: set[MemberId]
-    is_resolving: bool = False
-    resolve_at: float | None = None
-    chunks_at: dict[int, float] = field(default_factory=dict)
-    """When those that wait are tried again."""
-    under_way: set[int] = field(default_factory=set)
-
-    @property
-    def going(self) -> dict[int, Destination]:
-        """Whose people are to get it, by position: these are asked for."""
-        if self.message.is_letter:
-            return {}
-        return {at: each for at, each in enumerate(self.message.destinations) if each.standing is Standing.GOES}
-
-    @property
-    def is_over(self) -> bool:
-        return not (self.is_resolving or self.resolve_at is not None or self.chunks_at or self.under_way)
-
-    @property
-    def state(self) -> State:
-        if self.is_resolving:
-            return State.RESOLVING
-        if self.under_way:
-            return State.SENDING
-        if not self.is_over:
-            return State.WAITING
-        return State.HELD if self.message.is_held else State.DONE
 
 
 class Distribution:
@@ -109,13 +78,15 @@ class Distribution:
         """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes."""
         self.failures = failures or Failures()
         self._finished = {message.id: message.ended for message in finished}
-        self._works: dict[str, _Work] = {}
+        self._works: dict[str, Work] = {}
         self._notes = Notes()
         for each in spooled:
             work = self._open(each)
             self._notes.add(each.message)
             if work.going and (not each.message.revision or each.message.attempts):
                 work.resolve_at = 0.0
+            if each.message.post is not None and not each.message.is_dropped:
+                work.post_at = 0.0
 
     def step(self, event: Event, now: Now) -> list[Effect]:
         """What an event leads to; the effects are carried out in their order."""
@@ -126,6 +97,8 @@ class Distribution:
                 return self._bounced(event, now)
             case Cleared(person):
                 return [ForgetFailing(person)] if self.failures.clear(person) else []
+            case Shared():
+                return self._shared(event, now)
             case Written():
                 return self._written(event, now)
             case Granted():
@@ -155,8 +128,8 @@ class Distribution:
         works = sorted(self._works.values(), key=lambda work: (work.message.accepted, work.message.id))
         return [(Spooled(work.message, tuple(work.chunks.values())), work.state) for work in works]
 
-    def _open(self, spooled: Spooled) -> _Work:
-        work = _Work(
+    def _open(self, spooled: Spooled) -> Work:
+        work = Work(
             spooled.message,
             {chunk.number: chunk for chunk in spooled.chunks},
             {person for chunk in spooled.chunks for person in chunk.people},
@@ -210,7 +183,7 @@ class Distribution:
         more = self._ask(work) if is_more_asked else []
         return [Save(work.message, content=content), Answer(event.transaction), *more]
 
-    def _ask(self, work: _Work) -> list[Effect]:
+    def _ask(self, work: Work) -> list[Effect]:
         """Ask who is in the lists, unless that is being asked: then it is asked once more, with the answer."""
         work.resolve_at = None
         work.message = replace(work.message, revision="")
@@ -219,12 +192,16 @@ class Distribution:
         work.is_resolving = True
         return [Resolve(work.message.id, work.going)]
 
-    def _go_on(self, work: _Work, event: Event, now: Now) -> list[Effect]:
+    def _go_on(self, work: Work, event: Event, now: Now) -> list[Effect]:
         match event:
             case Resolved():
                 return self._resolved(work, event, now)
             case NotResolved(_, why):
                 return self._not_resolved(work, why, now)
+            case Posted():
+                return self._posted(work, event, now)
+            case NotPosted(_, why):
+                return self._not_posted(work, why, now)
             case ListGone(_, at):
                 work.is_resolving = False
                 self._set_standing(work, Standing.GOES, Standing.DROPPED, "the list was deleted", at)
@@ -233,7 +210,9 @@ class Distribution:
                 return self._handed(work, event, now)
             case Retried():
                 work.chunks_at = dict.fromkeys(work.chunks_at, now.ticks)
-                return [*(self._ask(work) if work.resolve_at is not None else ()), *self._due_chunks(work, now)]
+                asked = self._ask(work) if work.resolve_at is not None else []
+                posted = work.send_shares() if work.post_at is not None else []
+                return [*asked, *posted, *self._due_chunks(work, now)]
             case Dropped():
                 return self._dropped(work, now)
             case Approved():
@@ -243,12 +222,12 @@ class Distribution:
             case Rejected():
                 self._set_standing(work, Standing.HELD, Standing.DROPPED, "rejected")
                 return self._saved_then(work, [], now)
-            case Accepted() | Bounced() | Cleared() | Written() | Granted() | Ticked():
+            case Accepted() | Bounced() | Cleared() | Shared() | Written() | Granted() | Ticked():
                 raise AssertionError(event)
             case _:
                 assert_never(event)
 
-    def _resolved(self, work: _Work, event: Resolved, now: Now) -> list[Effect]:
+    def _resolved(self, work: Work, event: Resolved, now: Now) -> list[Effect]:
         if not work.is_resolving:
             return []
         work.is_resolving = False
@@ -256,10 +235,7 @@ class Distribution:
             return self._saved_then(work, self._ask(work), now)
         is_asked_again = bool(event.missing) and not event.is_lasting and not self._is_too_old(work, now)
         chunks = [] if work.message.is_dropped else self._new_chunks(work, event, is_last=not is_asked_again)
-        for chunk in chunks:
-            work.chunks[chunk.number] = chunk
-            work.reached.update(chunk.people)
-            work.under_way.add(chunk.number)
+        work.take(chunks)
         attempts = work.message.attempts + 1 if is_asked_again else 0
         is_whole_set = tuple(work.going) == event.asked
         work.message = replace(
@@ -269,51 +245,90 @@ class Distribution:
             attempts=attempts,
         )
         more: list[Effect] = [HandOver(work.message, chunk) for chunk in chunks]
+        more += shares_for(work, event, is_last=not is_asked_again)
         if not is_whole_set:
             more += self._ask(work)
         elif is_asked_again and not work.message.is_dropped:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._saved_then(work, more, now, chunks)
 
-    def _is_any_too_large(self, work: _Work, event: Resolved) -> bool:
+    def _is_any_too_large(self, work: Work, event: Resolved) -> bool:
         """Hold what reaches more people than may be without an owner's word; returns whether there is such a list."""
         destinations = work.message.destinations
         if work.message.is_dropped or all(each.people_limit is None for each in destinations):
             return False
         counts = Counter(at for person, at in dict(event.people).items() if person not in work.reached)
         for chunk in work.chunks.values():
-            counts[chunk.destination] += len(chunk.people)
+            # Whom the own share named is counted by `own`.
+            if chunk.revision or not destinations[chunk.destination].goes_by_shares:
+                counts[chunk.destination] += len(chunk.people)
+        for share in (*event.shares, *event.own):
+            counts[share.destination] += share.people
         work.message = replace(
             work.message, destinations=tuple(each.held_if_large(counts[at]) for at, each in enumerate(destinations))
         )
         self._notes.add(work.message)
         return work.message.destinations != destinations
 
-    def _new_chunks(self, work: _Work, event: Resolved, *, is_last: bool) -> list[Chunk]:
+    def _new_chunks(self, work: Work, event: Resolved, *, is_last: bool) -> list[Chunk]:
         """`is_last`: nothing that is missing is asked for again."""
-        destinations, addressed = work.message.destinations, frozenset(work.message.addressed)
-        fresh = sorted(
-            (at, not person.isascii(), person)
-            for person, at in dict(event.people).items()
-            if person not in work.reached
-            and is_deliverable(person, with_smtputf8=True)
-            and not self.failures.is_suppressed(person)
-            and not (destinations[at].skips_addressed and person in addressed)
-            and (is_last or not destinations[at].waits_for_all)
-        )
-        found = list[Chunk]()
-        number = len(work.chunks)
-        for (at, is_international), group in groupby(fresh, key=lambda each: each[:2]):
-            people = [person for _, _, person in group]
-            for begin in range(0, len(people), CHUNK_PEOPLE):
-                some = tuple(people[begin : begin + CHUNK_PEOPLE])
-                every = tuple(range(len(some)))
-                new = Chunk(work.message.id, number, at, some, every, is_international=is_international)
-                found.append(replace(new, revision=str(event.revision)))
-                number += 1
-        return found
+        waits = {at for at, each in enumerate(work.message.destinations) if each.waits_for_all and not is_last}
+        people = (*event.people, *event.unsure) if is_last else event.people
+        return self._chunks(work, [each for each in people if each[1] not in waits], str(event.revision))
 
-    def _not_resolved(self, work: _Work, why: str, now: Now) -> list[Effect]:
+    def _chunks(self, work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
+        """Chunks of those who are to get it, each person with the position of a destination."""
+        return chunks_of(work, [each for each in people if not self.failures.is_suppressed(each[0])], revision)
+
+    def _posted(self, work: Work, event: Posted, now: Now) -> list[Effect]:
+        if not work.is_posting or work.message.post is None:
+            return []
+        work.is_posting = False
+        is_dropped, post = work.message.is_dropped, work.message.post
+        if event.destinations != post.destinations and not is_dropped:
+            return self._saved_then(work, work.send_shares(), now)
+        is_settled = event.is_spread and not event.away
+        post = replace(post, is_settled=is_settled, is_spread=event.is_spread, away=event.away, lost=event.lost, why="")
+        if is_settled and work.message.own_people and not (post.is_here or is_dropped):
+            work.own_until = now.ticks + OWN_SHARE_S
+        return self._looked(work, post, now)
+
+    def _not_posted(self, work: Work, why: str, now: Now) -> list[Effect]:
+        if not work.is_posting or work.message.post is None:
+            return []
+        work.is_posting = False
+        return self._looked(work, replace(work.message.post, why=why), now)
+
+    def _looked(self, work: Work, post: PostState, now: Now) -> list[Effect]:
+        """Look again some time later, unless all servers have their shares or it is too late."""
+        post = replace(post, attempts=post.attempts + 1)
+        if not post.is_settled:
+            if work.message.is_dropped or self._is_too_old(work, now):
+                post = replace(post, is_settled=True, away=(), lost=(*post.lost, *post.away))
+            else:
+                work.post_at = now.ticks + min(LONGEST_LOOK_S, 2 ** min(post.attempts, 10))
+        work.message = replace(work.message, post=post)
+        return self._saved_then(work, [], now)
+
+    def _shared(self, event: Shared, now: Now) -> list[Effect]:
+        answer, work = Answer(event.transaction), self._works.get(event.id)
+        earlier = event.earlier if work is None else Spooled(work.message, tuple(work.chunks.values()))
+        found = with_share(event, None if earlier is None else earlier.message, now.date)
+        if found is None:
+            return [answer]
+        message, people = found
+        content = event.content if work is None else None
+        if work is None:
+            work = self._open(Spooled(message, () if earlier is None else earlier.chunks))
+        work.message = message
+        if message.post is not None and message.post.is_here:
+            work.own_until = None
+        chunks = [] if message.is_dropped else self._chunks(work, people, "")
+        work.take(chunks)
+        saved = self._settled(work, now, tuple(chunks)) or [Save(work.message, tuple(chunks), content)]
+        return [*saved, answer, *(HandOver(work.message, chunk) for chunk in chunks)]
+
+    def _not_resolved(self, work: Work, why: str, now: Now) -> list[Effect]:
         if not work.is_resolving:
             return []
         work.is_resolving = False
@@ -323,7 +338,7 @@ class Distribution:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._saved_then(work, [], now)
 
-    def _handed(self, work: _Work, event: Handed, now: Now) -> list[Effect]:
+    def _handed(self, work: Work, event: Handed, now: Now) -> list[Effect]:
         if event.chunk not in work.under_way:
             return []
         work.under_way.discard(event.chunk)
@@ -354,7 +369,8 @@ class Distribution:
             if message.is_probe:
                 effects += map(Keep, self.failures.probe_failed(person, message.id, why, now.date))
                 continue
-            failure = Failure(person, message.destinations[chunk.destination], why)
+            place = message.destinations[chunk.destination]
+            failure = Failure(person, replace(place, address=place.return_address), why)
             effects += map(Keep, self.failures.failed(failure, now.date))
             probe = self.failures.probe_of(person, now.date)
             if probe is not None:
@@ -368,9 +384,9 @@ class Distribution:
         self._open(Spooled(message, (chunk,)))
         return [Save(message, (chunk,), content)]
 
-    def _dropped(self, work: _Work, now: Now) -> list[Effect]:
+    def _dropped(self, work: Work, now: Now) -> list[Effect]:
         work.message = replace(work.message, is_dropped=True)
-        work.resolve_at = None
+        work.resolve_at = work.post_at = work.own_until = None
         for standing in (Standing.GOES, Standing.HELD):
             self._set_standing(work, standing, Standing.DROPPED, "dropped")
         changed = []
@@ -422,6 +438,11 @@ class Distribution:
         for work in list(self._works.values()):
             if work.resolve_at is not None and work.resolve_at <= now.ticks:
                 effects += self._ask(work)
+            if work.post_at is not None and work.post_at <= now.ticks:
+                effects += work.send_shares()
+            if work.own_until is not None and work.own_until <= now.ticks:
+                work.own_until = None
+                work.message = work.message.without_own_share
             if work.message.is_dropped and work.chunks_at:
                 effects += self._dropped(work, now)
                 continue
@@ -467,7 +488,7 @@ class Distribution:
         note = self._open(Spooled(message, ()))
         return [Save(message, content=content), *told, *self._ask(note)]
 
-    def _due_chunks(self, work: _Work, now: Now) -> list[Effect]:
+    def _due_chunks(self, work: Work, now: Now) -> list[Effect]:
         due = [number for number, at in work.chunks_at.items() if at <= now.ticks]
         for number in due:
             del work.chunks_at[number]
@@ -475,7 +496,7 @@ class Distribution:
         return [HandOver(work.message, work.chunks[number]) for number in due]
 
     @staticmethod
-    def _set_standing(work: _Work, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
+    def _set_standing(work: Work, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
         changed = tuple(
             # Whoever let it go, or drops it, has seen it.
             replace(each, standing=new, why=why, is_to_note=False, people_limit=None)
@@ -488,16 +509,17 @@ class Distribution:
         return is_changed
 
     def _saved_then(
-        self, work: _Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()
+        self, work: Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()
     ) -> list[Effect]:
         settled = self._settled(work, now, tuple(chunks))
         return settled or [Save(work.message, tuple(chunks)), *effects]
 
-    def _settled(self, work: _Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
+    def _settled(self, work: Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
         """End a message of which nothing more becomes."""
         if not work.is_over or work.message.is_held or work.message.is_to_note:
             return []
-        is_dropped = work.message.is_dropped or not (work.going or work.chunks)
+        goes = any(each.standing is Standing.GOES for each in work.message.destinations)
+        is_dropped = work.message.is_dropped or not (goes or work.chunks)
         every = work.chunks.values()
         message = replace(
             work.message,
@@ -512,5 +534,5 @@ class Distribution:
         return [Save(message, chunks)]
 
     @staticmethod
-    def _is_too_old(work: _Work, now: Now) -> bool:
+    def _is_too_old(work: Work, now: Now) -> bool:
         return now.date > work.message.accepted + TRIED_FOR_S

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mailing.rules.failures import Digest, Failing
-from mailing.rules.spooled import Chunk, Destination, Message
+from mailing.rules.spooled import Chunk, Destination, Message, OtherShare
 from shadowtree.vocabulary import GroupId, MemberId, Revision
 
 
@@ -61,6 +61,12 @@ class Resolved:
     """Why somebody may be missing; empty: nobody is."""
     is_lasting: bool = False
     """Whether asking again would change nothing about that."""
+    shares: tuple[OtherShare, ...] = ()
+    """Whom others' gateways serve, of the lists that go by shares: nobody of these is among `people`."""
+    own: tuple[OtherShare, ...] = ()
+    """Whom this gateway serves, of the same."""
+    unsure: tuple[tuple[MemberId, int], ...] = ()
+    """Further people whom the gateway of a server that is missing may serve: they wait until it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,46 @@ class NotResolved:
 
     id: str
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The shares of a message are on their way, and durable."""
+
+    id: str
+    destinations: tuple[int, ...]
+    """The positions of those that were sent to."""
+    is_spread: bool
+    """Whether every server has its share, but those that are away or lost."""
+    away: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NotPosted:
+    """The shares of a message could not be sent."""
+
+    id: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """A share has come: of another gateway's message, or the own one of a message that was taken here."""
+
+    id: str
+    sender: str
+    destinations: tuple[Destination, ...]
+    people: tuple[tuple[MemberId, int], ...]
+    """Each with the position, in `destinations`, of the first that reaches them."""
+    content: bytes
+    addressed: tuple[MemberId, ...]
+    is_own: bool
+    transaction: int = 0
+    needs_smtputf8: bool = False
+    earlier: Spooled | None = None
+    author: str = ""
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +217,9 @@ Event = (
     Accepted
     | Resolved
     | NotResolved
+    | Posted
+    | NotPosted
+    | Shared
     | ListGone
     | Handed
     | Bounced
@@ -206,6 +255,15 @@ class Resolve:
     """Ask who is in these lists, as one set."""
 
     id: str
+    destinations: Mapping[int, Destination]
+    """By position."""
+
+
+@dataclass(frozen=True, slots=True)
+class Post:
+    """Send the shares of a message, or find out how far they are: sent twice, they are one message."""
+
+    message: Message
     destinations: Mapping[int, Destination]
     """By position."""
 
@@ -249,4 +307,4 @@ class ForgetDigest:
 Change = Save | Forget | Keep | ForgetFailing | ForgetDigest
 """What the spool is to write."""
 
-Effect = Change | Answer | Resolve | HandOver
+Effect = Change | Answer | Resolve | Post | HandOver

@@ -40,6 +40,8 @@ class ListPlaces:
     """For one person: where one click is enough for that (RFC 8058)."""
     is_closed: bool = False
     """Whether nobody may post."""
+    trace: str = ""
+    """As another gateway wrote it, which took the message; empty: this one did."""
 
 
 def copy_of(
@@ -66,7 +68,8 @@ def copy_of(
         added += _from_the_list(author, destination, content)
         replaced = {*replaced, "from"}
     if not content.values("message-id"):
-        added.append(_field("Message-ID", f"<{message.id}@{host}>"))
+        named = host if destination.origin is None else destination.origin.host
+        added.append(_field("Message-ID", f"<{message.id}@{named}>"))
     kept = (field.raw for field in content.fields if field.name not in replaced)
     return b"".join((*added, *kept, content.rest))
 
@@ -91,7 +94,12 @@ def _list_fields(
     if places.click:
         yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
     yield "Precedence", "list"
-    yield "Shadowtree-Trace", f"{message.id}; {_trace_mac(secret, message.id, destination.group)}"
+    yield "Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)
+
+
+def trace_of(secret: bytes, id_: str, group: GroupId) -> str:
+    """By which this gateway knows a message again that it has distributed to a list."""
+    return f"{id_}; {_trace_mac(secret, id_, group)}"
 
 
 def _from_the_list(author: Author, destination: Destination, content: Content) -> Iterable[bytes]:

@@ -61,6 +61,8 @@ class ListSettings:
     is_open: bool = False
     """Whether people may join by mail."""
     unsubscribe: Unsubscribe = Unsubscribe.FOREIGN
+    goes_by_shares: bool = False
+    """Whether the gateways of other organisations hand its messages to their own people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,11 @@ class Lists:
     def bytes_limit(self) -> int:
         """The longest message that any list takes."""
         return max(each.bytes_limit for each in (self.defaults, *self.settings.values()))
+
+    @property
+    def have_shares(self) -> bool:
+        """Whether the messages of some list go by shares: then those of others are taken, too."""
+        return any(each.goes_by_shares for each in (self.defaults, *self.settings.values()))
 
     def of(self, group: GroupId) -> ListSettings:
         """What holds for a list."""

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mailing.rules.events import Spooled
 from mailing.rules.failures import Failing
 from mailing.rules.lookups import shown
-from mailing.rules.spooled import FINAL_STATES, Chunk, People, Standing, State
+from mailing.rules.shares import shares_of
+from mailing.rules.spooled import FINAL_STATES, Chunk, Message, People, Standing, State
 from shadowtree.vocabulary import GroupId, MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of a message: what one gateway does of it. So far the one that took it does everything."""
+    """Of a message: what one gateway does of it, this one, or that of another server."""
 
     server: str
     state: State
@@ -54,19 +56,51 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
         message.missing,
         *(chunk.why for chunk in chunks),
         *(each.why for each in message.destinations if each.standing is not Standing.GOES),
+        message.post.why if message.post is not None and not message.post.is_here else "",
     )
     why = next((reason for reason in reasons if reason), "")
+    own = Share(host, _own_state(message, chunks, state), people, done, attempts, why)
+    others = _others(message)
     return Queued(
         message.id,
         tuple(each.group for each in message.destinations),
         message.sender,
         message.accepted,
         state,
-        people,
-        done,
+        people + sum(each.people for each in others),
+        done + sum(each.done for each in others),
         bounced,
-        (Share(host, state, people, done, attempts, why),),
+        (own, *others),
     )
+
+
+def _own_state(message: Message, chunks: Sequence[Chunk], state: State) -> State:
+    """The own share may be done while others wait."""
+    post = message.post
+    waits_for_others = state in (State.SENDING, State.WAITING) and post is not None and not post.is_settled
+    is_done = post is not None and (post.is_here or not message.own_people) and message.revision and not message.missing
+    return State.DONE if waits_for_others and is_done and not any(chunk.waiting for chunk in chunks) else state
+
+
+def _others(message: Message) -> tuple[Share, ...]:
+    """A share for each other server, by name. What its gateway has, it alone sees to."""
+    post = message.post
+    if post is None:
+        return ()
+    people = Counter[str]()
+    for each in shares_of(message.shares, post):
+        people[each.server] += each.people
+    found = []
+    for server, count in sorted(people.items()):
+        if server in post.lost:
+            state, why = State.DROPPED, "it did not come within the time, or is gone for good"
+        elif server in post.away or not (post.is_settled or post.is_spread or message.is_dropped):
+            state = State.WAITING if server in post.away or post.why else State.SENDING
+            why = "out of reach: it gets its share when it is back" if server in post.away else post.why
+        else:
+            state, why = State.DONE, ""
+        found.append(Share(server, state, count, count if state is State.DONE else 0, post.attempts, why))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +146,9 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
             why,
         )
         return found, chunk.destination
+    server = person.rpartition("@")[2]
     reasons = (
+        f"the gateway at {server} serves its people, and knows" * (server in {each.server for each in message.shares}),
         *(f"{each.group}: {each.why}" for each in message.destinations if each.standing is not Standing.GOES),
         f"not everybody was found: {message.missing}" if message.missing else "",
         "" if message.state in FINAL_STATES or message.revision else "who is in its lists is not known yet",

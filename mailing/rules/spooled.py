@@ -33,6 +33,55 @@ FINAL_STATES = frozenset((State.DONE, State.DROPPED))
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """What the gateway that took a message says of a list: others do not know it."""
+
+    host: str
+    """The name of that gateway."""
+    trace: str
+    """By which it knows a message again that comes back."""
+    owners: str = ""
+    """Where they are written to; empty: there are none. The next two are places of that gateway, in the same way."""
+    request: str = ""
+    leave: str = ""
+    is_closed: bool = False
+    """Whether nobody may post."""
+    here: str = ""
+    """The address of the list with the mail domain of the gateway that hands it over: bounces come back there."""
+
+
+@dataclass(frozen=True, slots=True)
+class OtherShare:
+    """People whom another server's gateway hands the message to."""
+
+    server: str
+    destination: int
+    """The position of the first destination that reaches them."""
+    people: int
+
+
+@dataclass(frozen=True, slots=True)
+class PostState:
+    """How far the shares of a message are, which go out as one."""
+
+    destinations: tuple[int, ...]
+    """The positions of the lists that they are for."""
+    is_settled: bool = False
+    """Whether every server has its share, or nothing more is tried."""
+    is_here: bool = False
+    """Whether this gateway's own share has come."""
+    is_spread: bool = False
+    """Whether all servers have theirs but those that are away."""
+    away: tuple[str, ...] = ()
+    """Servers that get theirs once they are back."""
+    lost: tuple[str, ...] = ()
+    """Servers that do not get theirs."""
+    attempts: int = 0
+    why: str = ""
+    """Why they do not go out."""
+
+
+@dataclass(frozen=True, slots=True)
 class Destination:
     """A list, or the owners of one, that a message was addressed to."""
 
@@ -57,6 +106,15 @@ class Destination:
     """Where the owners of the list are written to; empty: it has none."""
     is_to_note: bool = False
     """Whether they are still to be told that it holds the message, or has dropped it."""
+    goes_by_shares: bool = False
+    """Whether its people are handed the message by the gateways of their own organisations."""
+    origin: Origin | None = None
+    """Of a list of another gateway, which took the message: its people come with shares."""
+
+    @property
+    def return_address(self) -> str:
+        """To whose gateway bounces of its copies go, as an address of the list."""
+        return self.address if self.origin is None else self.origin.here
 
     @property
     def place(self) -> tuple[GroupId, bool]:
@@ -128,6 +186,18 @@ class Message:
     """What the person confirms by an answer to it; None: nothing, or that was done."""
     is_probe: bool = False
     """Whether such a letter is to find out if mail reaches the person at all."""
+    shares: tuple[OtherShare, ...] = ()
+    """Whom others' gateways hand it to."""
+    own_people: int = 0
+    """How many this gateway's own share is expected to name."""
+    post: PostState | None = None
+    """None: no shares are to go out."""
+
+    @property
+    def without_own_share(self) -> Message:
+        """The same, once its own share is waited for no longer."""
+        assert self.post is not None, "there are shares"
+        return replace(self, post=replace(self.post, why="this gateway's own share named nobody"))
 
     @property
     def is_to_note(self) -> bool:

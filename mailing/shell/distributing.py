@@ -19,8 +19,10 @@ from mailing.shell.lmtp import LmtpListener
 from mailing.shell.log import LOGGER, Repeated
 from mailing.shell.names import Names
 from mailing.shell.other_bounces import detector
+from mailing.shell.others import Others
 from mailing.shell.resolving import Resolving
 from mailing.shell.seeing import Seeing
+from mailing.shell.sharing import Sharing
 from mailing.shell.spooling import Spooling, read_clocks
 from mailing.spool.store import SpoolError, open_spool
 from shadowtree.vocabulary import MemberId
@@ -52,11 +54,14 @@ class Distributing:
         self._intake = MessageIntake(
             names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id, detects=detector()
         )
-        self._resolving = Resolving(names, lists, self._spooling.tell)
+        others = Others(names)
+        self._resolving = Resolving(names, lists, others, self._spooling.tell)
         self._handing = HandingOver(
             self._spooling, names, lists, smtp=settings.smtp, host=host, click_url=settings.click_url
         )
+        self._sharing = Sharing(names, lists, others, self._spooling, self._handing, repeated, host=host)
         self._spooling.resolve = self._resolving.resolve
+        self._spooling.post = self._sharing.post
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
         self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
@@ -120,7 +125,7 @@ class Distributing:
     def follow(self, lists: Lists) -> None:
         """Go by other settings of lists from now on."""
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
-        self._seeing.lists = lists
+        self._seeing.lists = self._sharing.lists = lists
 
     async def run(self) -> None:
         """Distribute; for ever, or until the database was another gateway's meanwhile: then `StartError`."""
@@ -128,6 +133,7 @@ class Distributing:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spooling.run())
                 group.create_task(self._handing.run())
+                group.create_task(self._sharing.run())
         except* SpoolError as errors:
             raise StartError(str(_first(errors))) from None
 

@@ -126,7 +126,7 @@ class HandingOver:
 
     def copy_for(self, person: MemberId | None, message: Message, destination: Destination, content: Content) -> bytes:
         """The bytes of a copy: that of one person, or, for None, of all who have none of their own."""
-        places = self._places(destination) if destination.is_list else ListPlaces()
+        places = self.places(destination) if destination.is_list else ListPlaces()
         if person is not None:
             token = click_token(self._spooling.secret, destination.group, person, message.accepted)
             url = f"{self._click_url}{PATH}{token}"
@@ -135,11 +135,17 @@ class HandingOver:
 
     def has_own_copy(self, destination: Destination, person: MemberId) -> bool:
         """Whether a person's copy is not that of others."""
-        if not (self._click_url and destination.is_list):
+        if not (self._click_url and destination.is_list and destination.origin is None):
             return False
         return self.lists.has_personal_copy(destination.group, person)
 
-    def _places(self, destination: Destination) -> ListPlaces:
+    def places(self, destination: Destination) -> ListPlaces:
+        """Where a copy of a list says that people may write to."""
+        origin = destination.origin
+        if origin is not None:
+            return ListPlaces(
+                origin.owners, origin.request, origin.leave, is_closed=origin.is_closed, trace=origin.trace
+            )
         group, address = destination.group, destination.address
         settings = self.lists.of(group)
         has_owners = owners_of(group, self.lists, self._names.index) is not None
@@ -231,7 +237,7 @@ class _Sending:
         self._copies = copies
         self._is_ascii = copies.of([]).isascii()
         self._token = token
-        self._address = message.destinations[chunk.destination].address
+        self._address = message.destinations[chunk.destination].return_address
         self._needs_smtputf8 = message.needs_smtputf8 or chunk.is_international
         self.unknown = set[int]()
         """Who was refused for good by name."""

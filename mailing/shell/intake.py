@@ -18,6 +18,7 @@ from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace
 from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
 from mailing.rules.reports import Detector, complaints, is_complaint, lasting_failure
 from mailing.rules.return_path import BouncePlace, bounce_place
+from mailing.rules.shares import CONTENT_BYTES_LIMIT
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.commands import Commands
 from mailing.shell.log import LOGGER
@@ -104,6 +105,7 @@ class MessageIntake:
                 True,
                 skips_addressed=settings.skips_addressed,
                 people_limit=settings.people_limit,
+                goes_by_shares=settings.goes_by_shares,
                 waits_for_all=settings.waits_for_all,
                 owners=owners_address(address) if has_owners else "",
             )
@@ -136,6 +138,11 @@ class MessageIntake:
                 replies[at] = found
             else:
                 destinations.setdefault(found.place, found)
+        may_share = len(content) <= CONTENT_BYTES_LIMIT and all(
+            each.goes_by_shares or not each.is_list for each in destinations.values()
+        )
+        for place, each in destinations.items():
+            destinations[place] = replace(each, goes_by_shares=each.is_list and may_share)
         safe = await self._accept(sender, author, tuple(destinations.values()), read, content) if destinations else SAFE
         return [
             reply or (await self._bounced(each.place, content) if isinstance(each.place, BouncePlace) else safe)

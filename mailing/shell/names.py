@@ -184,6 +184,11 @@ class Names:
         self._kept: dict[Target, _Kept] = {}
         self._places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
+    @property
+    def client(self) -> Client:
+        """For what takes as long as it takes."""
+        return self._client
+
     async def follow(self) -> None:
         """Keep the indexes as the homes are; for ever."""
         async with asyncio.TaskGroup() as group:
@@ -231,10 +236,13 @@ class Names:
         async with self._place():
             return await question(self._client)
 
-    async def everybody(self, targets: Iterable[Target]) -> Resolution:
-        """Who is in one of these, each once, asked for right now; raises `ShadowtreeError`."""
+    async def everybody(self, targets: Iterable[Target], named_servers: Iterable[str] | None = None) -> Resolution:
+        """Who is in one of these, each once, asked for right now; raises `ShadowtreeError`.
+
+        `named_servers`: others' processes are counted; None: all are named.
+        """
         async with self._place():
-            return await self._client.resolve(list(targets))
+            return await self._client.resolve(list(targets), named_servers=named_servers)
 
     async def _resolve(self, target: Target) -> Resolution:
         async with self._place():

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import NamedTuple
 
 from mailing.rules.events import Event, ListGone, NotResolved, Resolve, Resolved
+from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import shown, why_not
 from mailing.rules.places import owners_of
-from mailing.rules.spooled import Destination
+from mailing.rules.spooled import Destination, OtherShare
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
+from mailing.shell.others import Others
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target
+from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
 
 AT_ONCE_LIMIT = 8
 ATTEMPTS_IN_TRANSITION = 5
@@ -25,8 +30,9 @@ PAUSE_SECONDS = 0.2
 class Resolving:
     """Carries out `Resolve`. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, tell: Callable[[Event], None]) -> None:
+    def __init__(self, names: Names, lists: Lists, others: Others, tell: Callable[[Event], None]) -> None:
         self._names = names
+        self._others = others
         self.lists = lists
         self._tell = tell
         self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
@@ -42,55 +48,95 @@ class Resolving:
         self._tell(event)
 
     async def _event(self, effect: Resolve) -> Event:
-        firsts: dict[Target, int] = {}
+        shared: dict[Target, int] = {}
+        central: dict[Target, int] = {}
         for at, destination in effect.destinations.items():
             unknown = await self._names.confirm(destination.group)
             if unknown is not None:
                 return NotResolved(effect.id, unknown)
-            target = self._target(destination)
+            target = target_for(destination, self.lists, self._names.index)
             if target is None:
                 return ListGone(effect.id, at)
-            firsts.setdefault(target, at)
+            (shared if destination.goes_by_shares else central).setdefault(target, at)
         try:
-            return await self._resolved(effect, firsts)
+            return await self._resolved(effect, central, shared)
         except GroupNotFound as error:
-            for target, at in firsts.items():
+            for target, at in (*central.items(), *shared.items()):
                 if error.facts.get("group") == target.name:
                     return ListGone(effect.id, at)
             return NotResolved(effect.id, why_not(error))
         except ShadowtreeError as error:
             return NotResolved(effect.id, why_not(error))
 
-    def _target(self, destination: Destination) -> Target | None:
-        group, index = destination.group, self._names.index
-        if group not in index:
-            return None
-        if destination.is_list:
-            return target_of(group, self.lists.of(group), is_muted=beside(group, MUTED) in index)
-        owners = owners_of(group, self.lists, index)
-        return None if owners is None else Target(owners.group)
+    async def _resolved(self, effect: Resolve, central: Mapping[Target, int], shared: Mapping[Target, int]) -> Event:
+        """Those lists that go by shares are asked for by themselves: of others' people no names are told."""
+        event = Resolved(effect.id, tuple(effect.destinations), (), "")
+        if central:
+            found = await self._settled(list(central))
+            if isinstance(found, str):
+                return NotResolved(effect.id, found)
+            event = replace(event, people=_people(found, central), revision=found.revision, missing=_missing(found))
+            event = replace(event, is_lasting=not found.unreachable)
+        if shared:
+            counted = await self._counted(shared)
+            if isinstance(counted, str):
+                return NotResolved(effect.id, counted)
+            people = {**dict(counted.people), **dict(event.people)}
+            event = replace(
+                event,
+                people=tuple(people.items()),
+                unsure=counted.unsure,
+                shares=counted.shares,
+                own=counted.own,
+                revision=event.revision or counted.revision,
+                missing=event.missing or counted.missing,
+                is_lasting=counted.is_lasting and (event.is_lasting or not event.missing),
+            )
+        return event
 
-    async def _resolved(self, effect: Resolve, firsts: dict[Target, int]) -> Event:
-        targets = list(firsts)
-        found = await self._names.everybody(targets)
+    async def _settled(self, targets: list[Target], named_servers: Collection[str] | None = None) -> Resolution | str:
+        """Who is in some targets, or why that cannot be told now."""
+        found = await self._names.everybody(targets, named_servers)
         for _ in range(ATTEMPTS_IN_TRANSITION):
             if not found.in_transition:
                 break
             await asyncio.sleep(PAUSE_SECONDS)
-            found = await self._names.everybody(targets)
+            found = await self._names.everybody(targets, named_servers)
         if found.in_transition:
-            return NotResolved(effect.id, f"an update of {shown([target.name for target in targets])} is under way")
+            return f"an update of {shown([target.name for target in targets])} is under way"
         if found.unreachable and not await self._are_exceptions_whole(targets):
-            return NotResolved(effect.id, f"who is excepted is out of reach: {shown(found.unreachable)}")
-        positions = list(firsts.values())
-        reached = zip(found.processes, found.process_targets or [0] * len(found.processes), strict=True)
-        return Resolved(
-            effect.id,
-            tuple(effect.destinations),
-            tuple((person, positions[at]) for person, at in reached),
+            return f"who is excepted is out of reach: {shown(found.unreachable)}"
+        return found
+
+    async def _counted(self, shared: Mapping[Target, int]) -> _Counted | str:
+        """Whom each gateway serves; those of organisations without one are named."""
+        targets, own = list(shared), await self._others.own()
+        found = await self._settled(targets, ())
+        if isinstance(found, str):
+            return found
+        servers = sorted({each.server for each in found.counts} - {own})
+        serves = dict(zip(servers, await asyncio.gather(*map(self._others.serves, servers)), strict=True))
+        lacking = [server for server, has in serves.items() if has is False]
+        if lacking:
+            found = await self._settled(targets, lacking)
+            if isinstance(found, str):
+                return found
+        elsewhere = frozenset(found.elsewhere)
+        counts = [OtherShare(each.server, _position(each.group, shared), each.count) for each in found.counts]
+        unknown = [server for server, has in serves.items() if has is None]
+        missing = _missing(found) or (f"not known whether it has a gateway: {shown(unknown)}" if unknown else "")
+        people = [each for each in _people(found, shared) if each[0] not in elsewhere]
+        # Of those whom nobody owns, a server that is out of reach may have some, with a gateway.
+        owned = await self._others.subnets() if missing else frozenset[SubnetName]()
+        certain = [each for each in people if not missing or each[0].rpartition("@")[2] in owned]
+        return _Counted(
+            tuple(certain),
+            tuple(each for each in people if each not in certain),
+            tuple(each for each in counts if each.server != own),
+            tuple(each for each in counts if each.server == own),
             found.revision,
-            _missing(found),
-            is_lasting=not found.unreachable,
+            missing,
+            not (found.unreachable or unknown),
         )
 
     async def _are_exceptions_whole(self, targets: list[Target]) -> bool:
@@ -98,12 +144,45 @@ class Resolving:
         exceptions = sorted({group for target in targets for group in target.excluding})
         if not exceptions:
             return True
-        found = await self._names.everybody([Target(group) for group in exceptions])
+        found = await self._names.everybody([Target(group) for group in exceptions], ())
         return not (found.unreachable or found.in_transition)
 
 
 def _groups(effect: Resolve) -> str:
     return ", ".join(each.group for each in effect.destinations.values())
+
+
+class _Counted(NamedTuple):
+    """Of lists that go by shares: who is handed the message from here all the same, and how many others by whom."""
+
+    people: tuple[tuple[MemberId, int], ...]
+    unsure: tuple[tuple[MemberId, int], ...]
+    shares: tuple[OtherShare, ...]
+    own: tuple[OtherShare, ...]
+    revision: Revision
+    missing: str
+    is_lasting: bool
+
+
+def target_for(destination: Destination, lists: Lists, index: GroupIndex) -> Target | None:
+    """What is resolved for a destination; None: there is no such list any more, or it has no owners."""
+    group = destination.group
+    if group not in index:
+        return None
+    if destination.is_list:
+        return target_of(group, lists.of(group), is_muted=beside(group, MUTED) in index)
+    owners = owners_of(group, lists, index)
+    return None if owners is None else Target(owners.group)
+
+
+def _people(found: Resolution, firsts: Mapping[Target, int]) -> tuple[tuple[MemberId, int], ...]:
+    positions = list(firsts.values())
+    reached = zip(found.processes, found.process_targets or [0] * len(found.processes), strict=True)
+    return tuple((person, positions[at]) for person, at in reached)
+
+
+def _position(group: GroupId, firsts: Mapping[Target, int]) -> int:
+    return next(at for target, at in firsts.items() if target.name == group)
 
 
 def _missing(found: Resolution) -> str:

@@ -28,8 +28,10 @@ from mailing.rules.events import (
     HandOver,
     Keep,
     Now,
+    Post,
     Resolve,
     Save,
+    Shared,
     Spooled,
     Ticked,
     Written,
@@ -77,7 +79,7 @@ class _Known:
 
 
 class Spooling:
-    """All messages of a gateway. `resolve` and `hand_over` carry out effects, and tell of their events by `tell`."""
+    """All messages of a gateway. `resolve`, `post` and `hand_over` carry out effects, and tell of events by `tell`."""
 
     def __init__(self, spool: Spool, found: Found) -> None:
         self.secret = spool.secret
@@ -107,6 +109,7 @@ class Spooling:
         self.is_failing = False
         """Whether the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
+        self.post: Callable[[Post], Coroutine[Any, Any, None]]
         self.hand_over: Callable[[HandOver], None]
         self._resolving: set[asyncio.Task[None]] = set()
 
@@ -139,6 +142,10 @@ class Spooling:
         """Write to somebody; the reply once the letter is durable."""
         return await self._answered(event)
 
+    async def take(self, event: Shared) -> Reply:
+        """Take a share; the reply once it is durable."""
+        return await self._answered(event)
+
     async def letter(self, id_: str) -> Message | None:
         """A letter that was written, by its id; None: there is none. Raises `SpoolError`."""
         spooled = await self.spooled(id_) if self.knows(id_) else None
@@ -155,7 +162,7 @@ class Spooling:
             durable = self._stepped(Granted(id_, earlier))
         await durable
 
-    async def _answered(self, event: Accepted | Written) -> Reply:
+    async def _answered(self, event: Accepted | Shared | Written) -> Reply:
         if self.is_failing:
             return FULL
         transaction = next(self._transactions)
@@ -165,7 +172,7 @@ class Spooling:
             async with self._loading:
                 token = token_of(self.secret, event.id)
                 told: Event = replace(event, transaction=transaction)
-                if isinstance(told, Accepted) and token in self._ids and not self._core.holds(event.id):
+                if isinstance(told, Accepted | Shared) and token in self._ids and not self._core.holds(event.id):
                     told = replace(told, earlier=await self._load(event.id))
                 self._ids[token] = event.id
                 self._step(told)
@@ -394,11 +401,16 @@ class Spooling:
                 if answer is not None and not answer.done():
                     answer.set_result(SAFE)
             case Resolve():
-                task = asyncio.create_task(self.resolve(effect))
-                self._resolving.add(task)
-                task.add_done_callback(self._resolving.discard)
+                self._begin(self.resolve(effect))
+            case Post():
+                self._begin(self.post(effect))
             case HandOver():
                 self.hand_over(effect)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._resolving.add(task)
+        task.add_done_callback(self._resolving.discard)
 
 
 def read_clocks() -> Now:

@@ -27,7 +27,7 @@ from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, Tim
 from shadowtree.client.target_sets import Asked
 from shadowtree.errors import ShadowtreeError, TakesDatagrams
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
-from shadowtree.updates import Arc, Join, Leave
+from shadowtree.updates import Arc, Join, Leave, Target
 from shadowtree.v1 import admin_pb2, name_service_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -551,7 +551,7 @@ class Client:
 
     def send(
         self,
-        targets: MemberId | Iterable[MemberId],
+        targets: MemberId | Target | Iterable[MemberId | Target],
         payload: bytes,
         *,
         excluding: Iterable[GroupId] = (),
@@ -565,6 +565,8 @@ class Client:
         timeout: Seconds | None = None,
     ) -> Sent:
         """Send a message to everybody below a group, or several; less who is below one of `excluding`.
+
+        A `Target` has exceptions of its own: they except from that target alone.
 
         Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
         longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many

@@ -1,4 +1,4 @@
-"""`shadowtree demo mail`: name servers, a mail gateway and inboxes of its own, and a tour of mailing lists."""
+"""`shadowtree demo mail`: name servers, mail gateways and inboxes of its own, and a tour of mailing lists."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from shadowtree.cli.demo.ended import ended_by_signals, how_to_find_the_command
 from shadowtree.cli.demo.letters import MAIL_SERVER
-from shadowtree.cli.demo.mail_gateway import DOMAIN, MailGateway
+from shadowtree.cli.demo.mail_gateway import DOMAIN, ORGANISATIONS, MailGateway, MailGateways
 from shadowtree.cli.demo.mail_tour import SUBNETS, MailTour
 from shadowtree.cli.demo.postfix import Postfix, PostfixError, start_postfix, why_not
 from shadowtree.cli.demo.screen import Screen
@@ -27,10 +27,10 @@ from shadowtree.cli.support.free_ports import unused_ports
 @click.option("--postfix", is_flag=True, help="Put a Postfix of its own between, as root.")
 @click.option("--keep", is_flag=True, help="Leave everything running at the end, and print how to use and stop it.")
 def mail_command(postfix: bool, keep: bool) -> int:
-    """Be shown mailing lists of groups: three name servers, a mail gateway and inboxes, on free ports. Takes a minute.
+    """Be shown mailing lists of groups: three organisations, each with a name server, a mail gateway and inboxes.
 
-    Letters go to lists that are in one another, in a loop over three servers; one is forged, and the gateway is killed
-    in the middle of another. Nothing is left behind, unless --keep says so.
+    Letters go to lists that are in one another, in a loop over three servers; one server is away, one letter is forged,
+    and a gateway is killed in the middle of another. Takes a minute. Nothing is left behind, unless --keep says so.
 
     \b
     Examples:
@@ -48,7 +48,7 @@ def mail_command(postfix: bool, keep: bool) -> int:
         servers = DemoServers.start(folder, [[subnet] for subnet in SUBNETS])
         cleanup.callback(servers.stop)
         _say_what_runs(screen, servers)
-        through = _start_gateway(screen, cleanup, servers, with_postfix=postfix)
+        through = _start_gateways(screen, cleanup, servers, with_postfix=postfix)
         _tour(screen, servers, *through)
         if keep:
             cleanup.pop_all()
@@ -62,57 +62,65 @@ def mail_command(postfix: bool, keep: bool) -> int:
 
 
 def _say_what_runs(screen: Screen, servers: DemoServers) -> None:
-    screen.heading("Name servers and a mail gateway")
+    screen.heading("Three organisations")
     screen.say(
-        "Three organisations have a name server each, which owns the groups of its domain. One of them has a mail "
-        "server, and beside it a mail gateway: a client of its name server, which finds out whom a letter is for."
+        "Each has a name server, which owns the groups of its domain, and a mail gateway beside it: a client of its "
+        "name server, which finds out whom a letter is for."
     )
     for server, subnet in zip(servers.all, SUBNETS, strict=True):
         screen.command(command_of(server.name))
         screen.answer(f"{server.name:<6} {subnet} on {server.address}")
 
 
-def _start_gateway(
+def _start_gateways(
     screen: Screen, cleanup: ExitStack, servers: DemoServers, *, with_postfix: bool
-) -> tuple[MailGateway, Postfix | None]:
+) -> tuple[MailGateways, Postfix | None]:
     smtp_port = unused_ports(1)[0] if with_postfix else None
-    gateway = MailGateway(servers.folder, servers.all[0].address, smtp_port=smtp_port)
-    cleanup.callback(gateway.stop)
-    screen.literal("cat mail.toml")
-    screen.answer(*gateway.settings.read_text(encoding="utf-8").splitlines())
-    screen.command("mail serve --config mail.toml")
-    screen.answer(gateway.start())
+    every = []
+    for name, server in zip(ORGANISATIONS, servers.all, strict=True):
+        between = smtp_port if name == ORGANISATIONS[0] else None
+        every.append(MailGateway(name, servers.folder / name, server.address, smtp_port=between))
+        cleanup.callback(every[-1].stop)
+    gateways = MailGateways(every)
+    first = gateways.first
+    said = [gateway.start() for gateway in every]
+    screen.literal(f"cat {first.name}/mail.toml")
+    screen.answer(*first.settings.read_text(encoding="utf-8").splitlines())
+    for gateway, line in zip(every, said, strict=True):
+        screen.command(f"mail serve --config {gateway.name}/mail.toml")
+        screen.answer(line)
     if not with_postfix:
         screen.say(
-            "Here the demo takes the part of the mail server: it gives letters to the gateway by LMTP, and takes "
-            "copies by SMTP into inboxes. With `--postfix` a Postfix does that."
+            "Here the demo takes the part of the mail servers: it gives letters to the first gateway by LMTP, and "
+            "takes copies by SMTP into inboxes. With `--postfix` a Postfix does that for the first."
         )
-        return gateway, None
+        return gateways, None
     screen.say("A Postfix is started with the lines that this prints:")
-    screen.command("mail postfix --config mail.toml")
+    screen.command(f"mail postfix --config {first.name}/mail.toml")
     try:
-        postfix = start_postfix(gateway.printed(), inbox_port=gateway.inbox_port, host=MAIL_SERVER)
+        postfix = start_postfix(first.printed(), inbox_port=first.inbox_port, host=MAIL_SERVER)
     except PostfixError as error:
         raise click.ClickException(str(error)) from None
     cleanup.callback(postfix.stop)
     screen.answer(f"Postfix on 127.0.0.1:{postfix.port}")
-    return gateway, postfix
+    return gateways, postfix
 
 
-def _tour(screen: Screen, servers: DemoServers, gateway: MailGateway, postfix: Postfix | None) -> None:
+def _tour(screen: Screen, servers: DemoServers, gateways: MailGateways, postfix: Postfix | None) -> None:
     from shadowtree.client.sync import Client
 
     with Client(servers.all[0].address) as names:
-        tour = MailTour(screen, names, gateway)
+        tour = MailTour(screen, names, servers, gateways)
         if postfix is not None:
             tour.goes_through_postfix(postfix.port)
         tour.fill()
         tour.run()
 
 
-def _say_how_to_go_on(screen: Screen, servers: DemoServers, gateway: MailGateway, postfix: Postfix | None) -> None:
+def _say_how_to_go_on(screen: Screen, servers: DemoServers, gateways: MailGateways, postfix: Postfix | None) -> None:
     screen.heading("Yours to play with")
-    screen.say(f"Settings, databases, logs and inboxes are in {gateway.folder}. Send a letter to a list, as Ann:")
+    gateway = gateways.first
+    screen.say(f"Settings, databases, logs and inboxes are in {servers.folder}. Send a letter to a list, as Ann:")
     how, port = ("lmtp", gateway.lmtp_port) if postfix is None else ("smtp", postfix.port)
     python = shlex.quote(sys.executable)
     screen.literal(f"{python} -m shadowtree.cli.demo.letters {how} {port} all@{DOMAIN}")
@@ -123,9 +131,9 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, gateway: MailGateway
     screen.literal(f"export SHADOWTREE_SERVER={servers.all[0].address}")
     screen.command("resolve all@ubc.example")
     screen.say("Stop all of it, and remove what it left:")
-    processes = [*(server.process.pid for server in servers.all), *gateway.pids]
+    processes = [*(server.process.pid for server in servers.all), *(pid for each in gateways.all for pid in each.pids)]
     stop = f"kill {' '.join(map(str, processes))}"
     if postfix is not None:
         stop = f"{postfix.stop_command}; rm -rf {postfix.folder}; {stop}"
     # They write until they have ended.
-    screen.literal(f"{stop} && while ! rm -rf {shlex.quote(str(gateway.folder))}; do sleep 0.2; done")
+    screen.literal(f"{stop} && while ! rm -rf {shlex.quote(str(servers.folder))}; do sleep 0.2; done")

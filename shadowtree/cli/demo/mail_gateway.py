@@ -1,4 +1,4 @@
-"""The mail gateway of the demo, and the inboxes behind it: processes of their own, with all they keep in one folder."""
+"""The mail gateways of the demo, each with inboxes behind it: processes of their own, with a folder for each."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,8 +19,9 @@ from shadowtree.cli.demo.letters import MAIL_SERVER
 from shadowtree.cli.demo.processes import DemoProcess
 from shadowtree.cli.support.free_ports import unused_ports
 
+ORGANISATIONS: Final = ("ubc", "sfu", "uvic")
+"""Each has the subnet `NAME.example`, and the mail domain `lists.NAME.example`."""
 DOMAIN: Final = "lists.ubc.example"
-SUBNET: Final = "ubc.example"
 
 LONGEST_WAIT_S: Final = 60
 """A tour ends: what does not come for so long is an error."""
@@ -40,7 +42,21 @@ authserv_id = "{mail_server}"
 
 [domains]
 "{domain}" = "{subnet}"
+
+[defaults]
+fanout = "shares"
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What is told of the part of one organisation."""
+
+    server: str
+    state: str
+    people: int
+    done: int
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +69,17 @@ class Queued:
     done: int
     bounced: int
     why: str
+    shares: tuple[Share, ...] = ()
 
 
 class MailGateway:
-    """The gateway, and the inboxes that its copies come to."""
+    """One gateway, and the inboxes that its copies come to."""
 
-    def __init__(self, folder: Path, server: str, *, smtp_port: int | None) -> None:
+    def __init__(self, name: str, folder: Path, server: str, *, smtp_port: int | None) -> None:
         """Write settings, and start inboxes. `smtp_port`: of a mail server that is put between; None: there is none."""
+        self.name = name
+        self.subnet, self.domain = f"{name}.example", f"lists.{name}.example"
+        folder.mkdir()
         self.folder = folder
         letters = folder / "inbox.jsonl"
         self._letters = Reader(letters)
@@ -77,8 +97,8 @@ class MailGateway:
                 smtp=smtp_port or self.inbox_port,
                 folder=folder,
                 mail_server=MAIL_SERVER,
-                domain=DOMAIN,
-                subnet=SUBNET,
+                domain=self.domain,
+                subnet=self.subnet,
             ),
             encoding="utf-8",
         )
@@ -131,6 +151,10 @@ class MailGateway:
                 each["done"],
                 each["bounced"],
                 next((share["why"] for share in each["shares"] if share["why"]), ""),
+                tuple(
+                    Share(*(share[key] for key in ("server", "state", "people", "done", "why")))
+                    for share in each["shares"]
+                ),
             )
             for each in told
         ]
@@ -149,6 +173,31 @@ class MailGateway:
         pattern = re.compile(rf"^Subject: .*{re.escape(subject)}\r?$", re.M)
         return [each for each in self._letters.taken() if pattern.search(each.data.partition("\r\n\r\n")[0])]
 
+    def wait_until_done(self, id_: str) -> Queued:
+        """What the gateway says of a message, once nothing more becomes of it."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while (told := self.tell("queue", id_)[0]).state not in ("done", "dropped"):
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"the message {id_} is not done within {LONGEST_WAIT_S} s: {told.why}")
+            time.sleep(PAUSE_S)
+        return told
+
+
+class MailGateways:
+    """The gateways of all organisations; the first takes the letters of the tour."""
+
+    def __init__(self, every: Sequence[MailGateway]) -> None:
+        self.all = tuple(every)
+
+    @property
+    def first(self) -> MailGateway:
+        """Of the organisation whose lists are written to."""
+        return self.all[0]
+
+    def copies(self, subject: str) -> list[Taken]:
+        """What all inboxes have of the letters of a subject."""
+        return [copy for gateway in self.all for copy in gateway.copies(subject)]
+
     def wait_for(self, subject: str, count: int) -> list[Taken]:
         """The copies of a letter, once so many people have one."""
         deadline = time.monotonic() + LONGEST_WAIT_S
@@ -159,12 +208,3 @@ class MailGateway:
             if time.monotonic() > deadline:
                 raise click.ClickException(f"not all of {count:,} people got {subject!r} within {LONGEST_WAIT_S} s")
             time.sleep(PAUSE_S)
-
-    def wait_until_done(self, id_: str) -> Queued:
-        """What the gateway says of a message, once nothing more becomes of it."""
-        deadline = time.monotonic() + LONGEST_WAIT_S
-        while (told := self.tell("queue", id_)[0]).state not in ("done", "dropped"):
-            if time.monotonic() > deadline:
-                raise click.ClickException(f"the message {id_} is not done within {LONGEST_WAIT_S} s: {told.why}")
-            time.sleep(PAUSE_S)
-        return told

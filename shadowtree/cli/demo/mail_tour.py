@@ -13,8 +13,9 @@ import click
 
 from shadowtree.cli.demo.inbox import GONE, Taken
 from shadowtree.cli.demo.letters import AUTHOR, MAIL_SERVER, How, letter, post
-from shadowtree.cli.demo.mail_gateway import DOMAIN, LONGEST_WAIT_S, PAUSE_S, MailGateway, Queued
+from shadowtree.cli.demo.mail_gateway import DOMAIN, LONGEST_WAIT_S, ORGANISATIONS, PAUSE_S, MailGateways, Queued
 from shadowtree.cli.demo.screen import Screen
+from shadowtree.cli.demo.servers import DemoServers, command_of
 from shadowtree.updates import Arc
 from shadowtree.vocabulary import GroupId, MemberId
 
@@ -26,7 +27,7 @@ LAB: Final[GroupId] = "lab@sfu.example"
 CHOIR: Final[GroupId] = "choir@uvic.example"
 NEWS: Final[GroupId] = "news@ubc.example"
 OWNERS: Final[GroupId] = "all+owners@ubc.example"
-SUBNETS: Final = ("ubc.example", "sfu.example", "uvic.example")
+SUBNETS: Final = tuple(f"{name}.example" for name in ORGANISATIONS)
 
 OWNER: Final[MemberId] = "chair@people.example"
 NOBODY: Final[MemberId] = f"pat@{GONE}"
@@ -36,18 +37,22 @@ PEOPLE: Final = {ALL: ("staff", 500), LAB: ("student", 400), CHOIR: ("singer", 3
 
 IN_LOOP: Final = 1_200
 READERS: Final = 1_400
-SOME: Final = 700
-"""Have a letter when the gateway is killed: half of them."""
+SOME: Final = 400
+"""Have a letter when the gateway is killed."""
+AWAY: Final = 2
+"""The organisation that is away for a while."""
 
 
 class MailTour:
     """Shows mailing lists, on name servers that run."""
 
-    def __init__(self, screen: Screen, names: Client, gateway: MailGateway) -> None:
+    def __init__(self, screen: Screen, names: Client, servers: DemoServers, gateways: MailGateways) -> None:
         self._screen = screen
         self._names = names
-        self._gateway = gateway
-        self._port = gateway.lmtp_port
+        self._servers = servers
+        self._gateways = gateways
+        self._gateway = gateways.first
+        self._port = self._gateway.lmtp_port
         self._how: How = "lmtp"
 
     def goes_through_postfix(self, port: int) -> None:
@@ -72,8 +77,10 @@ class MailTour:
 
     def run(self) -> None:
         """Send letters, and look at what comes."""
+        self._until_all_listen()
         self._to_two_lists()
         self._somebody_is_gone()
+        self._one_is_away()
         self._forged()
         self._killed()
 
@@ -82,8 +89,13 @@ class MailTour:
         screen.heading("One letter to two lists")
         screen.say("Ann, who is in the first list, writes to both; everybody in the loop is in both of them.")
         self._send(subject, ALL, NEWS)
-        copies = self._gateway.wait_for(subject, READERS - 1)
+        copies = self._gateways.wait_for(subject, READERS - 1)
         self._count(copies)
+        screen.say(
+            "The letter went once to each organisation, whose own gateway handed it to its own people: no name of "
+            "anybody was told to the others."
+        )
+        screen.answer(*(self._handed_by(subject)))
         copy = next(each for each in copies if any(person.startswith("reader") for person in each.people))
         screen.say("In front of a copy stands what list it is of, and the rest is as Ann wrote it. That of a reader:")
         screen.answer(*_fields(copy, "List-Id", "List-Post", "Precedence", "From", "Subject"))
@@ -98,8 +110,50 @@ class MailTour:
             "good: that is counted, and nobody is written to."
         )
         id_ = _id_of(self._gateway.copies("Lunch on Friday")[0])
-        screen.command(f"mail queue {id_} --config mail.toml")
+        screen.command(f"mail queue {id_} --config ubc/mail.toml")
         self._show(self._until_bounced(id_))
+
+    def _one_is_away(self) -> None:
+        screen, server, subject = self._screen, self._servers.all[AWAY], "The choir sings tonight"
+        screen.heading("An organisation is away")
+        screen.literal(f"kill -9 {server.process.pid}")
+        server.process.kill()
+        there = IN_LOOP - PEOPLE[CHOIR][1]
+        self._send(subject, ALL)
+        copies = self._gateways.wait_for(subject, there)
+        self._count(copies)
+        screen.command(f"mail queue {_id_of(copies[0])} --config ubc/mail.toml")
+        self._show(self._until_named(_id_of(copies[0]), server.name))
+        screen.say("Its name server is started again, and its people get what waited for them:")
+        screen.command(command_of(server.name))
+        self._servers.start_again(server)
+        self._count(self._gateways.wait_for(subject, IN_LOOP))
+
+    def _until_named(self, id_: str, name: str) -> Queued:
+        """What the gateway says of a letter once it knows that the share of a server waits."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while True:
+            (told,) = self._gateway.tell("queue", id_)
+            if any(share.server.startswith(name) and share.state == "waiting" for share in told.shares):
+                return told
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"no share of {name} waits: {told}")
+            time.sleep(PAUSE_S)
+
+    def _until_all_listen(self) -> None:
+        """From then on each gateway is sent its share."""
+        deadline = time.monotonic() + LONGEST_WAIT_S
+        while not all(self._listens(subnet) for subnet in SUBNETS):
+            if time.monotonic() > deadline:
+                raise click.ClickException(f"not all gateways listen within {LONGEST_WAIT_S} s")
+            time.sleep(PAUSE_S)
+
+    def _listens(self, subnet: str) -> bool:
+        return any(each.is_listening for mailbox in self._names.mailboxes(subnet) for each in mailbox)
+
+    def _handed_by(self, subject: str) -> Iterator[str]:
+        for gateway in self._gateways.all:
+            yield f"{len(_people_of(gateway.copies(subject))):>5,} by {gateway.domain}"
 
     def _forged(self) -> None:
         screen, subject = self._screen, "I have a new address"
@@ -111,31 +165,31 @@ class MailTour:
         )
         forged = "mx.elsewhere.example; dmarc=pass header.from=people.example"
         self._send(subject, ALL, results=forged)
-        (note,) = self._gateway.wait_for(f"{ALL}: 1 held", 1)
+        (note,) = self._gateways.wait_for(f"{ALL}: 1 held", 1)
         text = bytes(message_from_bytes(note.data.encode()).get_payload(decode=True)).decode()
         screen.answer(f"to {', '.join(note.people)}:", *text.splitlines()[:3])
-        screen.command("mail held --config mail.toml")
+        screen.command("mail held --config ubc/mail.toml")
         (held,) = self._gateway.tell("held")
         self._show(held)
         screen.say("Nobody has it. Suppose that it was Ann after all, and the owner knows:")
-        screen.command(f"mail approve {held.id} --config mail.toml")
+        screen.command(f"mail approve {held.id} --config ubc/mail.toml")
         self._gateway.tell("approve", held.id)
-        self._count(self._gateway.wait_for(subject, IN_LOOP))
+        self._count(self._gateways.wait_for(subject, IN_LOOP))
 
     def _killed(self) -> None:
         screen, gateway, subject = self._screen, self._gateway, "The results are there"
-        screen.heading("The gateway is killed in the middle")
+        screen.heading("A gateway is killed in the middle")
         self._send(subject, NEWS)
-        gateway.wait_for(subject, SOME)
+        self._gateways.wait_for(subject, SOME)
         screen.literal(f"kill -9 {gateway.pid}")
         gateway.kill()
-        screen.answer(f"{len(_people_of(gateway.copies(subject))):,} people have it")
+        screen.answer(f"{len(_people_of(self._gateways.copies(subject))):,} people have it")
         screen.say("It is started again, and goes on where it was:")
-        screen.command("mail serve --config mail.toml")
+        screen.command(f"mail serve --config {gateway.name}/mail.toml")
         screen.answer(gateway.start())
-        copies = gateway.wait_for(subject, READERS - 1)
+        copies = self._gateways.wait_for(subject, READERS - 1)
         told = gateway.wait_until_done(_id_of(copies[0]))
-        self._count(gateway.copies(subject))
+        self._count(self._gateways.copies(subject))
         self._show(told)
         screen.say(
             "Nobody is left out. Who has it twice was in a transaction whose reply the gateway did not live to write "
@@ -163,7 +217,11 @@ class MailTour:
 
     def _show(self, told: Queued) -> None:
         line = f"{told.state}: {told.done:,} of {told.people:,} people, {told.bounced} bounced"
-        self._screen.answer(f"{line}: {told.why}" if told.why else line)
+        lines = [f"{line}: {told.why}" if told.why and len(told.shares) == 1 else line]
+        for share in told.shares if len(told.shares) > 1 else ():
+            why = f": {share.why}" if share.why else ""
+            lines.append(f"  {share.server:<18} {share.state}: {share.done:,} of {share.people:,}{why}")
+        self._screen.answer(*lines)
 
     def _count(self, copies: Sequence[Taken]) -> None:
         times = Counter(_people_of(copies).values())
@@ -176,10 +234,10 @@ def _people() -> Iterator[Arc]:
     for group, (name, count) in PEOPLE.items():
         # One of each is somebody that the tour speaks of.
         for number in range(2, count + 1):
-            yield Arc(group, f"{name}-{number}@people.example", "process")
+            yield Arc(group, f"{name}-{number}@{group.partition('@')[2]}", "process")
     yield Arc(ALL, AUTHOR, "process")
-    yield Arc(LAB, "student-1@people.example", "process")
-    yield Arc(CHOIR, "singer-1@people.example", "process")
+    yield Arc(LAB, "student-1@sfu.example", "process")
+    yield Arc(CHOIR, "singer-1@uvic.example", "process")
     yield Arc(NEWS, NOBODY, "process")
     yield Arc(OWNERS, OWNER, "process")
 

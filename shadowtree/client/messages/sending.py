@@ -24,6 +24,7 @@ from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.messages.delivery_calls import KEPT_NAMES, QUALITIES
 from shadowtree.errors import InvalidRequest, LimitExceeded, OutcomeUnknown, OutOfSequence, ServerFault, ShadowtreeError
 from shadowtree.messages import Sent
+from shadowtree.updates import Target
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds, SenderId, SendState, Wait
 
@@ -57,7 +58,7 @@ _STATES: Final[dict[int, SendState]] = {
 
 
 def message_request(
-    targets: MemberId | Iterable[MemberId],
+    targets: MemberId | Target | Iterable[MemberId | Target],
     payload: bytes,
     *,
     excluding: Iterable[GroupId] = (),
@@ -67,7 +68,8 @@ def message_request(
     as_: MemberId | None = None,
 ) -> wire.SendRequest.Message:
     """One message, as yet without a number or a request id; raises `InvalidRequest` for what cannot be sent."""
-    listed = [targets] if isinstance(targets, str) else _names(targets, "target")
+    every = [targets] if isinstance(targets, str | Target) else targets
+    listed = [each if isinstance(each, Target) else Target(each) for each in _names(every, "target")]
     if not listed:
         raise InvalidRequest("a message needs a target", {"field": "targets"})
     if not isinstance(payload, bytes | bytearray | memoryview):
@@ -87,7 +89,10 @@ def message_request(
         return plain
     request: wire.SendRequest.Message = message_of(
         wire.SendRequest.Message,
-        targets=[message_of(wire.SendRequest.Target, name=name) for name in listed],
+        targets=[
+            message_of(wire.SendRequest.Target, name=each.name, excluding=_names(each.excluding, "exception"))
+            for each in listed
+        ],
         payload=bytes(payload),
         excluding=_names(excluding, "exception"),
         headers=[message_of(wire.Header, name=name, value=value) for name, value in (headers or {}).items()],
@@ -408,7 +413,7 @@ def raise_refusal(answer: wire.SendResponse.Answer) -> None:
         raise read_refusal(refused.reason, refused.message, {fact.name: fact.value for fact in refused.facts})
 
 
-def _names(given: Any, what: str) -> list[str]:
+def _names(given: Any, what: str) -> list[Any]:
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
         raise InvalidRequest(f"{what}s are a list of names, not {given!r:.80}")
     return list(given)

@@ -31,6 +31,10 @@ class SeveralServers:
     def address(self, number):
         return f"127.0.0.1:{self._ports[number]}"
 
+    def peer_address(self, number):
+        """Where the other servers reach it."""
+        return self.address(number)
+
     def new_client(self, number):
         """Another client of one server."""
         return shadowtree.Client(self.address(number), timeout=CALL_SECONDS)
@@ -76,7 +80,7 @@ class SeveralServers:
             listen=self.address(number),
             environment=self._environments[number],
             peers=[
-                f"{subnet}={self.address(other)}"
+                f"{subnet}={self.peer_address(other)}"
                 for other, share in enumerate(self.shares)
                 if other != number
                 for subnet in share

@@ -77,6 +77,9 @@ def test_settings_of_distribution_are_read(load, tmp_path):
         is_open=True, unsubscribe=Unsubscribe.NONE
     )
     assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "foreign"\n').lists.defaults == ListSettings()
+    shares = load(f'{text}[defaults]\nfanout = "central"\n[lists."all@y.example"]\nfanout = "shares"\n').lists
+    assert shares.have_shares and shares.of("all@y.example") == ListSettings(goes_by_shares=True)
+    assert shares.defaults == ListSettings() and not load(text).lists.have_shares
     clicks = 'click_listen = "127.0.0.1:7480"\nclick_url = "https://lists.y.example/mail/"\n' + text
     found = load(f'{clicks}[defaults]\nunsubscribe = "personal"\n')
     assert found.lists.defaults == ListSettings(unsubscribe=Unsubscribe.PERSONAL)
@@ -225,3 +228,20 @@ def test_postfix_is_told_where_messages_go_and_come_from():
 def test_postfix_cannot_be_told_of_distribution_what_is_not_known(maps, policy, lmtp, says):
     with pytest.raises(NoPortError, match=says):
         distribution_lines(["a.example"], maps=maps, policy=policy, lmtp=lmtp, smtp="127.0.0.1:7425")
+
+
+@pytest.mark.parametrize(
+    ("head", "section"),
+    [
+        ("", "[defaults]"),
+        (
+            'server = "a.example:1,b.example:1"\nlmtp_listen = "127.0.0.1:0"\ndatabase = "sqlite:///m.db"\n'
+            'smtp = "127.0.0.1:7425"\n',
+            '[lists."all@y.example"]',
+        ),
+    ],
+)
+def test_shares_need_one_server_and_messages_that_pass_through(load, head, section):
+    with pytest.raises(SettingsError) as caught:
+        load(f'{head}{SMALL}{section}\nfanout = "shares"\n')
+    assert 'fanout: "shares"' in str(caught.value)

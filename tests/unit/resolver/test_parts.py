@@ -1,5 +1,7 @@
 """What a server answers a root: everything of an originator at once, on condition, or that it is in doubt."""
 
+from dataclasses import replace
+
 import pytest
 
 from namegraph.events import ReadCommand
@@ -9,6 +11,7 @@ from namegraph.model.refusals import Reason, RefusedError
 from namegraph.model.target_sets import Target, only
 from resolver.parts import InDoubt, Part, PartRequest, Parts, Unchanged
 from resolver.plans import Onward, PlanCache
+from resolver.resolution import Ask, Count, Resolution, WalkAgain
 from tests.several_servers import Servers
 
 A, D, B, C = (NodeId(name) for name in ("a@a.example", "d@a.example", "b@b.example", "c@c.example"))
@@ -221,3 +224,20 @@ def test_processes_of_a_server_are_counted_by_their_first_target_and_foreign_one
     targets = (Target(D, ()), Target(B, (D,)))
     part = servers.parts[AT_B].answer(PartRequest(AT_B, targets, counts=True))
     assert (part.processes, part.counted) == ((FAR,), (1, 2)), "ann is in d, which comes first, the others in b alone"
+
+
+def test_what_an_older_server_names_though_it_was_to_count_is_counted_by_the_root(servers):
+    servers.do(JoinArc(B, NodeId("bob@b.example")))
+    targets = (Target(A, ()), Target(C, ()))
+    found = []
+    for knows_counts in (True, False):
+        resolution = Resolution(targets, root=AT_A, homes={A: AT_A, C: AT_C}, named_servers=frozenset((AT_A, AT_C)))
+        step, pending = resolution.begin(), []
+        while isinstance(step, Ask | WalkAgain):
+            step = resolution.begin() if isinstance(step, WalkAgain) else step
+            pending += step.requests
+            request = pending.pop()
+            asked = request if knows_counts else replace(request, counts=False)
+            step = resolution.answer(request.server, servers.parts[request.server].answer(asked))
+        found.append((step.processes, step.process_firsts, step.elsewhere, step.counts))
+    assert found[0] == found[1] == ((FAR,), (0,), (FAR,), (Count(AT_B, 0, 2),))

@@ -1,0 +1,156 @@
+"""Messages that are not final: what is under way of each, and how it grows by people and lists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from mailing.rules.addresses import is_deliverable
+from mailing.rules.events import Effect, Post, Resolved, Shared
+from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
+from shadowtree.vocabulary import MemberId
+
+CHUNK_PEOPLE = 200
+"""What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
+
+
+@dataclass(slots=True)
+class Work:
+    """A message that is not final."""
+
+    message: Message
+    chunks: dict[int, Chunk]
+    reached: set[MemberId]
+    is_resolving: bool = False
+    resolve_at: float | None = None
+    chunks_at: dict[int, float] = field(default_factory=dict)
+    """When those that wait are tried again."""
+    under_way: set[int] = field(default_factory=set)
+    is_posting: bool = False
+    post_at: float | None = None
+    """When it is looked how far the shares are."""
+    own_until: float | None = None
+    """How long the own share is waited for."""
+
+    @property
+    def going(self) -> dict[int, Destination]:
+        """Whose people are to get it, by position: these are asked for."""
+        if self.message.is_letter:
+            return {}
+        return {
+            at: each
+            for at, each in enumerate(self.message.destinations)
+            if each.standing is Standing.GOES and each.origin is None
+        }
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing becomes of it by itself."""
+        waits = (self.resolve_at, self.post_at, self.own_until)
+        is_busy = self.is_resolving or self.is_posting or self.chunks_at or self.under_way
+        return not is_busy and all(at is None for at in waits)
+
+    def take(self, chunks: Iterable[Chunk]) -> None:
+        """They are handed over."""
+        for chunk in chunks:
+            self.chunks[chunk.number] = chunk
+            self.reached.update(chunk.people)
+            self.under_way.add(chunk.number)
+
+    def send_shares(self) -> list[Effect]:
+        """They are sent, or it is asked how far they are."""
+        post = self.message.post
+        assert post is not None, "there are shares"
+        self.post_at = None
+        if self.is_posting:
+            # They are sent to the other lists, too, once this has ended.
+            return []
+        self.is_posting = True
+        return [Post(self.message, {at: self.message.destinations[at] for at in post.destinations})]
+
+    @property
+    def state(self) -> State:
+        """As it is told."""
+        if self.is_resolving:
+            return State.RESOLVING
+        if self.under_way or self.is_posting:
+            return State.SENDING
+        if not self.is_over:
+            return State.WAITING
+        return State.HELD if self.message.is_held else State.DONE
+
+
+def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
+    """Chunks of those who are not reached yet, each person with the position of a destination."""
+    destinations, addressed = work.message.destinations, frozenset(work.message.addressed)
+    fresh = sorted(
+        (at, not person.isascii(), person)
+        for person, at in dict(people).items()
+        if person not in work.reached
+        and is_deliverable(person, with_smtputf8=True)
+        and not (destinations[at].skips_addressed and person in addressed)
+    )
+    found = list[Chunk]()
+    number = len(work.chunks)
+    for (at, is_international), group in groupby(fresh, key=lambda each: each[:2]):
+        alike = [person for _, _, person in group]
+        for begin in range(0, len(alike), CHUNK_PEOPLE):
+            some = tuple(alike[begin : begin + CHUNK_PEOPLE])
+            every = tuple(range(len(some)))
+            new = Chunk(work.message.id, number, at, some, every, is_international=is_international)
+            found.append(replace(new, revision=revision))
+            number += 1
+    return found
+
+
+def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
+    """Shares for the lists that were asked for and go by them, unless they are on their way already.
+
+    `is_last`: nothing that is missing is asked for again.
+    """
+    message = work.message
+    wanted = tuple(
+        at
+        for at, each in work.going.items()
+        if at in event.asked and each.goes_by_shares and (is_last or not each.waits_for_all)
+    )
+    if message.is_dropped or not wanted:
+        return []
+    work.message = replace(message, shares=event.shares, own_people=sum(each.people for each in event.own))
+    if message.post is not None and set(wanted) <= {*message.post.destinations}:
+        return []
+    work.message = replace(work.message, post=PostState(wanted))
+    return work.send_shares()
+
+
+def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message, list[tuple[MemberId, int]]] | None:
+    """A message, known or not, with what a share brings, and its people by position; None: the share is ignored."""
+    if known is None:
+        known = Message(
+            event.id,
+            event.sender,
+            date,
+            (),
+            needs_smtputf8=event.needs_smtputf8,
+            author=event.author,
+            subject=event.subject,
+        )
+    places = {each.place: at for at, each in enumerate(known.destinations)}
+    fresh = [each for each in event.destinations if each.place not in places]
+    if event.is_own and fresh:
+        # Whoever sent it, this gateway did not take it.
+        return None
+    places |= {each.place: at for at, each in enumerate(fresh, start=len(known.destinations))}
+    positions = [places[each.place] for each in event.destinations]
+    post = known.post
+    if event.is_own and post is not None and set(post.destinations) <= set(positions):
+        post = replace(post, is_here=True)
+    message = replace(
+        known,
+        destinations=(*known.destinations, *fresh),
+        addressed=tuple(sorted({*known.addressed, *event.addressed})),
+        state=State.RESOLVING,
+        post=post,
+    )
+    return message, [(person, positions[at]) for person, at in event.people]

@@ -1,0 +1,208 @@
+"""Sends the shares of messages that were taken here, and takes those that come, from here and from other gateways."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+
+from mailing.rules.events import Event, NotPosted, Post, Posted, Shared
+from mailing.rules.list_headers import trace_of
+from mailing.rules.lists import Lists
+from mailing.rules.lookups import why_not
+from mailing.rules.shares import (
+    FORMAT,
+    HEADER,
+    PATTERN,
+    SUBSCRIPTION,
+    NotAShareError,
+    Share,
+    SharedList,
+    encoded,
+    read_share,
+    why_refused,
+)
+from mailing.rules.spooled import Destination, Origin
+from mailing.shell.handover import HandingOver
+from mailing.shell.log import LOGGER, Repeated
+from mailing.shell.names import Names
+from mailing.shell.others import Others
+from mailing.shell.resolving import target_for
+from mailing.shell.spooling import Spooling
+from mailing.spool.store import SpoolError
+from shadowtree.errors import ShadowtreeError, TakenOver
+from shadowtree.messages import Message as Carried
+from shadowtree.updates import Target
+from shadowtree.vocabulary import MemberId
+
+SETTLED_SECONDS = 10.0
+"""How long all servers are waited for; then it is asked again later."""
+AT_ONCE_LIMIT = 64
+"""Messages that are on their way, or looked for."""
+PAUSE_SECONDS = 1.0
+"""Before another attempt, while the name server or the database does not answer."""
+_TAKEN_OVER = "another gateway takes the shares at this name server"
+
+
+class Sharing:
+    """All shares. `lists` may be replaced at any time."""
+
+    def __init__(
+        self,
+        names: Names,
+        lists: Lists,
+        others: Others,
+        spooling: Spooling,
+        handing: HandingOver,
+        repeated: Repeated,
+        *,
+        host: str,
+    ) -> None:
+        """`host`: the name of this gateway."""
+        self._names = names
+        self.lists = lists
+        self._others = others
+        self._spooling = spooling
+        self._handing = handing
+        self._repeated = repeated
+        self._host = host
+        self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
+        self._is_taken_over = False
+
+    # -- out
+
+    async def post(self, effect: Post) -> None:
+        """Send, and tell how far it came."""
+        async with self._places:
+            event = await self._posted(effect)
+        if isinstance(event, NotPosted):
+            LOGGER.warning("%s: its shares wait: %s", event.id, event.why)
+        self._spooling.tell(event)
+
+    async def _posted(self, effect: Post) -> Event:
+        message, positions = effect.message, tuple(effect.destinations)
+        if self._is_taken_over:
+            # Its own people would be named to the other gateway, which knows nothing of the message.
+            return NotPosted(message.id, _TAKEN_OVER)
+        targets = {at: target_for(each, self.lists, self._names.index) for at, each in effect.destinations.items()}
+        there = {at: target for at, target in targets.items() if target is not None}
+        if not there:
+            return Posted(message.id, positions, is_spread=True)
+        try:
+            content = await self._spooling.content(message.id)
+            share = Share(
+                message.id,
+                message.sender,
+                message.author,
+                message.subject,
+                message.needs_smtputf8,
+                message.addressed,
+                tuple(sorted(set(self.lists.subnets.values()))),
+                tuple(self._shared_list(message.id, effect.destinations[at], target) for at, target in there.items()),
+                content,
+            )
+            sent = await self._names.client.send(
+                list(there.values()),
+                encoded(share),
+                headers={HEADER: FORMAT},
+                quality="fifo",
+                wait="settled",
+                request_id=_request_id(message.id, self._host, list(there.values())),
+                timeout=SETTLED_SECONDS,
+            )
+        except ShadowtreeError as error:
+            return NotPosted(message.id, why_not(error))
+        except SpoolError as error:
+            return NotPosted(message.id, str(error))
+        return Posted(message.id, positions, sent.state == "settled", sent.pending, sent.unreachable)
+
+    def _shared_list(self, id_: str, destination: Destination, target: Target) -> SharedList:
+        places, group = self._handing.places(destination), destination.group
+        origin = Origin(
+            self._host,
+            trace_of(self._spooling.secret, id_, group),
+            places.owners,
+            places.request,
+            places.leave,
+            places.is_closed,
+        )
+        return SharedList(
+            group,
+            destination.address,
+            tuple(target.excluding),
+            destination.skips_addressed,
+            destination.rewrites_from,
+            origin,
+        )
+
+    # -- in
+
+    async def run(self) -> None:
+        """Take what comes; for ever, or until another gateway does so in place of this one."""
+        while True:
+            try:
+                if self.lists.have_shares:
+                    await self._listen()
+            except TakenOver:
+                self._is_taken_over = True
+                LOGGER.error("no shares are taken or sent until the next start: %s", _TAKEN_OVER)
+                return
+            except ShadowtreeError as error:
+                LOGGER.warning("shares do not come: %s", why_not(error))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _listen(self) -> None:
+        async with self._names.client.listen(PATTERN, subscription=SUBSCRIPTION, from_="now") as carried:
+            async for each in carried:
+                if each.gap:
+                    LOGGER.error("%d messages were let go before they were taken here; shares may be lost", each.gap)
+                if each.headers.get(HEADER) == FORMAT:
+                    await self._take(each)
+                await each.acknowledge()
+
+    async def _take(self, carried: Carried) -> None:
+        """Return once a share is durable, or refused."""
+        own = frozenset(self.lists.subnets.values())
+        try:
+            share = read_share(carried.payload)
+            why = why_refused(share, carried.group, own)
+        except NotAShareError as error:
+            why = str(error)
+        if why:
+            self._repeated.tell(f"a share is refused: {why}")
+            return
+        is_own = share.lists[0].group.rpartition("@")[2] in own
+        event = Shared(
+            share.id,
+            share.sender,
+            tuple(each.destination(self._host) for each in share.lists),
+            await self._people(share, carried.recipients),
+            share.content,
+            share.addressed,
+            is_own,
+            needs_smtputf8=share.needs_smtputf8,
+            author=share.author,
+            subject=share.subject,
+        )
+        while not (await self._spooling.take(event)).is_good:
+            await asyncio.sleep(PAUSE_SECONDS)
+        groups = ", ".join(each.group for each in share.lists)
+        LOGGER.info("%s: a share for %d people of %s", share.id, len(event.people), groups)
+
+    async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
+        """Each with the position of the first list that reaches them, as it is now."""
+        if len(share.lists) == 1:
+            return tuple((person, 0) for person in people)
+        targets = [Target(each.group, each.excluding) for each in share.lists]
+        firsts: dict[MemberId, int] = {}
+        try:
+            found = await self._names.everybody(targets, [await self._others.own()])
+            firsts = dict(zip(found.processes, found.process_targets, strict=True))
+        except ShadowtreeError as error:
+            LOGGER.warning("%s: everybody gets the copy of its first list: %s", share.id, why_not(error))
+        return tuple((person, firsts.get(person, 0)) for person in people)
+
+
+def _request_id(id_: str, host: str, targets: list[Target]) -> str:
+    """The same for the same message to the same lists, so it is accepted once."""
+    digest = hashlib.sha256(repr([(each.name, each.excluding) for each in targets]).encode()).hexdigest()
+    return f"mail {id_} {digest[:32]} {host}"[:120]

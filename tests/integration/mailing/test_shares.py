@@ -1,0 +1,306 @@
+"""Three organisations, each with a name server and a gateway: a message goes once to each, and names stay at home."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+import pytest_asyncio
+
+from mailing.config.settings import DistributionSettings
+from mailing.rules.lists import Lists, ListSettings
+from mailing.rules.message import key_of, read_content
+from mailing.rules.shares import CONTENT_BYTES_LIMIT, FORMAT, HEADER, PATTERN, SUBSCRIPTION, Share, SharedList, encoded
+from mailing.rules.spooled import Origin, State
+from shadowtree.aio import Client
+from shadowtree.updates import Join
+from tests.integration.mailing.links import RecordedServers, Recorder
+from tests.integration.mailing.passing import running_gateway
+from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
+from tests.integration.nameserver.conftest import started_servers
+
+ORGANISATIONS = ("ubc", "sfu", "uvic")
+ALL, LAB, CHOIR, NEWS = "all@ubc.example", "lab@sfu.example", "choir@uvic.example", "news@ubc.example"
+NATIVE = {
+    "ubc": ("ann@ubc.example", "abe@ubc.example"),
+    "sfu": ("bob@sfu.example", "bea@sfu.example"),
+    "uvic": ("cy@uvic.example",),
+}
+EVE = "eve@nowhere.example"
+"""Of nobody's subnet, and in groups of two servers."""
+EVERYBODY = sorted((*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"], EVE))
+TAKEN_OVER = "another gateway takes the shares at this name server"
+SHARES = ListSettings(post="anyone", goes_by_shares=True)
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+def letter(name, size=0):
+    lines = (f"Message-ID: <{name}@x.example>", "From: ann@x.example", "Date: Wed, 25 Nov 2026 12:00:00 +0000")
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\nHello.\r\n" + b"xxxxxxxx\r\n" * (size // 10)
+
+
+@pytest.fixture(scope="module")
+def recorder():
+    recorder = Recorder()
+    yield recorder
+    recorder.close()
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory, recorder):
+    """all@ubc -> lab@sfu -> choir@uvic -> all@ubc, and news@ubc -> lab@sfu."""
+    folder = tmp_path_factory.mktemp("servers")
+    with started_servers() as start:
+        servers = RecordedServers(start, folder, [[f"{name}.example"] for name in ORGANISATIONS], recorder)
+        names = servers.clients[0]
+        for group in (ALL, LAB, CHOIR, NEWS, "news+muted@ubc.example", "own@sfu.example"):
+            names.create_group(group)
+        arcs = [(ALL, LAB), (LAB, CHOIR), (CHOIR, ALL), (NEWS, LAB)]
+        people = [(ALL, "ubc"), (LAB, "sfu"), (CHOIR, "uvic")]
+        joins = [Join(parent, child, "group") for parent, child in arcs]
+        joins += [Join(group, person, "process") for group, name in people for person in NATIVE[name]]
+        joins += [Join(group, EVE, "process") for group in (LAB, CHOIR)]
+        joins += [
+            Join(NEWS, "dan@ubc.example", "process"),
+            Join("news+muted@ubc.example", "bea@sfu.example", "process"),
+        ]
+        names.apply(joins)
+        yield servers
+        servers.close()
+
+
+class Organisation:
+    """A gateway in this process, which may be stopped and started again, and the inboxes behind it."""
+
+    def __init__(self, servers, name, folder):
+        self.name = name
+        self.address = servers.address(ORGANISATIONS.index(name))
+        self._folder = folder
+        self._stack = AsyncExitStack()
+
+    async def start(self, settings=SHARES):
+        self._folder.mkdir(exist_ok=True)
+        self.sink = await Sink("XVERP", "SMTPUTF8").start()
+        self._stack.callback(self.sink.close)
+        url, control = f"sqlite:///{self._folder / 'mail.db'}", self._folder / "mail.sock"
+        distribution = DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{self.sink.port}", control)
+        lists = Lists({f"lists.{self.name}.example": f"{self.name}.example"}, settings)
+        self.client = await self._stack.enter_async_context(Client(self.address))
+        self.gate = await self._stack.enter_async_context(running_gateway(self.client, distribution, lists))
+        if settings.goes_by_shares:
+            await until_listening(self.client)
+        return self
+
+    async def stop(self):
+        await self._stack.aclose()
+
+    async def told(self, id_=None):
+        """What `mail queue` says."""
+        return await self.gate.ask("queue", id_)
+
+    def copy_for(self, person, subject):
+        """The transaction that brought somebody a letter."""
+        (found,) = (each for each in self.sink.taken if person in each.people and f"<{subject}@".encode() in each.data)
+        return found
+
+
+async def until_listening(client):
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not [
+            each
+            async for mailbox in client.mailboxes()
+            for each in mailbox
+            if (mailbox.process, each.name, each.is_listening) == (PATTERN, SUBSCRIPTION, True)
+        ]:
+            await asyncio.sleep(0.01)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def three(servers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("gateways")
+    found = {name: await Organisation(servers, name, folder / name).start() for name in ORGANISATIONS}
+    yield found
+    for each in found.values():
+        await each.stop()
+
+
+async def until_all_have(three, *expected, subject):
+    """Wait until exactly these have a letter, and return who has it, by organisation."""
+
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while sorted(person for people in have(three, subject).values() for person in people) != sorted(expected):
+            await asyncio.sleep(0.02)
+    return have(three, subject)
+
+
+async def until_some_have(three, *expected, subject):
+    """The same, where others may have it as well."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not {*expected} <= {person for people in have(three, subject).values() for person in people}:
+            await asyncio.sleep(0.02)
+    return have(three, subject)
+
+
+def have(three, subject):
+    pattern = f"Message-ID: <{subject}@".encode()
+    return {
+        name: sorted(person for each in one.sink.taken if pattern in each.data for person in each.people)
+        for name, one in three.items()
+    }
+
+
+async def test_each_organisation_serves_its_own_people_and_their_names_stay_there(three, recorder):
+    # Of a start, the first message to those whom nobody owns is posted twice.
+    for name in ("first", "second"):
+        recorder.forget()
+        replies = await three["ubc"].gate.send("ann@x.example", "all", data=letter(name))
+        assert replies == ["250 2.0.0 it is safe"]
+        found = await until_all_have(three, *EVERYBODY, subject=name)
+        await three["ubc"].gate.until_done()
+    assert {name: [each for each in people if each != EVE] for name, people in found.items()} == {
+        name: sorted(people) for name, people in NATIVE.items()
+    }
+    said = bytes(recorder.bytes)
+    for person in (*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"]):
+        assert person.encode() not in said, f"{person} was named on a link"
+    assert said.count(b"Message-ID: <second@x.example>") == 2, "one copy a link"
+
+
+async def test_a_copy_is_that_of_the_first_list_which_reaches_its_person_and_bounces_come_to_who_sent_it(three):
+    data = letter("both")
+    await three["ubc"].gate.send("ann@x.example", "news", "all", data=data)
+    found = await until_all_have(three, *EVERYBODY, "dan@ubc.example", subject="both")
+    assert sorted(NATIVE["sfu"]) == [each for each in found["sfu"] if each != EVE]
+    lists = {
+        person: [line for line in one.copy_for(person, "both").data.split(b"\r\n") if line.startswith(b"List-Id: ")]
+        for one in three.values()
+        for person in found[one.name]
+    }
+    muted = {"bea@sfu.example"}
+    # She wants no mail of news, and is in the other list as well.
+    assert lists == {
+        person: [b"List-Id: <all.ubc.example>" if person in muted else b"List-Id: <news.ubc.example>"]
+        for person in (*EVERYBODY, "dan@ubc.example")
+    }
+    copy = three["sfu"].copy_for("bob@sfu.example", "both")
+    assert copy.sender.startswith("news-bounces-") and copy.sender.endswith("@lists.sfu.example")
+    assert b"List-Post: <mailto:news@lists.ubc.example>\r\n" in copy.data
+    assert b"List-Unsubscribe: <mailto:news-leave@lists.ubc.example>\r\n" in copy.data
+    report = f"{copy.sender.partition('@')[0]}+bob=sfu.example@lists.sfu.example"
+    assert await three["sfu"].gate.send("", report, data=b"Subject: bounce\r\n\r\n") == [
+        "250 2.0.0 the report was looked at"
+    ]
+    (answer,) = await three["ubc"].gate.send("ann@x.example", "news", data=copy.data)
+    assert answer.startswith("554 5.4.6"), "the gateway that took it knows its own trace"
+
+
+async def test_the_same_message_again_reaches_nobody_twice_and_to_another_list_only_the_others(three):
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("again"))
+    await until_all_have(three, *EVERYBODY, subject="again")
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("again"))
+    await three["ubc"].gate.send("ann@x.example", "news", data=letter("again"))
+    await until_all_have(three, *EVERYBODY, "dan@ubc.example", subject="again")
+    await three["ubc"].gate.until_done()
+    # What comes behind it is served behind it.
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("behind"))
+    await until_all_have(three, *EVERYBODY, subject="behind")
+    await until_all_have(three, *EVERYBODY, "dan@ubc.example", subject="again")
+
+
+async def test_the_queue_has_a_share_for_each_server(three):
+    data = letter("queue")
+    await three["ubc"].gate.send("ann@x.example", "all", data=data)
+    await until_all_have(three, *EVERYBODY, subject="queue")
+    await three["ubc"].gate.until_done()
+    (told,) = await three["ubc"].told(key_of(read_content(data)))
+    assert (told.state, told.people, told.done) == (State.DONE, len(EVERYBODY), len(EVERYBODY))
+    assert [(each.server, each.state) for each in told.shares] == [
+        ("lists.ubc.example", State.DONE),
+        ("sfu.example", State.DONE),
+        ("uvic.example", State.DONE),
+    ]
+    assert sum(each.people for each in told.shares) == sum(each.done for each in told.shares) == len(EVERYBODY)
+
+
+async def test_a_message_that_is_too_large_for_a_share_goes_from_the_gateway_that_took_it(three):
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("large", CONTENT_BYTES_LIMIT))
+    found = await until_all_have(three, *EVERYBODY, subject="large")
+    assert found["ubc"] == EVERYBODY
+
+
+async def test_what_is_no_share_of_the_gateway_that_it_names_is_refused_and_nobody_is_reached(three):
+    def share(group, subnets, data):
+        origin = Origin("lists.evil.example", "ab; cd")
+        shared = SharedList(group, group.replace("@", "@lists."), (), False, False, origin)
+        return encoded(Share(key_of(read_content(data)), "s@x.example", "", "", False, (), subnets, (shared,), data))
+
+    forged, names = letter("forged"), three["sfu"].client
+    for to, payload in (
+        (ALL, share(ALL, ("evil.example",), forged)),
+        (LAB, share(ALL, ("ubc.example",), forged)),
+        (LAB, b"\x00"),
+        # A list of its own that it has taken no message for.
+        ("own@sfu.example", share("own@sfu.example", ("sfu.example",), forged)),
+    ):
+        await names.send(to, payload, headers={HEADER: FORMAT}, wait="settled")
+    await names.send(ALL, b"no mail at all", wait="settled")
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("good"))
+    await until_all_have(three, *EVERYBODY, subject="good")
+    await until_all_have(three, subject="forged")
+
+
+async def test_a_share_waits_for_its_gateway_and_one_that_is_kept_comes_once(three):
+    await three["uvic"].stop()
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("waits"))
+    found = await until_some_have(three, *NATIVE["ubc"], *NATIVE["sfu"], subject="waits")
+    assert not [person for people in found.values() for person in people if person in NATIVE["uvic"]]
+    await three["uvic"].start()
+    await until_all_have(three, *EVERYBODY, subject="waits")
+    # Started again, it is handed nothing that it had.
+    await three["uvic"].stop()
+    await three["uvic"].start()
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("next"))
+    await until_all_have(three, *EVERYBODY, subject="next")
+    assert not [each for each in three["uvic"].sink.taken if b"<waits@" in each.data]
+
+
+async def test_a_server_that_is_away_gets_its_share_when_it_is_back_and_the_queue_names_it(three, servers):
+    data = letter("away")
+    servers.kill(1)
+    await three["ubc"].gate.send("ann@x.example", "all", data=data)
+    await until_some_have(three, *NATIVE["ubc"], subject="away")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while [(each.server, each.state) for each in (await three["ubc"].told())[0].shares if each.why] != [
+            ("lists.ubc.example", State.WAITING),
+            ("sfu.example", State.WAITING),
+        ]:
+            await asyncio.sleep(0.05)
+    servers.start_again(1)
+    await until_all_have(three, *EVERYBODY, subject="away")
+
+
+async def test_people_of_an_organisation_without_a_gateway_get_it_from_the_one_that_took_it(three, servers):
+    await three["uvic"].stop()
+    await three["ubc"].stop()
+    servers.clients[2].close_mailbox("*")
+    await three["ubc"].start()
+    await three["ubc"].gate.send("ann@x.example", "all", data=letter("central"))
+    found = await until_all_have(three, *EVERYBODY, subject="central")
+    assert set(found["ubc"]) >= {*NATIVE["ubc"], *NATIVE["uvic"]}
+    await three["ubc"].gate.until_done()
+
+
+async def test_a_gateway_whose_shares_another_takes_sends_none_and_says_so(three, servers, tmp_path):
+    data, other = letter("stale"), Organisation(servers, "ubc", tmp_path / "ubc")
+    await other.start()
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await three["ubc"].gate.send("ann@x.example", "all", data=data)
+            while [each.why for each in (await three["ubc"].told())[0].shares[1:]] != [TAKEN_OVER]:
+                await asyncio.sleep(0.05)
+        await other.gate.send("ann@x.example", "all", data=data)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not {*NATIVE["ubc"]} <= {*other.sink.people}:
+                await asyncio.sleep(0.02)
+    finally:
+        await other.stop()

@@ -1,0 +1,160 @@
+"""What a share holds, what of it is refused, and what the queue tells of shares."""
+
+from dataclasses import replace
+
+import pytest
+
+from mailing.rules.events import Spooled
+from mailing.rules.message import key_of, read_content
+from mailing.rules.queue import queued, reached
+from mailing.rules.shares import NotAShareError, Share, SharedList, encoded, read_share, why_refused
+from mailing.rules.spooled import Chunk, Destination, Message, Origin, OtherShare, PostState, State
+
+CONTENT = b"Message-ID: <one@x.example>\r\nFrom: ann@x.example\r\n\r\nHello.\r\n"
+ORIGIN = Origin("lists.ubc.example", "ab12; cd34", "all-owner@lists.ubc.example", "", "all-leave@lists.ubc.example")
+LIST = SharedList("all@ubc.example", "all@lists.ubc.example", ("all+muted@ubc.example",), True, False, ORIGIN)
+SHARE = Share(
+    key_of(read_content(CONTENT)),
+    "ann@x.example",
+    "Ann",
+    "Hello",
+    False,
+    ("ann@x.example",),
+    ("ubc.example",),
+    (LIST, replace(LIST, group="news@ubc.example", address='"a b"@lists.ubc.example')),
+    CONTENT,
+)
+
+
+def test_a_share_is_read_as_it_was_written():
+    found = read_share(encoded(SHARE))
+    assert found == SHARE
+    places = [each.destination("lists.sfu.example") for each in found.lists]
+    assert [each.place for each in places] == [("all@ubc.example", True), ("news@ubc.example", True)]
+    assert places[0].skips_addressed and places[0].origin == replace(ORIGIN, here="all@lists.sfu.example")
+    assert [each.return_address for each in places] == ["all@lists.sfu.example", '"a b"@lists.sfu.example']
+
+
+def with_list(**changes):
+    return replace(SHARE, lists=(replace(LIST, **changes),))
+
+
+@pytest.mark.parametrize(
+    "share",
+    [
+        replace(SHARE, id="m1"),
+        replace(SHARE, id="AB" * 16),
+        replace(SHARE, content=b"From: a\n\nbare"),
+        replace(SHARE, content=b"no field\r\n\r\n"),
+        replace(SHARE, lists=()),
+        replace(SHARE, lists=(LIST,) * 51),
+        replace(SHARE, subject="one\r\nBcc: all"),
+        replace(SHARE, author="x" * 2_001),
+        replace(SHARE, subnets=("a b",)),
+        with_list(group="no name"),
+        with_list(address="all@lists.ubc.example\r\nBcc: x"),
+        with_list(address="all"),
+        with_list(address="a b@lists.ubc.example"),
+        with_list(excluding=("x",)),
+        with_list(origin=replace(ORIGIN, trace="ab12; cd34\r\nBcc: x")),
+        with_list(origin=replace(ORIGIN, trace="")),
+        with_list(origin=replace(ORIGIN, owners="<all>")),
+        with_list(origin=replace(ORIGIN, request="jürgen@x.example")),
+        with_list(origin=replace(ORIGIN, leave="all-leave@x.example, b@x.example")),
+        with_list(origin=replace(ORIGIN, host="lists example")),
+    ],
+)
+def test_what_could_do_harm_in_a_copy_is_no_share(share):
+    with pytest.raises(NotAShareError):
+        read_share(encoded(share))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\x00", b"hello", encoded(SHARE)[:-1], b"\x81\xa2id\xa1a"])
+def test_what_is_not_written_by_a_gateway_is_no_share(payload):
+    with pytest.raises(NotAShareError):
+        read_share(payload)
+
+
+@pytest.mark.parametrize(
+    ("share", "addressed", "own", "why"),
+    [
+        (SHARE, "all@ubc.example", {"sfu.example"}, ""),
+        (SHARE, "all@ubc.example", {"ubc.example"}, ""),
+        (SHARE, "news@ubc.example", {"sfu.example"}, "it was sent to news@ubc.example, and says all@ubc.example"),
+        (
+            replace(SHARE, subnets=("sfu.example",)),
+            "all@ubc.example",
+            {"uvic.example"},
+            "ubc.example: not of the gateway that sent it",
+        ),
+        (
+            replace(SHARE, lists=(LIST, replace(LIST, group="a@b.example")), subnets=("b.example", "ubc.example")),
+            "all@ubc.example",
+            {"b.example"},
+            "some of its lists are of this gateway, others not",
+        ),
+    ],
+)
+def test_a_share_is_served_where_its_gateway_has_the_lists_that_it_was_sent_to(share, addressed, own, why):
+    assert why_refused(share, addressed, frozenset(own)) == why
+
+
+PLACE = Destination("all@ubc.example", "all@lists.ubc.example", True, goes_by_shares=True)
+COUNTS = (OtherShare("sfu.example", 0, 3), OtherShare("sfu.example", 1, 2), OtherShare("uvic.example", 0, 1))
+
+
+@pytest.mark.parametrize(
+    ("post", "state", "shares"),
+    [
+        (
+            PostState((0,), is_settled=True, is_here=True),
+            State.DONE,
+            [("sfu.example", State.DONE, 5, 5, ""), ("uvic.example", State.DONE, 1, 1, "")],
+        ),
+        (
+            PostState((0,), is_here=True),
+            State.SENDING,
+            [("sfu.example", State.SENDING, 5, 0, ""), ("uvic.example", State.SENDING, 1, 0, "")],
+        ),
+        (
+            PostState((0,), is_here=True, is_spread=True, away=("uvic.example", "x.example")),
+            State.WAITING,
+            [
+                ("sfu.example", State.DONE, 5, 5, ""),
+                ("uvic.example", State.WAITING, 1, 0, "out of reach: it gets its share when it is back"),
+                ("x.example", State.WAITING, 0, 0, "out of reach: it gets its share when it is back"),
+            ],
+        ),
+        (
+            PostState((0,), is_here=True, why="nobody may send"),
+            State.WAITING,
+            [
+                ("sfu.example", State.WAITING, 5, 0, "nobody may send"),
+                ("uvic.example", State.WAITING, 1, 0, "nobody may send"),
+            ],
+        ),
+        (
+            PostState((0,), is_settled=True, is_here=True, lost=("uvic.example",)),
+            State.DONE,
+            [
+                ("sfu.example", State.DONE, 5, 5, ""),
+                ("uvic.example", State.DROPPED, 1, 0, "it did not come within the time, or is gone for good"),
+            ],
+        ),
+    ],
+)
+def test_the_queue_tells_a_share_for_each_server(post, state, shares):
+    message = Message("m", "s@x.example", 1, (PLACE,), revision="r", shares=COUNTS, own_people=2, post=post)
+    told = queued(Spooled(message, (Chunk("m", 0, 0, ("a@x", "b@x"), ()),)), state, host="lists.ubc.example")
+    own, *others = told.shares
+    assert (own.server, own.state, own.people, own.done) == ("lists.ubc.example", State.DONE, 2, 2)
+    assert [(each.server, each.state, each.people, each.done, each.why) for each in others] == shares
+    assert (told.state, told.people) == (state, 2 + sum(each.people for each in others))
+    assert told.done == 2 + sum(each.done for each in others)
+
+
+def test_of_somebody_whom_another_gateway_serves_it_is_told_which():
+    post = PostState((0,), is_settled=True, is_here=True)
+    message = Message("m", "s@x.example", 1, (PLACE,), revision="r", state=State.DONE, shares=COUNTS, post=post)
+    found, at = reached(Spooled(message, ()), "bob@sfu.example", host="lists.ubc.example")
+    assert (found.reached, found.why, at) == (False, "the gateway at sfu.example serves its people, and knows", None)

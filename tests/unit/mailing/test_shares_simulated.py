@@ -1,0 +1,388 @@
+"""Shares from seeds: three gateways, crashes between any two effects, servers away, answers lost, shares that repeat.
+
+What holds at the end: everybody who was in a list all the time got the message, nobody who never was did, and nobody
+got it twice, unless a gateway was killed while just that transaction was under way. A person whom a server owns is
+served by its gateway, where it has one; who is handed a message is who is told to have got it.
+"""
+
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+
+from mailing.rules.distribution import Distribution
+from mailing.rules.events import (
+    Accepted,
+    Answer,
+    Handed,
+    HandOver,
+    NotPosted,
+    NotResolved,
+    Now,
+    Post,
+    Posted,
+    Resolve,
+    Resolved,
+    Retried,
+    Save,
+    Shared,
+    Spooled,
+    Ticked,
+)
+from mailing.rules.queue import queued
+from mailing.rules.spooled import FINAL_STATES, Destination, Origin, OtherShare, State
+
+SERVERS = ("a.example", "b.example", "c.example")
+WITHOUT = "c.example"
+"""In some seeds, without a gateway."""
+LISTS = {"a.example": ("all@a.example", "news@a.example"), "b.example": ("lab@b.example",)}
+WAITS = "news@a.example"
+"""Nobody gets a message to this list while a part of it is out of reach."""
+NATIVE = [f"p{number}@{server}" for server in SERVERS for number in range(6)]
+FOREIGN = [f"f{number}@nowhere.example" for number in range(4)]
+SEEDS = 300
+
+
+def home_of(person):
+    """The server that owns a person; None: nobody does."""
+    server = person.rpartition("@")[2]
+    return server if server in SERVERS else None
+
+
+@dataclass
+class Entry:
+    """A share in the log of a name server."""
+
+    message: str
+    groups: tuple
+    people: tuple
+    """Each with the group that reaches them first."""
+
+
+@dataclass
+class Sending:
+    """A message of delivery: to which servers it is still to come."""
+
+    message: str
+    groups: tuple
+    waiting: set
+    served: dict = field(default_factory=dict)
+    """By whom a person whom nobody owns is served."""
+
+
+class Gateway:
+    """One gateway with its spool, and what its name server keeps for it."""
+
+    def __init__(self, world, server):
+        self.world, self.server = world, server
+        self.messages, self.contents, self.chunks = {}, {}, {}
+        self.log, self.at = [], 0
+        self.answered, self.transactions = set(), 0
+        self.start()
+
+    def start(self):
+        every = {id_: self.spooled(id_) for id_ in self.messages}
+        unfinished = [each for each in every.values() if each.message.state not in FINAL_STATES]
+        final = [each.message for each in every.values() if each.message.state in FINAL_STATES]
+        self.core = Distribution(unfinished, final)
+        self.asked, self.posts, self.under_way = [], [], []
+
+    def spooled(self, id_):
+        chunks = [self.chunks[key] for key in sorted(self.chunks) if key[0] == id_]
+        return Spooled(self.messages[id_], tuple(chunks))
+
+    def earlier(self, id_):
+        return self.spooled(id_) if id_ in self.messages and not self.core.holds(id_) else None
+
+    def crash(self):
+        for message, chunk, taken in self.under_way:
+            for at in taken:
+                self.world.killed_under_way[message.id, chunk.people[at]] += 1
+        self.start()
+
+    def tell(self, event):
+        """Returns whether the gateway lives to carry all of it out."""
+        for effect in self.core.step(event, self.world.now()):
+            if self.world.luck() < 0.02:
+                self.crash()
+                return False
+            match effect:
+                case Save(message, chunks, content):
+                    self.messages[message.id] = message
+                    self.chunks |= {(message.id, chunk.number): chunk for chunk in chunks}
+                    if content is not None:
+                        self.contents[message.id] = content
+                    if message.state in FINAL_STATES:
+                        self.contents.pop(message.id, None)
+                case Answer(transaction):
+                    self.answered.add(transaction)
+                case Resolve():
+                    self.asked.append(effect)
+                case Post(message):
+                    assert message.id in self.contents
+                    assert self.messages[message.id].post is not None, "it was not durable before it was sent"
+                    self.posts.append(effect)
+                case HandOver(message, chunk):
+                    assert message.id in self.contents
+                    assert self.chunks[message.id, chunk.number] == chunk
+                    self.under_way.append((message, chunk, set()))
+        return True
+
+    def until_answered(self, event_of):
+        """Repeat an event until it is answered, as mail servers do, and name servers with what is not acknowledged."""
+        self.transactions += 1
+        number = self.transactions
+        while number not in self.answered:
+            self.tell(event_of(number))
+
+    def accept(self, id_, groups):
+        places = tuple(
+            Destination(group, group, True, goes_by_shares=True, waits_for_all=group == WAITS) for group in groups
+        )
+        self.until_answered(
+            lambda number: Accepted(id_, "s@x.example", places, b"content", (), number, earlier=self.earlier(id_))
+        )
+
+    def resolve(self):
+        asked, world = self.asked.pop(), self.world
+        if world.luck() < 0.1:
+            self.tell(NotResolved(asked.id, "away"))
+            return
+        away = [server for server in SERVERS if server in world.away]
+        counts, people, unsure = Counter(), [], []
+        for person, at in world.reached({at: each.group for at, each in asked.destinations.items()}).items():
+            servers = [server for server in world.servers_of(person) if server not in away]
+            if servers and not any(server in world.gateways for server in servers):
+                (unsure if away and not home_of(person) else people).append((person, at))
+            elif servers:
+                counts[servers[0], at] += 1
+        shares = [OtherShare(*key, count) for key, count in counts.items()]
+        self.tell(
+            Resolved(
+                asked.id,
+                tuple(asked.destinations),
+                tuple(people),
+                "r1",
+                "out of reach" if away else "",
+                shares=tuple(each for each in shares if each.server != self.server),
+                unsure=tuple(unsure),
+                own=tuple(each for each in shares if each.server == self.server),
+            )
+        )
+
+    def post(self):
+        effect, world = self.posts.pop(), self.world
+        groups = tuple(each.group for each in effect.destinations.values())
+        sending = world.send(effect.message.id, groups)
+        if world.luck() < 0.2:
+            self.tell(NotPosted(effect.message.id, "the answer was lost"))
+            return
+        waiting = tuple(sorted(sending.waiting & world.away))
+        self.tell(Posted(effect.message.id, tuple(effect.destinations), sending.waiting <= world.away, waiting))
+
+    def take(self):
+        """The next share; it is acknowledged once it is durable, and comes again where that is not known."""
+        entry = self.log[self.at]
+        own = set(LISTS.get(self.server, ()))
+        origin = None if own & set(entry.groups) else Origin("lists.elsewhere.example", "trace")
+        places = tuple(Destination(group, group, True, origin=origin) for group in entry.groups)
+        people = tuple((person, entry.groups.index(group)) for person, group in entry.people)
+        self.until_answered(
+            lambda number: Shared(
+                entry.message,
+                "s@x.example",
+                places,
+                people,
+                b"content",
+                (),
+                origin is None,
+                number,
+                earlier=self.earlier(entry.message),
+            )
+        )
+        if self.world.luck() > 0.1:
+            self.at += 1
+
+    def hand_over(self):
+        entry = self.world.random.choice(self.under_way)
+        message, chunk, taken = entry
+        refused, deferred = {}, {}
+        for at in chunk.waiting:
+            luck = self.world.luck()
+            if luck < 0.2:
+                deferred[at] = "450 later"
+            else:
+                taken.add(at)
+                self.world.copies[message.id, chunk.people[at]].append(self.server)
+        before = self.under_way
+        if self.world.luck() < 0.05:
+            self.crash()
+            return
+        if self.tell(Handed(message.id, chunk.number, refused, deferred)) or self.under_way is before:
+            self.under_way.remove(entry)
+            return
+        for at in taken:
+            self.world.killed_under_way[message.id, chunk.people[at]] += 1
+
+    def is_idle(self):
+        return not (self.asked or self.posts or self.under_way or self.core.unfinished() or self.at < len(self.log))
+
+
+class World:
+    """Name servers, as gateways see them: lists with people, and messages that come to each server once."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.ticks = 100.0
+        self.is_healed = False
+        self.killed_under_way, self.copies = Counter(), defaultdict(list)
+        self.away = set()
+        self.sendings, self.served = {}, {}
+        self.gateways = {server for server in SERVERS if server != WITHOUT or seed % 3}
+        every = [group for groups in LISTS.values() for group in groups]
+        self.members = {
+            group: {person for person in (*NATIVE, *FOREIGN) if self.random.random() < 0.5} for group in every
+        }
+        self.places = {person: sorted(self.random.sample(SERVERS, self.random.randint(1, 2))) for person in FOREIGN}
+        """Of those whom nobody owns: whose groups they are in."""
+        self.always = {group: set(people) for group, people in self.members.items()}
+        self.ever = {group: set(people) for group, people in self.members.items()}
+        self.accepted = defaultdict(set)
+        self.by_server = {server: Gateway(self, server) for server in self.gateways}
+
+    def now(self):
+        return Now(self.ticks, 1_000_000)
+
+    def luck(self):
+        return 1.0 if self.is_healed else self.random.random()
+
+    def servers_of(self, person):
+        return [home_of(person)] if home_of(person) else self.places[person]
+
+    def reached(self, groups):
+        found = {}
+        for at, group in groups.items():
+            for person in sorted(self.members[group]):
+                found.setdefault(person, at)
+        return found
+
+    def send(self, message, groups):
+        """As delivery does: once by its id, to each server when it is there, for whom is below by then."""
+        if (message, groups) not in self.sendings or self.luck() < 0.03:
+            self.sendings[message, groups] = Sending(message, groups, set(SERVERS))
+        sending = self.sendings[message, groups]
+        self.spread(sending)
+        return sending
+
+    def spread(self, sending):
+        for server in sorted(sending.waiting - self.away):
+            sending.waiting.discard(server)
+            people = []
+            for person, group in self.reached({group: group for group in sending.groups}).items():
+                with_gateway = [each for each in self.servers_of(person) if each in self.gateways]
+                if not with_gateway:
+                    continue
+                served_by = self.served.setdefault(person, self.random.choice(with_gateway))
+                if served_by == server:
+                    people.append((person, group))
+            if people and server in self.gateways:
+                self.by_server[server].log.append(Entry(sending.message, sending.groups, tuple(people)))
+
+    def step(self):
+        what, gateway = self.random.random(), self.by_server[self.random.choice(sorted(self.by_server))]
+        if what < 0.08:
+            taker = self.random.choice(sorted(LISTS))
+            id_ = f"m{self.random.randrange(3)} of {taker}"
+            groups = self.random.sample(LISTS[taker], self.random.randint(1, len(LISTS[taker])))
+            self.by_server[taker].accept(id_, groups)
+            self.accepted[id_].update(groups)
+        elif what < 0.2 and gateway.asked:
+            gateway.resolve()
+        elif what < 0.35 and gateway.posts:
+            gateway.post()
+        elif what < 0.5 and gateway.at < len(gateway.log):
+            gateway.take()
+        elif what < 0.7 and gateway.under_way:
+            gateway.hand_over()
+        elif what < 0.75:
+            group, person = self.random.choice(sorted(self.members)), self.random.choice([*NATIVE, *FOREIGN])
+            self.members[group] ^= {person}
+            self.ever[group].add(person)
+            self.always[group].discard(person)
+        elif what < 0.8:
+            self.away ^= {self.random.choice(SERVERS)}
+        elif what < 0.82 and gateway.messages:
+            gateway.tell(Retried(self.random.choice(sorted(gateway.messages))))
+        else:
+            self.pass_time(self.random.choice((1, 60, 4_000)))
+
+    def pass_time(self, seconds):
+        self.ticks += seconds
+        for sending in self.sendings.values():
+            self.spread(sending)
+        for gateway in self.by_server.values():
+            gateway.tell(Ticked())
+
+    def heal(self):
+        self.is_healed, self.away = True, set()
+        for _ in range(500):
+            for gateway in self.by_server.values():
+                while gateway.asked:
+                    gateway.resolve()
+                while gateway.posts:
+                    gateway.post()
+                while gateway.at < len(gateway.log):
+                    gateway.take()
+                while gateway.under_way:
+                    gateway.hand_over()
+            if all(gateway.is_idle() for gateway in self.by_server.values()):
+                return
+            self.pass_time(4_000)
+        raise AssertionError([gateway.core.unfinished() for gateway in self.by_server.values()])
+
+
+def check(world):
+    for id_, groups in world.accepted.items():
+        taker = world.by_server[id_.rpartition(" ")[2]]
+        got = {person for (message, person) in world.copies if message == id_}
+        for group in groups:
+            assert world.always[group] <= got, f"some of {group} were lost"
+        for person in got:
+            assert any(person in world.ever[group] for group in groups), f"{person} was never in it"
+            by = set(world.copies[id_, person])
+            if home_of(person) in world.gateways:
+                assert by == {home_of(person)}, f"{person} was served by {by}"
+            assert len(by) == 1, f"{person} was served by {by}"
+            repeats = len(world.copies[id_, person]) - 1
+            assert repeats <= world.killed_under_way[id_, person], f"{person} got it {repeats + 1} times"
+        told = queued(taker.spooled(id_), taker.messages[id_].state, host="lists.example")
+        assert told.state is State.DONE
+        assert {share.state for share in told.shares} == {State.DONE}
+        in_ledgers = Counter(
+            person
+            for gateway in world.by_server.values()
+            for (message, _), chunk in gateway.chunks.items()
+            if message == id_
+            for person in chunk.people
+        )
+        assert in_ledgers == Counter(got), "somebody is in two chunks, or got what no ledger has"
+    assert {message for message, _ in world.copies} <= set(world.accepted)
+
+
+@pytest.mark.parametrize("begin", range(0, SEEDS, 100))
+def test_everybody_is_served_once_by_the_gateway_of_their_own(begin):
+    served, repeats = Counter(), 0
+    for seed in range(begin, begin + 100):
+        world = World(seed)
+        for _ in range(200):
+            world.step()
+        world.heal()
+        try:
+            check(world)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        served.update(server for servers in world.copies.values() for server in servers)
+        repeats += sum(world.killed_under_way.values())
+    assert min(served[server] for server in SERVERS) > 0, "a gateway never served anybody"
+    assert repeats, "no kill ever repeated a transaction: the simulation proves nothing"
