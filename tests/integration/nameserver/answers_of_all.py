@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from namegraph.model.names import subnet_of
+from tests.integration.nameserver.server_process import wait_until
 
 NOBODY = "nobody@nowhere.example"
 
@@ -42,19 +43,19 @@ def _check_above(client, model, revision):
         for member in model.members[group]:
             above[member].append(group)
     for name in [*sorted(model.groups | model.processes), NOBODY]:
-        found = client.memberships(name, at_least_revision=revision)
-        assert (found.groups, found.unreachable) == (tuple(above[name]), ()), name
+        found = _whole(name, lambda name=name: client.memberships(name, at_least_revision=revision))
+        assert found.groups == tuple(above[name]), (name, found.groups, above[name])
 
 
 def _check_resolution(client, model, group, revision):
-    found = client.resolve(group, groups=True, at_least_revision=revision)
+    found = _whole(group, lambda: client.resolve(group, groups=True, at_least_revision=revision))
     assert found.is_complete, found
     assert found.processes == tuple(sorted(model.members[group] - model.groups)), group
     assert found.groups == tuple(sorted(model.members[group] & model.groups)), group
 
 
 def _check_description(client, model, group, revision):
-    found = client.describe(group, at_least_revision=revision)
+    found = _whole(group, lambda: client.describe(group, at_least_revision=revision))
     states = {arc: state.name.lower() for arc, state in model.states.items()}
     assert [(child.id, child.kind, child.state) for child in found.children] == sorted(
         (child, kind.name.lower(), states[parent, child])
@@ -70,10 +71,21 @@ def _check_description(client, model, group, revision):
     for record in found.rd_records:
         if _has_one_home(record.child, model):
             blocked[record.parent, record.child].update(record.ancestors)
-    assert found.unreachable == ()
     assert blocked == {
         arc: names for arc, names in model.blocked.items() if arc[0] == group and _has_one_home(arc[1], model)
     }
+
+
+def _whole(name, ask):
+    """The answer that names nobody as out of reach: on a busy machine a server may be so for a moment."""
+    found = []
+
+    def is_whole():
+        found[:] = [ask()]
+        return not found[0].unreachable
+
+    wait_until(is_whole, f"a whole answer about {name}")
+    return found[0]
 
 
 def _has_one_home(name, model):
