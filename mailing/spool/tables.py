@@ -6,6 +6,18 @@ from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Small
 
 METADATA = MetaData()
 
+
+def _of_json(name: str) -> Table:
+    """A table with a JSON text for each id."""
+    return Table(
+        name,
+        METADATA,
+        Column("id", String, primary_key=True),
+        Column("encoded", LargeBinary, nullable=False),
+        Column("checksum", BigInteger, nullable=False),
+    )
+
+
 SPOOL = Table(
     "mail_spool",
     METADATA,
@@ -17,13 +29,7 @@ SPOOL = Table(
 )
 """One row: the layout of the tables, what return paths and traces are signed with, and who opened it last."""
 
-MESSAGES = Table(
-    "mail_messages",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("encoded", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
+MESSAGES = _of_json("mail_messages")
 """`Message`, as JSON."""
 
 CONTENTS = Table(
@@ -45,22 +51,10 @@ CHUNKS = Table(
 )
 """`Chunk`, as JSON: the ledger of who was reached."""
 
-FAILING = Table(
-    "mail_failing",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("encoded", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
+FAILING = _of_json("mail_failing")
 """`Failing`, as JSON, by person. Since layout 2."""
 
-DIGESTS = Table(
-    "mail_digests",
-    METADATA,
-    Column("id", String, primary_key=True),
-    Column("encoded", LargeBinary, nullable=False),
-    Column("checksum", BigInteger, nullable=False),
-)
+DIGESTS = _of_json("mail_digests")
 """`Digest`, as JSON, by list. Since layout 2."""
 
 FIRST_LAYOUT = (SPOOL, MESSAGES, CONTENTS, CHUNKS)
