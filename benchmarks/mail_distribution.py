@@ -34,6 +34,8 @@ server = "{server}"
 lmtp_listen = "127.0.0.1:0"
 database = "sqlite:///{folder}/mail.db"
 smtp = "127.0.0.1:{sink}"
+click_listen = "127.0.0.1:0"
+click_url = "https://lists.{subnet}"
 
 [domains]
 "lists.{subnet}" = "{subnet}"
@@ -41,7 +43,12 @@ smtp = "127.0.0.1:{sink}"
 [defaults]
 post = "anyone"
 hold_above = 1000000
+unsubscribe = "shared"
 fanout = "{fanout}"
+
+[lists."personal@{subnet}"]
+post = "anyone"
+unsubscribe = "personal"
 """
 
 _numbers = itertools.count()
@@ -50,16 +57,18 @@ _numbers = itertools.count()
 def measure(*, quick: bool) -> list[Figure]:
     """Three name servers, one gateway, one sink."""
     people, messages, rounds = (2_000, 160, 1) if quick else (50_000, 1_600, 3)
+    clicking = people // 10
     with (
         tempfile.TemporaryDirectory() as folder,
         several_connected([[subnet] for subnet in SUBNETS]) as (servers, clients),
         running([sys.executable, "-m", "benchmarks.mail_sink"], r"sink on 127.0.0.1:(\d+)$") as sink,
     ):
-        _fill(clients[0], people)
+        _fill(clients[0], people, clicking)
         with _gateway(Path(folder), servers[0], int(sink.address), SUBNETS[0], "central") as gateway:
             figures = [
                 *_how_soon_handed_over(gateway, int(sink.address), people, rounds),
                 *_how_soon_safe(int(gateway.address), messages),
+                _how_soon_personal(gateway, int(sink.address), clicking, rounds),
             ]
         with ExitStack() as stack:
             first, *_ = [
@@ -78,12 +87,12 @@ def _gateway(folder: Path, server: ServerProcess, sink: int, subnet: str, fanout
     config = place / "mail.toml"
     config.write_text(CONFIG.format(server=server.address, folder=place, sink=sink, subnet=subnet, fanout=fanout))
     command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
-    with running(command, r"lmtp 127.0.0.1:(\d+)$") as gateway:
+    with running(command, r"lmtp 127.0.0.1:(\d+)") as gateway:
         yield gateway
 
 
-def _fill(names: Client, people: int) -> None:
-    """All of them are in `all` and in `two`; a fifth in `three`, some in `four`."""
+def _fill(names: Client, people: int, clicking: int) -> None:
+    """All of them are in `all` and in `two`; a fifth in `three`, some in `four`; `clicking` in `personal`."""
     members = [f"person-{number:05}@people.example" for number in range(people)]
     homes = ("all@ubc.example", "lab@sfu.example", "choir@uvic.example", "lab@sfu.example", "all@ubc.example")
     nested = [
@@ -98,6 +107,7 @@ def _fill(names: Client, people: int) -> None:
             *(Arc(parent, child, "group") for parent, child in nested),
             *(Arc(homes[at % len(homes)], member, "process") for at, member in enumerate(members)),
             *(Arc("four@ubc.example", member, "process") for member in members[: people // 50]),
+            *(Arc("personal@ubc.example", member, "process") for member in members[:clicking]),
             Arc("one@ubc.example", members[0], "process"),
             *(Arc("every@ubc.example", f"every@{subnet}", "group") for subnet in SUBNETS[1:]),
             Arc("every@sfu.example", "every@ubc.example", "group"),
@@ -152,6 +162,27 @@ def _how_soon_handed_over(gateway: ServerProcess, sink: int, people: int, rounds
         Figure(f"{what}: most memory of the gateway", gateway.peak_resident_bytes() / 1_000_000, 200, "MB"),
         Figure(f"{what}: {len(OVERLAPPING)} overlapping lists against one", several / one, 1.3, "x"),
     ]
+
+
+def _how_soon_personal(gateway: ServerProcess, sink: int, people: int, rounds: int) -> Figure:
+    rates, processor = [], []
+    with _session(int(gateway.address)) as session:
+        for _ in range(rounds):
+            _wait_until_quiet(sink)
+            reset(sink)
+            used = gateway.processor_seconds()
+            session.seconds_until_safe("personal")
+            started = time.perf_counter()
+            _wait_for(sink, people)
+            rates.append(people / (time.perf_counter() - started))
+            _wait_until_quiet(sink)
+            processor.append((gateway.processor_seconds() - used) / people)
+            _, copies, transactions, _ = counted(sink)
+            assert copies == transactions == people, f"{copies} copies in {transactions} transactions"
+    note = f"{1_000 * statistics.median(processor):.2f} ms of the gateway's processor time each"
+    return Figure(
+        "mail: copies of 10 kB for one person each", statistics.median(rates), 300, "a second", False, note=note
+    )
 
 
 def _wait_until_it_listens(client: Client) -> None:

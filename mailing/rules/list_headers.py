@@ -36,42 +36,59 @@ class ListPlaces:
     """The gateway, about the list."""
     leave: str = ""
     """The gateway, to get no more mail of it."""
-    click: str = ""
-    """For one person: where one click is enough for that (RFC 8058)."""
     is_closed: bool = False
     """Whether nobody may post."""
     trace: str = ""
     """As another gateway wrote it, which took the message; empty: this one did."""
 
 
-def copy_of(
-    message: Message,
-    destination: Destination,
-    content: Content,
-    *,
-    secret: bytes,
-    host: str,
-    places: ListPlaces,
-) -> bytes:
-    """The copy of a message for those whom one of its destinations reaches first."""
-    added = [_field("Received", f"by {host} (Shadowtree) with LMTP id {message.id}; {formatdate(message.accepted)}")]
-    signed = _signed_names(content)
-    replaced: set[str] = set()
-    if destination.is_list:
-        for name, value in _list_fields(message, destination, secret, places):
-            if name.lower() not in signed:
-                added.append(_field(name, value))
-        replaced = {name for name in _REPLACED if name not in signed}
-    author = author_of(content, None)
-    # What is not ASCII cannot be written without SMTPUTF8.
-    if destination.rewrites_from and f"{author.address}{destination.address}".isascii():
-        added += _from_the_list(author, destination, content)
-        replaced = {*replaced, "from"}
-    if not content.values("message-id"):
-        named = host if destination.origin is None else destination.origin.host
-        added.append(_field("Message-ID", f"<{message.id}@{named}>"))
-    kept = (field.raw for field in content.fields if field.name not in replaced)
-    return b"".join((*added, *kept, content.rest))
+class Copies:
+    """Those of a message for whom one of its destinations reaches first: alike but for where one click is enough."""
+
+    def __init__(
+        self,
+        message: Message,
+        destination: Destination,
+        content: Content,
+        *,
+        secret: bytes,
+        host: str,
+        places: ListPlaces,
+    ) -> None:
+        received = f"by {host} (Shadowtree) with LMTP id {message.id}; {formatdate(message.accepted)}"
+        before, after = [_field("Received", received)], list[bytes]()
+        self._signed = _signed_names(content)
+        replaced: set[str] = set()
+        if destination.is_list:
+            before += self._fields(_places_of(destination, places))
+            after += self._fields(_marks_of(message, destination, secret, places))
+            replaced = {name for name in _REPLACED if name not in self._signed}
+        author = author_of(content, None)
+        # What is not ASCII cannot be written without SMTPUTF8.
+        if destination.rewrites_from and f"{author.address}{destination.address}".isascii():
+            after += _from_the_list(author, destination, content)
+            replaced = {*replaced, "from"}
+        if not content.values("message-id"):
+            named = host if destination.origin is None else destination.origin.host
+            after.append(_field("Message-ID", f"<{message.id}@{named}>"))
+        kept = (field.raw for field in content.fields if field.name not in replaced)
+        self._leave = _mailto(places.leave) if destination.is_list and places.leave else ""
+        self._before, self._after = b"".join(before), b"".join((*after, *kept, content.rest))
+        self.are_ascii = self._before.isascii() and self._after.isascii()
+
+    def of(self, click: str = "") -> bytes:
+        """The copy of one person, who leaves by one click there (RFC 8058); or, without that, of all others."""
+        return b"".join((self._before, *self._fields(self._ways_to_leave(click)), self._after))
+
+    def _ways_to_leave(self, click: str) -> Iterable[tuple[str, str]]:
+        ways = [way for way in (click, self._leave) if way]
+        if ways:
+            yield "List-Unsubscribe", ", ".join(f"<{way}>" for way in ways)
+        if click:
+            yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
+
+    def _fields(self, fields: Iterable[tuple[str, str]]) -> list[bytes]:
+        return [_field(name, value) for name, value in fields if name.lower() not in self._signed]
 
 
 _REPLACED = frozenset(
@@ -79,20 +96,18 @@ _REPLACED = frozenset(
 )
 
 
-def _list_fields(
-    message: Message, destination: Destination, secret: bytes, places: ListPlaces
-) -> Iterable[tuple[str, str]]:
+def _places_of(destination: Destination, places: ListPlaces) -> Iterable[tuple[str, str]]:
     yield "List-Id", f"<{list_id(destination.group)}>"
     yield "List-Post", "NO" if places.is_closed else f"<{_mailto(destination.address)}>"
     if places.request:
         yield "List-Help", f"<{_mailto(places.request)}?subject=help>"
     if places.owners:
         yield "List-Owner", f"<{_mailto(places.owners)}>"
-    ways = (places.click, places.leave and _mailto(places.leave))
-    if any(ways):
-        yield "List-Unsubscribe", ", ".join(f"<{way}>" for way in ways if way)
-    if places.click:
-        yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
+
+
+def _marks_of(
+    message: Message, destination: Destination, secret: bytes, places: ListPlaces
+) -> Iterable[tuple[str, str]]:
     yield "Precedence", "list"
     yield "Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)
 

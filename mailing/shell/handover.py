@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 
 import aiosmtplib
 
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
 from mailing.rules.clicks import PATH, URL_LIMIT, click_token
 from mailing.rules.events import Handed, HandOver
-from mailing.rules.list_headers import ListPlaces, copy_of
+from mailing.rules.list_headers import Copies, ListPlaces
 from mailing.rules.lists import (
     LEAVE_ADDRESS,
     POST_NOBODY,
@@ -104,7 +103,7 @@ class HandingOver:
     async def _handed(self, effect: HandOver, connection: _Connection) -> Handed:
         message, chunk = effect.message, effect.chunk
         try:
-            copies = _Copies(self, message, message.destinations[chunk.destination], await self._content(message))
+            copies = _ChunkCopies(self, message, message.destinations[chunk.destination], await self._content(message))
         except SpoolError as error:
             return Handed(message.id, chunk.number, deferred=dict.fromkeys(chunk.waiting, str(error)))
         sending = _Sending(message, chunk, copies, token_of(self._spooling.secret, message.id))
@@ -124,14 +123,16 @@ class HandingOver:
     async def _content(self, message: Message) -> Content:
         return read_content(await self._spooling.content(message.id))
 
-    def copy_for(self, person: MemberId | None, message: Message, destination: Destination, content: Content) -> bytes:
-        """The bytes of a copy: that of one person, or, for None, of all who have none of their own."""
+    def copies(self, message: Message, destination: Destination, content: Content) -> Copies:
+        """Those for whom a destination reaches first."""
         places = self.places(destination) if destination.is_list else ListPlaces()
-        if person is not None:
-            token = click_token(self._spooling.secret, destination.group, person, message.accepted)
-            url = f"{self._click_url}{PATH}{token}"
-            places = replace(places, click=url if len(url) <= URL_LIMIT else "")
-        return copy_of(message, destination, content, secret=self._spooling.secret, host=self._host, places=places)
+        return Copies(message, destination, content, secret=self._spooling.secret, host=self._host, places=places)
+
+    def click_url(self, person: MemberId, message: Message, destination: Destination) -> str:
+        """Where one person leaves by one click; empty: that is too long for a line of a message."""
+        token = click_token(self._spooling.secret, destination.group, person, message.accepted)
+        url = f"{self._click_url}{PATH}{token}"
+        return url if len(url) <= URL_LIMIT else ""
 
     def has_own_copy(self, destination: Destination, person: MemberId) -> bool:
         """Whether a person's copy is not that of others."""
@@ -163,15 +164,15 @@ class HandingOver:
         return found if is_one else ""
 
 
-class _Copies:
+class _ChunkCopies:
     """Those of one chunk."""
 
     def __init__(self, handing: HandingOver, message: Message, destination: Destination, content: Content) -> None:
         self._handing = handing
         self._message = message
         self._destination = destination
-        self._content = content
-        self._shared: bytes | None = None
+        self._copies = handing.copies(message, destination, content)
+        self.are_ascii = self._copies.are_ascii
 
     def are_own(self, person: MemberId) -> bool:
         """Whether a person has one of their own."""
@@ -179,11 +180,8 @@ class _Copies:
 
     def of(self, people: list[MemberId]) -> bytes:
         """The copy of somebody who has one of their own, or of others together."""
-        if len(people) == 1 and self.are_own(people[0]):
-            return self._handing.copy_for(people[0], self._message, self._destination, self._content)
-        if self._shared is None:
-            self._shared = self._handing.copy_for(None, self._message, self._destination, self._content)
-        return self._shared
+        is_own = len(people) == 1 and self.are_own(people[0])
+        return self._copies.of(self._handing.click_url(people[0], self._message, self._destination) if is_own else "")
 
 
 class _Connection:
@@ -231,7 +229,7 @@ class _Connection:
 class _Sending:
     """One chunk, in one transaction or in several."""
 
-    def __init__(self, message: Message, chunk: Chunk, copies: _Copies, token: str) -> None:
+    def __init__(self, message: Message, chunk: Chunk, copies: _ChunkCopies, token: str) -> None:
         self._message = message
         self._chunk = chunk
         self._copies = copies

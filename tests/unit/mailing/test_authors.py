@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from mailing.rules.authors import author_of, shown, subject_of
 from mailing.rules.intake import Reply, judged
-from mailing.rules.list_headers import ListPlaces, copy_of
+from mailing.rules.list_headers import Copies, ListPlaces
 from mailing.rules.lists import ListSettings
 from mailing.rules.message import read_content
 from mailing.rules.posting import Permitted, Refused, Uncertain, Unconfirmed, poster_of
@@ -163,7 +163,7 @@ def copied(*fields, address="all@lists.ubc.example"):
     destination = Destination(ALL, address, True, rewrites_from=True)
     read = content("Message-ID: <1@x>", *fields)
     message = Message("a" * 32, "ann@x.example", 1_000, (destination,))
-    copy = copy_of(message, destination, read, secret=b"s", host="h", places=ListPlaces())
+    copy = Copies(message, destination, read, secret=b"s", host="h", places=ListPlaces()).of()
     return read_content(copy)
 
 

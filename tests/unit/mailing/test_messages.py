@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailing.rules.addresses import quoted
-from mailing.rules.list_headers import ListPlaces, copy_of, list_id, traced
+from mailing.rules.list_headers import Copies, ListPlaces, list_id, traced
 from mailing.rules.lmtp import LmtpError, LmtpReader, Path, read_path, reply_line
 from mailing.rules.message import (
     MalformedError,
@@ -26,9 +26,10 @@ def content(*fields, body=b"\r\nbody\r\n"):
     return read_content("".join(f"{field}\r\n" for field in fields).encode() + body)
 
 
-def copied(read, destination=DESTINATION, **places):
+def copied(read, destination=DESTINATION, click="", **places):
     message = Message("a" * 32, "ann@x.example", 1_000, (destination,))
-    return copy_of(message, destination, read, secret=SECRET, host="h.example", places=ListPlaces(**places))
+    places = ListPlaces(**places)
+    return Copies(message, destination, read, secret=SECRET, host="h.example", places=places).of(click)
 
 
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"\r", b"").replace(b"\n", b"\r\n")))
