@@ -71,7 +71,8 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
 UPDATES ?= 60
-simulate: $(READY)  ## clusters of five name servers under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: half an hour
+simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: half an hour
+	$(BIN)/python -m tests.mail_simulation --seeds $(SEEDS) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
 

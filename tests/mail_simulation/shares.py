@@ -9,8 +9,6 @@ import random
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-import pytest
-
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
     Accepted,
@@ -41,7 +39,7 @@ WAITS = "news@a.example"
 """Nobody gets a message to this list while a part of it is out of reach."""
 NATIVE = [f"p{number}@{server}" for server in SERVERS for number in range(6)]
 FOREIGN = [f"f{number}@nowhere.example" for number in range(4)]
-SEEDS = 300
+STEPS = 200
 
 
 def home_of(person):
@@ -370,19 +368,13 @@ def check(world):
     assert {message for message, _ in world.copies} <= set(world.accepted)
 
 
-@pytest.mark.parametrize("begin", range(0, SEEDS, 100))
-def test_everybody_is_served_once_by_the_gateway_of_their_own(begin):
-    served, repeats = Counter(), 0
-    for seed in range(begin, begin + 100):
-        world = World(seed)
-        for _ in range(200):
-            world.step()
-        world.heal()
-        try:
-            check(world)
-        except AssertionError as error:
-            raise AssertionError(f"seed {seed}: {error}") from error
-        served.update(server for servers in world.copies.values() for server in servers)
-        repeats += sum(world.killed_under_way.values())
-    assert min(served[server] for server in SERVERS) > 0, "a gateway never served anybody"
-    assert repeats, "no kill ever repeated a transaction: the simulation proves nothing"
+def run(seed):
+    """One seed; copies by who handed them over, and how many to somebody who had one. Raises `AssertionError`."""
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.heal()
+    check(world)
+    found = Counter(server for servers in world.copies.values() for server in servers)
+    found["again"] = sum(len(servers) - 1 for servers in world.copies.values())
+    return found
