@@ -35,6 +35,15 @@ class SeveralServers:
         """Where the other servers reach it."""
         return self.address(number)
 
+    def peers(self, number):
+        """The others' subnets, and where one server reaches them."""
+        return [
+            f"{subnet}={self.peer_address(other)}"
+            for other, share in enumerate(self.shares)
+            if other != number
+            for subnet in share
+        ]
+
     def new_client(self, number):
         """Another client of one server."""
         return shadowtree.Client(self.address(number), timeout=CALL_SECONDS)
@@ -79,12 +88,7 @@ class SeveralServers:
             subnets=self.shares[number],
             listen=self.address(number),
             environment=self._environments[number],
-            peers=[
-                f"{subnet}={self.peer_address(other)}"
-                for other, share in enumerate(self.shares)
-                if other != number
-                for subnet in share
-            ],
+            peers=self.peers(number),
             **self._settings,
         )
 
