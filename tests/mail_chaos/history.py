@@ -97,6 +97,7 @@ def faults(history, scene, *, may_serve_twice=False):
     return found
 
 
-def repeats(history):
-    """Copies for somebody who had one."""
-    return sum(len(copies) - 1 for copies in history.copies().values())
+def repeats(history, *, of_nobody=True):
+    """Copies for somebody who had one; without `of_nobody`, of people whom a subnet owns."""
+    counted = {key: copies for key, copies in history.copies().items() if of_nobody or home_of(key[1]) is not None}
+    return sum(len(copies) - 1 for copies in counted.values())

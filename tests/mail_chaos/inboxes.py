@@ -11,7 +11,7 @@ from shadowtree.cli.support.free_ports import unused_ports
 from tests.mail_chaos.history import Taken
 
 TRANSACTION_SECONDS = 0.02
-"""How long an inbox takes for a message: so that transactions are under way when something breaks."""
+"""From when an inbox has a message to when it says so: so that transactions are under way when something breaks."""
 LINE_LIMIT = 1_000_000
 
 _NAME = re.compile(rb"^Message-ID: <([^@>]+)@", re.M)
@@ -66,6 +66,14 @@ class Inbox:
         """Answer again."""
         self._run(self._set(self._goes_on.set))
 
+    def hold(self):
+        """Say of no message that it was taken."""
+        self._run(self._set(self._says_so.clear))
+
+    def let_go(self):
+        """Say it."""
+        self._run(self._set(self._says_so.set))
+
     def defer_nobody(self):
         """Refuse nobody from now on."""
         self._deferred = 0.0
@@ -74,8 +82,9 @@ class Inbox:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _begin(self):
-        self._goes_on = asyncio.Event()
+        self._goes_on, self._says_so = asyncio.Event(), asyncio.Event()
         self._goes_on.set()
+        self._says_so.set()
 
     async def _set(self, change):
         change()
@@ -130,15 +139,15 @@ class Inbox:
             elif verb == "DATA":
                 await say("354 go on")
                 data = await reader.readuntil(b"\r\n.\r\n")
-                self.under_way += 1
-                await asyncio.sleep(TRANSACTION_SECONDS)
-                await self._goes_on.wait()
-                self.under_way -= 1
-                if writer.transport.is_closing():
-                    return
                 last = Taken(self._organisation, _NAME.search(data)[1].decode(), tuple(people))
                 self._history.taken.append(last)
-                await say("250 ok")
+                self.under_way += 1
+                try:
+                    await asyncio.sleep(TRANSACTION_SECONDS)
+                    await self._says_so.wait()
+                    await say("250 ok")
+                finally:
+                    self.under_way -= 1
             elif verb == "QUIT":
                 await say("221 bye")
                 return

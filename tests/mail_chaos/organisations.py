@@ -270,6 +270,17 @@ class Organisations:
             self.inboxes[name].go_on()
 
     @contextmanager
+    def in_the_middle(self, name):
+        """While a mail server has a message, and has not said so."""
+        inbox = self.inboxes[name]
+        inbox.hold()
+        try:
+            wait_until(lambda: inbox.under_way, "a message on its way to a mail server")
+            yield
+        finally:
+            inbox.let_go()
+
+    @contextmanager
     def cut_connections(self, name):
         """To a mail server that stays."""
         self.inboxes[name].cut()

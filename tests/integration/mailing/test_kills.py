@@ -6,6 +6,7 @@ mail server was. `tests/mail_chaos` breaks more, for longer.
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 
@@ -16,8 +17,8 @@ from tests.mail_chaos.organisations import Organisations
 from tests.mail_chaos.scene import scene
 
 PEOPLE = 8
-MESSAGES = 8
-"""Of each sender, in each test."""
+MESSAGE_SECONDS = 0.2
+"""From one message of a sender to the next."""
 CONNECTIONS, PEOPLE_OF_A_TRANSACTION = 4, 200
 
 SCENE = scene(PEOPLE, movers=0)
@@ -34,70 +35,71 @@ def organisations(tmp_path_factory, history):
         yield organisations
 
 
-@pytest.fixture
-def stream(request, organisations, history):
-    """Messages of two organisations; afterwards all are accepted, and everybody has got them."""
-    over = threading.Event()
+@contextmanager
+def stream(organisations, history, *, may_serve_twice=False):
+    """Messages of two organisations while it lasts; then all is as it must be."""
+    over, ended = threading.Event(), threading.Event()
     with ThreadPoolExecutor(3) as threads:
+        names = {name: f"{len(history.sendings)}.{name}" for name in ("ubc", "sfu")}
         senders = [
-            Sender(organisations, history, name, seed=0, every=0.1, name=f"{request.node.name}.{name}")
-            for name in ("ubc", "sfu")
+            Sender(organisations, history, organisation, seed=0, every=MESSAGE_SECONDS, name=name)
+            for organisation, name in names.items()
         ]
-        sending = [threads.submit(each.live, over, MESSAGES) for each in senders]
-        yield
-        for each in sending:
-            each.result()
-        retrying = threads.submit(Postmaster(organisations).live, over)
-        wait_until(
-            lambda: not lost(history, SCENE) and all(each.waiting() == () for each in organisations.gateways.values()),
-            "that everybody has got everything",
-        )
-        over.set()
+        sending = [threads.submit(each.live, over) for each in senders]
+        try:
+            yield
+            over.set()
+            for each in sending:
+                each.result()
+            retrying = threads.submit(Postmaster(organisations).live, ended)
+            gateways = organisations.gateways.values()
+            wait_until(
+                lambda: not lost(history, SCENE) and all(each.waiting() == () for each in gateways),
+                "that everybody has got everything",
+            )
+        finally:
+            over.set()
+            ended.set()
         retrying.result()
-
-
-def in_the_middle(organisations, history, name="ubc"):
-    """Wait until messages have come, and one is being handed over to the inbox of an organisation."""
-    before = len(history.taken)
-    wait_until(lambda: len(history.taken) > before and organisations.inboxes[name].under_way, "a transaction")
-
-
-def test_a_gateway_that_took_messages_is_killed(stream, organisations, history):
-    in_the_middle(organisations, history)
-    with organisations.killed_gateway("ubc"):
-        pass
-
-
-def test_a_gateway_that_gets_shares_is_killed(stream, organisations, history):
-    in_the_middle(organisations, history, "sfu")
-    with organisations.killed_gateway("sfu"):
-        pass
-
-
-def test_the_name_server_of_another_organisation_is_killed(stream, organisations, history):
-    in_the_middle(organisations, history)
-    with organisations.killed_server("uvic"):
-        in_the_middle(organisations, history)
-
-
-def test_the_name_server_of_the_gateway_is_killed(stream, organisations, history):
-    in_the_middle(organisations, history)
-    refused = history.counts["lists refused for now"]
-    with organisations.killed_server("ubc"):
-        wait_until(lambda: history.counts["lists refused for now"] > refused, "that a message has to wait")
-
-
-def test_mail_servers_are_killed(stream, organisations, history):
-    for name in ("ubc", "sfu"):
-        in_the_middle(organisations, history, name)
-        with organisations.no_inbox(name):
-            pass
-
-
-def test_what_all_of_these_have_left_is_right(history):
-    """Behind the others."""
-    found = faults(history, SCENE, may_serve_twice=True)
+    found = faults(history, SCENE, may_serve_twice=may_serve_twice)
     assert not found, "\n".join(found)
-    assert history.counts["messages accepted"] == len(history.sendings) > 0
-    kills = 4
-    assert repeats(history) <= kills * CONNECTIONS * PEOPLE_OF_A_TRANSACTION
+
+
+@pytest.mark.parametrize("victim", ["ubc", "sfu"], ids=["that took messages", "that gets shares"])
+def test_a_gateway_is_killed(organisations, history, victim):
+    before = repeats(history)
+    with stream(organisations, history), organisations.in_the_middle(victim), organisations.killed_gateway(victim):
+        pass
+    again = repeats(history) - before
+    assert 0 < again <= CONNECTIONS * PEOPLE_OF_A_TRANSACTION, "who was in the middle gets it again, and nobody else"
+
+
+def test_a_mail_server_is_killed(organisations, history):
+    before = repeats(history)
+    with stream(organisations, history), organisations.in_the_middle("ubc"), organisations.no_inbox("ubc"):
+        pass
+    assert 0 < repeats(history) - before <= CONNECTIONS * PEOPLE_OF_A_TRANSACTION
+
+
+def test_the_name_server_of_another_organisation_is_killed(organisations, history):
+    before = repeats(history, of_nobody=False)
+    with (
+        stream(organisations, history, may_serve_twice=True),
+        organisations.in_the_middle("uvic"),
+        organisations.killed_server("uvic"),
+    ):
+        taken = len(history.taken)
+        wait_until(lambda: len(history.taken) > taken, "that others are served")
+    assert repeats(history, of_nobody=False) == before
+
+
+def test_the_name_server_of_the_gateway_is_killed(organisations, history):
+    before = repeats(history, of_nobody=False)
+    with (
+        stream(organisations, history, may_serve_twice=True),
+        organisations.in_the_middle("ubc"),
+        organisations.killed_server("ubc"),
+    ):
+        refused = history.counts["lists refused for now"]
+        wait_until(lambda: history.counts["lists refused for now"] > refused, "that a message has to wait")
+    assert repeats(history, of_nobody=False) == before
