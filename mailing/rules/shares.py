@@ -7,6 +7,7 @@ gateway. A share says for which lists it is, and what a copy says of each; it ha
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -137,3 +138,42 @@ def shares_of(shares: tuple[OtherShare, ...], post: PostState) -> list[OtherShar
     """The shares of other servers, as far as they are known: those too that are away and were not counted."""
     known = {each.server for each in shares}
     return [*shares, *(OtherShare(server, -1, 0) for server in (*post.away, *post.lost) if server not in known)]
+
+
+People = tuple[tuple[MemberId, int], ...]
+"""Each with the position of the first destination that reaches them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """People whom the gateway that takes a message is told by name."""
+
+    certain: People = ()
+    """No other gateway serves these."""
+    unsure: People = ()
+    """Another one may, once its server is back."""
+    away: tuple[MemberId, ...] = ()
+    """Those among them whose homes are away: the homes of groups that they are in have told of them."""
+
+
+def sort_out(
+    people: Iterable[tuple[MemberId, int]],
+    *,
+    owned: Collection[SubnetName],
+    without_gateway: Collection[SubnetName],
+    is_whole: bool,
+) -> Named:
+    """Who is served here, of the people that are named.
+
+    `owned`: all subnets of servers; `without_gateway`: those of servers that have none. `is_whole`: nothing is out of
+    reach; else a server that is may have a gateway for those whom nobody owns.
+    """
+    certain, unsure, away = list[tuple[MemberId, int]](), list[tuple[MemberId, int]](), list[MemberId]()
+    for person, at in people:
+        subnet = person.rpartition("@")[2]
+        is_away = subnet in owned and subnet not in without_gateway
+        is_certain = subnet in without_gateway or (is_whole and not is_away)
+        (certain if is_certain else unsure).append((person, at))
+        if is_away:
+            away.append(person)
+    return Named(tuple(certain), tuple(unsure), tuple(away))

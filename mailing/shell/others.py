@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 
 from mailing.rules.shares import PATTERN, SUBSCRIPTION
 from mailing.shell.names import Names
@@ -33,6 +34,13 @@ class Others:
         """All subnets that some server owns; raises `ShadowtreeError`."""
         status = await self._names.ask(lambda client: client.status())
         return frozenset((*status.subnets, *(subnet for peer in status.peers for subnet in peer.subnets)))
+
+    async def subnets_of(self, servers: Collection[str]) -> frozenset[SubnetName]:
+        """Those that some servers own; raises `ShadowtreeError`."""
+        if not servers:
+            return frozenset()
+        peers = await self._names.ask(lambda client: client.peers())
+        return frozenset(subnet for each in peers if each.server in servers for subnet in each.subnets)
 
     async def serves(self, server: str) -> bool | None:
         """Whether there is a gateway at a server; None: that cannot be told now."""

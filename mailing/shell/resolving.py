@@ -12,6 +12,7 @@ from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import shown, why_not
 from mailing.rules.places import owners_of
+from mailing.rules.shares import Named, sort_out
 from mailing.rules.spooled import Destination, OtherShare
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
@@ -19,7 +20,7 @@ from mailing.shell.others import Others
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target
-from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
+from shadowtree.vocabulary import GroupId, MemberId, Revision
 
 AT_ONCE_LIMIT = 8
 ATTEMPTS_IN_TRANSITION = 5
@@ -126,17 +127,19 @@ class Resolving:
         unknown = [server for server, has in serves.items() if has is None]
         missing = _missing(found) or (f"not known whether it has a gateway: {shown(unknown)}" if unknown else "")
         people = [each for each in _people(found, shared) if each[0] not in elsewhere]
-        # Of those whom nobody owns, a server that is out of reach may have some, with a gateway.
-        owned = await self._others.subnets() if missing else frozenset[SubnetName]()
-        certain = [each for each in people if not missing or each[0].rpartition("@")[2] in owned]
+        named = Named()
+        if people:
+            owned, lack = await self._others.subnets(), await self._others.subnets_of(lacking)
+            named = sort_out(people, owned=owned, without_gateway=lack, is_whole=not missing)
+            missing = missing or (f"out of reach: the homes of {shown(named.away)}" if named.away else "")
         return _Counted(
-            tuple(certain),
-            tuple(each for each in people if each not in certain),
+            named.certain,
+            named.unsure,
             tuple(each for each in counts if each.server != own),
             tuple(each for each in counts if each.server == own),
             found.revision,
             missing,
-            not (found.unreachable or unknown),
+            not (found.unreachable or unknown or named.away),
         )
 
     async def _are_exceptions_whole(self, targets: list[Target]) -> bool:

@@ -1,7 +1,7 @@
 """Three organisations, each with a name server and a gateway: a message goes once to each, and names stay at home."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
 import pytest
 import pytest_asyncio
@@ -11,6 +11,7 @@ from mailing.rules.lists import Lists, ListSettings
 from mailing.rules.message import key_of, read_content
 from mailing.rules.shares import CONTENT_BYTES_LIMIT, FORMAT, HEADER, PATTERN, SUBSCRIPTION, Share, SharedList, encoded
 from mailing.rules.spooled import Origin, State
+from mailing.shell.control import ControlError
 from shadowtree.aio import Client
 from shadowtree.updates import Join
 from tests.integration.mailing.links import RecordedServers, Recorder
@@ -20,6 +21,8 @@ from tests.integration.nameserver.conftest import started_servers
 
 ORGANISATIONS = ("ubc", "sfu", "uvic")
 ALL, LAB, CHOIR, NEWS = "all@ubc.example", "lab@sfu.example", "choir@uvic.example", "news@ubc.example"
+FAR = "far@ubc.example"
+"""Of people of two organisations, without a group between."""
 NATIVE = {
     "ubc": ("ann@ubc.example", "abe@ubc.example"),
     "sfu": ("bob@sfu.example", "bea@sfu.example"),
@@ -53,7 +56,7 @@ def servers(tmp_path_factory, recorder):
     with started_servers() as start:
         servers = RecordedServers(start, folder, [[f"{name}.example"] for name in ORGANISATIONS], recorder)
         names = servers.clients[0]
-        for group in (ALL, LAB, CHOIR, NEWS, "news+muted@ubc.example", "own@sfu.example"):
+        for group in (ALL, LAB, CHOIR, NEWS, FAR, "news+muted@ubc.example", "own@sfu.example"):
             names.create_group(group)
         arcs = [(ALL, LAB), (LAB, CHOIR), (CHOIR, ALL), (NEWS, LAB)]
         people = [(ALL, "ubc"), (LAB, "sfu"), (CHOIR, "uvic")]
@@ -63,6 +66,7 @@ def servers(tmp_path_factory, recorder):
         joins += [
             Join(NEWS, "dan@ubc.example", "process"),
             Join("news+muted@ubc.example", "bea@sfu.example", "process"),
+            *(Join(FAR, person, "process") for person in (*NATIVE["ubc"], *NATIVE["sfu"])),
         ]
         names.apply(joins)
         yield servers
@@ -277,6 +281,25 @@ async def test_a_server_that_is_away_gets_its_share_when_it_is_back_and_the_queu
             await asyncio.sleep(0.05)
     servers.start_again(1)
     await until_all_have(three, *EVERYBODY, subject="away")
+
+
+async def test_people_whose_server_is_away_are_served_by_their_own_gateway_though_others_know_of_them(three, servers):
+    data = letter("far")
+    servers.kill(1)
+    await three["ubc"].gate.send("ann@x.example", "far", data=data)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (await three["ubc"].told())[0].shares[0].why:
+            await asyncio.sleep(0.05)
+    await until_all_have(three, *NATIVE["ubc"], subject="far")
+    servers.start_again(1)
+    await until_some_have(three, *NATIVE["ubc"], *NATIVE["sfu"], subject="far")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while waiting := await three["ubc"].told():
+            with suppress(ControlError):
+                # It may be done by now.
+                await three["ubc"].gate.ask("retry", waiting[0].id)
+            await asyncio.sleep(0.05)
+    await until_all_have(three, *NATIVE["ubc"], *NATIVE["sfu"], subject="far")
 
 
 async def test_people_of_an_organisation_without_a_gateway_get_it_from_the_one_that_took_it(three, servers):

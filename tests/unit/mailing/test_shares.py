@@ -7,7 +7,7 @@ import pytest
 from mailing.rules.events import Spooled
 from mailing.rules.message import key_of, read_content
 from mailing.rules.queue import queued, reached
-from mailing.rules.shares import NotAShareError, Share, SharedList, encoded, read_share, why_refused
+from mailing.rules.shares import NotAShareError, Share, SharedList, encoded, read_share, sort_out, why_refused
 from mailing.rules.spooled import Chunk, Destination, Message, Origin, OtherShare, PostState, State
 
 CONTENT = b"Message-ID: <one@x.example>\r\nFrom: ann@x.example\r\n\r\nHello.\r\n"
@@ -158,3 +158,16 @@ def test_of_somebody_whom_another_gateway_serves_it_is_told_which():
     message = Message("m", "s@x.example", 1, (PLACE,), revision="r", state=State.DONE, shares=COUNTS, post=post)
     found, at = reached(Spooled(message, ()), "bob@sfu.example", host="lists.ubc.example")
     assert (found.reached, found.why, at) == (False, "the gateway at sfu.example serves its people, and knows", None)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_who_is_named_is_served_here_where_nobody_else_may(is_whole):
+    """Whom c.example owns is named since it has no gateway; of b.example, which is away, others' groups tell."""
+    people = [("ann@c.example", 0), ("bob@b.example", 1), ("eve@nowhere.example", 0)]
+    found = sort_out(
+        people, owned=("a.example", "b.example", "c.example"), without_gateway=("c.example",), is_whole=is_whole
+    )
+    eve = (people[2],)
+    assert found.certain == ((people[0], *eve) if is_whole else (people[0],))
+    assert found.unsure == ((people[1],) if is_whole else (people[1], *eve))
+    assert found.away == ("bob@b.example",)
