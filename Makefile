@@ -10,7 +10,7 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
-.PHONY: help run wheel quick test thorough check format proto bench simulate chaos containers clean
+.PHONY: help run wheel quick test thorough check format proto bench simulate chaos mailchaos containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -79,6 +79,9 @@ simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seed
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
+
+mailchaos: $(READY)  ## name servers, mail gateways and inboxes of three organisations, likewise
+	$(BIN)/python -m tests.mail_chaos --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 containers: $(READY)  ## build the image, start docker-compose.yml with its databases, kill, back up, upgrade (needs Docker; brings it on Debian)
 	@.ci/containers
