@@ -97,6 +97,9 @@ class HomeLane:
             pass
         finally:
             self.is_over = True
+            # What gRPC reads requests with ends with the stream, and not when somebody collects it.
+            self._to_say.clear()
+            self.end()
             self._give_up(refusal)
 
     async def _requests(self) -> AsyncIterator[bytes]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
 
 import grpc
@@ -125,9 +125,10 @@ class Forwarder:
         for _ in range(1 + RESTARTS_LIMIT):
             has_begun, comebacks = False, self._directory.comebacks
             try:
-                async for message in self._stream_once(home, method, request, deadline):
-                    has_begun = True
-                    yield message
+                async with aclosing(self._stream_once(home, method, request, deadline)) as messages:
+                    async for message in messages:
+                        has_begun = True
+                        yield message
             except (RefusedError, grpc.aio.AioRpcError) as error:
                 if has_begun or not await is_outlasted(error, self._directory, comebacks, deadline=deadline):
                     raise
