@@ -177,6 +177,8 @@ class Cluster:
         self.subnets = tuple(subnets)
         self.network = network
         self.servers: dict[ServerId, Server] = {}
+        self.touched: set[ServerId] = set()
+        """Those that took a step, or started, since who watches emptied this."""
         self.answers: dict[int, Outcome] = {}
         self.places: dict[int, Priority] = {}
         """Where in the order of updates each answer was decided."""
@@ -190,8 +192,7 @@ class Cluster:
         """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
         self.restarts = self._starts = self._restarts_left = 0
         self._disks: dict[ServerId, Disk] = {}
-        self._crashes = crashes
-        self._restart_share = restart_share
+        self._crashes, self._restart_share = crashes, restart_share
         self._own_parts_later = own_parts_later
         self._forgets_at_once, self._absence_limit = forgets_at_once, absence_limit
         self._is_configured, self._core_type = is_configured, core_type
@@ -262,13 +263,17 @@ class Cluster:
         crash_at = self._draw_crash(server)
         if crash_at == NOTHING_DURABLE:
             # The step is taken, but nothing of it becomes durable.
-            replies = self.servers[server].step(event, self.now).replies
+            replies = self._stepped(server, event).replies
             self._answer([reply for reply in replies if reply.is_confirmed])
             self._crash(server)
         else:
             self._step(arrival, event, crash_at)
         if self._after_step is not None:
             self._after_step()
+
+    def _stepped(self, server: ServerId, event: Event | DeliveryEvent) -> ServerEffects:
+        self.touched.add(server)
+        return self.servers[server].step(event, self.now)
 
     def _step(self, arrival: Arrival, event: Event | DeliveryEvent, crash_at: float | None) -> None:
         server = arrival.server
@@ -280,7 +285,7 @@ class Cluster:
             self.queues[server].begin_again(self.servers.keys() - {server})
         elif isinstance(event, PeerRestored):
             self.queues[server].begin_again([event.peer])
-        effects = core.step(event, self.now)
+        effects = self._stepped(server, event)
         require_no_fault(server, core)
         self._note_places(server, effects.replies)
         self._name_updates(server, event)
@@ -390,7 +395,7 @@ class Cluster:
         """The answer to a request that is repeated when its time is over."""
         server = self._asked_at[command.ticket]
         late = replace(command, deadline=self.now - 1.0)
-        effects = self.servers[server].step(late, self.now)
+        effects = self._stepped(server, late)
         assert effects.records.is_empty(), f"what comes too late changes {effects.records}"
         (reply,) = effects.replies
         return reply
@@ -404,11 +409,10 @@ class Cluster:
         """Crash, start again, and connect again: what was not received is sent again, and clients ask again."""
         self._lose_memory(server)
         self._meet_all(server)
-        core = self.servers[server]
         others = [other for other in self.servers if other != server]
         for other in others:
             self.network.lose(server, other)
-        effects = core.step(Tick(), self.now)
+        effects = self._stepped(server, Tick())
         self._write(server, effects)
         self._arm(server)
         self._send_own_kept(server)
@@ -425,7 +429,7 @@ class Cluster:
     def _step_at(self, server: ServerId, event: PeerMet | PeerReceived) -> None:
         """Let a server take at once what a connection begins with."""
         core = self.servers[server]
-        effects = core.step(event, self.now)
+        effects = self._stepped(server, event)
         self._write(server, effects)
         for letter in effects.messages:
             if letter.receiver != event.peer:
@@ -458,7 +462,7 @@ class Cluster:
     def _send_own_kept(self, server: ServerId) -> None:
         """Send a server that has started what it had sent to itself and not handled."""
         for receipt in self.receipts(server, server):
-            self._write(server, self.servers[server].step(receipt, self.now))
+            self._write(server, self._stepped(server, receipt))
         self.send_kept(server, server)
 
     def _ask_again(self, server: ServerId) -> None:
@@ -605,6 +609,7 @@ class Cluster:
         core = self.servers[server] = self._core_type.restore(disk.read(), subnets=[own], peers=peers)
         stored = [disk.log[position] for position in core.delivery.needed()]
         self._starts += 1
+        self.touched.add(server)
         core.begin_delivery(GraphReach, stored, start=self._starts)
         if self._own_parts_later:
             core.leave_own_parts_for_later()
@@ -618,13 +623,13 @@ class Cluster:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 added = AddPeer(NO_TICKET, subnet, _address(subnet))
-                self._write(server, self.servers[server].step(added, self.now))
+                self._write(server, self._stepped(server, added))
 
     def _meet_all(self, server: ServerId) -> None:
         for subnet in self.subnets:
             if subnet != Subnet(server):
                 met = PeerMet(ServerId(subnet), (subnet,))
-                self._write(server, self.servers[server].step(met, self.now))
+                self._write(server, self._stepped(server, met))
 
     def counts(self) -> Counter[str]:
         """How many messages of each type were sent."""

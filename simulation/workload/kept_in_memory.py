@@ -88,7 +88,7 @@ class KeptInMemory:
 
     def settled(self) -> Iterator[list[str]]:
         """Of each server, the ids of what has settled since it was asked last."""
-        for server, ids in self._unsettled.items():
+        for server, ids in self._not_all_settled():
             origin = self._cluster.servers[server].delivery.in_memory.origin
             settled = [message_id for message_id in ids if origin.is_settled(message_id)]
             for message_id in settled:
@@ -97,6 +97,9 @@ class KeptInMemory:
 
     def apart(self) -> Iterator[str]:
         """Ids of what has not settled, and was sent while servers were apart."""
-        for server, ids in self._unsettled.items():
+        for server, ids in self._not_all_settled():
             origin = self._cluster.servers[server].delivery.in_memory.origin
             yield from filter(origin.is_sent_apart, ids)
+
+    def _not_all_settled(self) -> list[tuple[ServerId, dict[str, None]]]:
+        return [(server, ids) for server, ids in self._unsettled.items() if ids]

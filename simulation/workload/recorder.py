@@ -231,11 +231,12 @@ class Recorder:
         """Called after each step: who is below what, at the home of each mailbox."""
         # Those that are down, too: others may end a membership meanwhile.
         cores = self._cluster.servers
-        state = {server: _state_of(core) for server, core in cores.items()}
-        changed = [server for server in cores if self._seen.get(server) != state[server]]
+        state = {server: _state_of(cores[server]) for server in cores if server in self._cluster.touched}
+        self._cluster.touched.clear()
+        changed = [server for server, seen in state.items() if self._seen.get(server) != seen]
         if not changed and all(targets in self._known_below for targets in sets):
             return
-        self._seen = state
+        self._seen |= state
         for targets in sets:
             known = self._members_known.below(targets)
             is_as_before = self._known_below.get(targets) == known
