@@ -95,6 +95,11 @@ class Message(Struct, frozen=True, array_like=True):
         of_headers = sum(len(name) + len(value) for name, value in self.headers) if self.headers else 0
         return len(self.payload) + len(self.sender) + of_headers
 
+    @property
+    def expires_at_ms(self) -> int:
+        """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
+        return self.sent_at_ms + self.deadline_ms if self.deadline_ms else 0
+
 
 class Filter(NamedTuple):
     """Which of the messages that reach it an endpoint is handed; the others count as handed."""
@@ -136,5 +141,10 @@ class PositionToken(NamedTuple):
     """What is in memory has positions of its own."""
 
     def __str__(self) -> str:
+        before, after = self.around_item()
+        return f"{before}{self.position.item}{after}"
+
+    def around_item(self) -> tuple[str, str]:
+        """What comes before and after the item: the same of all messages of an entry."""
         mark = "m" if self.kept is Kept.MEMORY else ""
-        return f"{mark}{self.position.entry}.{self.position.item}@{self.server}#{self.incarnation}"
+        return f"{mark}{self.position.entry}.", f"@{self.server}#{self.incarnation}"

@@ -10,15 +10,15 @@ acknowledged is cut from the log, and leaves the tail with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Final
 
 from delivery.model import Message, Position, PositionToken
 from delivery.wire import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 from nameserver.deliveries.machine import DeliveryMachine
-from nameserver.deliveries.message_wire import WIRE_OF_KEPT
+from nameserver.deliveries.message_wire import WIRE_OF_KEPT, size_told
 from shadowtree.v1 import delivery_pb2 as wire
 
 TAIL_BYTES_LIMIT: Final = 64 * 1024 * 1024
@@ -35,21 +35,8 @@ ENTRIES_AT_ONCE: Final = 100
 """How many a listener goes through before others have their turn."""
 
 
-class Told(NamedTuple):
-    """One message of an entry, as every listener gets it."""
-
-    encoded: bytes
-    """A whole `SubscribeResponse`: several of them in a row are one, too."""
-    size: int
-    """Bytes of payload and headers."""
-    sender: str
-    """Who numbers its messages; empty where nobody does."""
-    expires_at_ms: int
-    """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
-
-
 class LogEntry:
-    """An entry of the log, or of the ring of what is in memory."""
+    """An entry of the log, or of the ring of what is in memory: what is told of it is made once, when it is asked for."""
 
     def __init__(self, record: LogRecord, machine: DeliveryMachine) -> None:
         self.position = record.position
@@ -75,46 +62,56 @@ class LogEntry:
         return self._held.parcels if isinstance(self._held, Lost) else 0
 
     @cached_property
-    def messages(self) -> Sequence[Told]:
-        """What it holds, made when the first listener asks for it."""
-        held = self._held
-        if isinstance(held, Lost):
-            return ()
-        return [self._told(held, item, message) for item, message in enumerate(held.messages)]
+    def messages(self) -> Sequence[Message]:
+        """What it holds."""
+        return () if isinstance(self._held, Lost) else self._held.messages
 
     @cached_property
-    def encoded(self) -> bytes:
-        """All messages together."""
-        return b"".join(told.encoded for told in self.messages)
+    def sizes(self) -> Sequence[int]:
+        """Bytes of payload and headers of each message."""
+        return [size_told(message) for message in self.messages]
 
     @cached_property
     def bytes_told(self) -> int:
-        """Of payloads and headers, together."""
-        return sum(told.size for told in self.messages)
+        """The same of all messages together."""
+        return sum(self.sizes)
 
     @cached_property
     def can_expire(self) -> bool:
         """Whether some message is handed to nobody after a while."""
-        return any(told.expires_at_ms for told in self.messages)
+        return any(message.deadline_ms for message in self.messages)
 
-    def _told(self, parcel: Parcel, item: int, message: Message) -> Told:
-        machine = self._machine
-        position = PositionToken(machine.server, machine.incarnation, Position(self.position, item), parcel.kept)
-        told = wire.SubscribeResponse.Message(
-            id=parcel.message_id(item),
-            group=parcel.targets[0].name,
-            sender=message.sender,
-            headers=[wire.Header(name=name, value=value) for name, value in message.headers],
-            payload=message.payload,
-            position=str(position),
-            sent_at_ms=message.sent_at_ms,
-            late=parcel.round > 0,
-            quality=wire.QUALITY_FIFO,
-            kept=WIRE_OF_KEPT[parcel.kept],
-        )
-        size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
-        expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0
-        return Told(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, message.sender, expires_at_ms)
+    @cached_property
+    def encoded(self) -> bytes:
+        """All messages, as every listener gets them: a whole `SubscribeResponse`."""
+        return self.encode(range(len(self.messages)))
+
+    def encode(self, items: Iterable[int], *, gap: int = 0) -> bytes:
+        """Some messages, by their places in the entry, as `encoded`; `gap` is told with the first of them."""
+        machine, parcel, response = self._machine, self._held, wire.SubscribeResponse()
+        assert isinstance(parcel, Parcel), "what was lost has no messages"
+        group, is_late, kept = self.addressed, parcel.round > 0, WIRE_OF_KEPT[parcel.kept]
+        names = parcel.message_ids()
+        of_first = PositionToken(machine.server, machine.incarnation, Position(self.position, 0), parcel.kept)
+        before, after = of_first.around_item()
+        for item in items:
+            message = parcel.messages[item]
+            told = response.messages.add(
+                id=names[item],
+                group=group,
+                sender=message.sender,
+                payload=message.payload,
+                position=f"{before}{item}{after}",
+                sent_at_ms=message.sent_at_ms,
+                gap=gap,
+                late=is_late,
+                quality=wire.QUALITY_FIFO,
+                kept=kept,
+            )
+            for name, value in message.headers:
+                told.headers.add(name=name, value=value)
+            gap = 0
+        return response.SerializeToString()
 
 
 class LogTail:

@@ -224,9 +224,14 @@ def shown_datagram(datagram: Datagram) -> ShownDatagram:
         sent_at_ms=message.sent_at_ms,
         quality=wire.QUALITY_DATAGRAM,
     )
-    size = len(message.payload) + sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
-    expires_at_ms = message.sent_at_ms + message.deadline_ms if message.deadline_ms else 0
-    return ShownDatagram(wire.SubscribeResponse(messages=[told]).SerializeToString(), size, expires_at_ms)
+    encoded = wire.SubscribeResponse(messages=[told]).SerializeToString()
+    return ShownDatagram(encoded, size_told(message), message.expires_at_ms)
+
+
+def size_told(message: Message) -> int:
+    """Bytes of payload and headers, of which an endpoint says how many it takes."""
+    of_headers = sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
+    return len(message.payload) + of_headers
 
 
 def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:

@@ -314,36 +314,35 @@ class _HandedOut:
         is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0
         fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
         if fits and not (is_begun or self.gap or entry.can_expire or endpoint.wanted.senders):
-            self._say(entry.encoded, len(entry.messages), entry.bytes_told)
+            self._add_encoded(entry.encoded)
+            endpoint.credit_messages -= len(entry.messages)
+            endpoint.credit_bytes -= entry.bytes_told
             standing.hand_out(Position(entry.position, len(entry.messages) - 1))
             self.pass_over(entry)
             return
-        for item, told in enumerate(entry.messages):
-            position = Position(entry.position, item)
-            if position <= standing.cursor:
-                continue
+        last = standing.cursor.item if is_begun else -1
+        chosen: list[int] = []
+        for item in range(last + 1, len(entry.messages)):
             if not endpoint.has_credit:
-                return
-            is_wanted = not endpoint.wanted.senders or told.sender in endpoint.wanted.senders
-            if not is_wanted or 0 < told.expires_at_ms < self._now_ms:
-                standing.pass_over(position)
-            else:
-                standing.hand_out(position)
-                self._say(told.encoded if not self.gap else _with_gap(told.encoded, self.gap), 1, told.size)
-                self.gap = 0
-        self.pass_over(entry)
+                break
+            last, message = item, entry.messages[item]
+            is_wanted = not endpoint.wanted.senders or message.sender in endpoint.wanted.senders
+            if is_wanted and not 0 < message.expires_at_ms < self._now_ms:
+                chosen.append(item)
+                endpoint.credit_messages -= 1
+                endpoint.credit_bytes -= entry.sizes[item]
+        if chosen:
+            self._add_encoded(entry.encode(chosen, gap=self.gap))
+            self.gap = 0
+            standing.hand_out(Position(entry.position, chosen[-1]))
+        if last + 1 < len(entry.messages):
+            standing.pass_over(Position(entry.position, last))
+        else:
+            self.pass_over(entry)
 
-    def _say(self, encoded: bytes, messages: int, size: int) -> None:
+    def _add_encoded(self, encoded: bytes) -> None:
         self.chunks.append(encoded)
         self._size += len(encoded)
-        self._endpoint.credit_messages -= messages
-        self._endpoint.credit_bytes -= size
-
-
-def _with_gap(encoded: bytes, gap: int) -> bytes:
-    response = wire.SubscribeResponse.FromString(encoded)
-    response.messages[0].gap = gap
-    return response.SerializeToString()
 
 
 class _Acknowledging:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final, Literal
 
 from shadowtree.client.calls import PAGE_SIZE, UnaryCall, as_it_is, choice, given, message_of
@@ -22,8 +23,14 @@ def shown_time(milliseconds: int) -> str:
     """A time of the wire as text; empty where it is not known."""
     if not 0 < milliseconds <= _LATEST_MS:
         return ""
-    time = _BEGIN + timedelta(milliseconds=milliseconds)
-    return f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z"
+    seconds, rest = divmod(milliseconds, 1000)
+    return f"{_shown_seconds(seconds)}.{rest:03}Z"
+
+
+@lru_cache(maxsize=16)
+def _shown_seconds(seconds: int) -> str:
+    """Many messages that come together were accepted in the same few seconds."""
+    return f"{_BEGIN + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
 
 
 QUALITIES: Final = {"fifo": wire.QUALITY_FIFO, "datagram": wire.QUALITY_DATAGRAM}

@@ -159,9 +159,12 @@ class Listening:
 
     def _place_behind(self, told: wire.SubscribeResponse.Message) -> Position:
         """The place behind a message in both orders: of what is durable, and of what is in memory."""
-        if not told.position:
+        position = printable(told.position)
+        if not position:
             return ""
-        self._places |= _parts(printable(told.position))
+        self._places[position.startswith(IN_MEMORY)] = position
+        if len(self._places) == 1:
+            return position
         return " ".join(self._places[is_in_memory] for is_in_memory in sorted(self._places))
 
     def _read(self, told: wire.SubscribeResponse.Message) -> Message:
@@ -196,4 +199,7 @@ def _several(names: Iterable[str], field: str) -> list[str]:
 
 def _size(told: wire.SubscribeResponse.Message) -> int:
     """As the server counts it: payload and headers."""
-    return len(told.payload) + sum(len(header.name.encode()) + len(header.value.encode()) for header in told.headers)
+    size = len(told.payload)
+    for header in told.headers:
+        size += len(header.name.encode()) + len(header.value.encode())
+    return size
