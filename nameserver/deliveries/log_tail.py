@@ -36,7 +36,7 @@ ENTRIES_AT_ONCE: Final = 100
 
 
 class LogEntry:
-    """An entry of the log, or of the ring of what is in memory: what is told of it is made once, when it is asked for."""
+    """An entry of the log, or of the ring of what is in memory: what is told of it is made once."""
 
     def __init__(self, record: LogRecord, machine: DeliveryMachine) -> None:
         self.position = record.position
