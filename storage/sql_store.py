@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from typing import Final, Protocol
 
-from sqlalchemy import Connection, Select, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
 
 from namegraph import FORGET_EVERY, LogRecord, Records, ServerId, StoredState
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
@@ -126,6 +126,10 @@ class ServerState:
         """The columns of the row."""
         row = {field.name: getattr(self, field.name) for field in fields(self)}
         return {**row, "checksum": row_checksum([*row.values()])}
+
+
+_NOTE_SERVER: Final = update(SERVER).values({name: bindparam(name) for name in SERVER.columns.keys()[1:]})
+"""Of the only row. Made once: each commit ends with it."""
 
 
 def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
@@ -318,7 +322,7 @@ class SqlStore:
         state = self._state.next(counter=records.counter, generation=generation)
         with self._engine.translate_errors(), self._engine.connection.begin():
             self._write(records)
-            self._engine.connection.execute(update(SERVER).values(**state.values()))
+            self._engine.connection.execute(_NOTE_SERVER, state.values())
         self._engine.check_exclusive()
         self._state = state
         self._engine.acknowledge(state)
