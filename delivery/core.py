@@ -24,6 +24,7 @@ from delivery.datagrams import Datagrams, Shown, require_datagram
 from delivery.dead_letters import DeadLetters, DeadReason
 from delivery.events import (
     Acknowledge,
+    AcknowledgeAll,
     Answer,
     CloseMailbox,
     CloseParcels,
@@ -192,8 +193,7 @@ class DeliveryCore:
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
-            audiences = {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
-            self._retention.cut(self.origin.oldest_needed(), audiences, self._reach)
+            self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, self._reach)
         self.origin.release()
         new, cut = self.log.take_rows()
         records.log += new
@@ -204,6 +204,10 @@ class DeliveryCore:
         self._answers, self.spreading.answers = [], []
         self._unkept += self._end_of_memory(now)
         return letters, answers
+
+    def _audiences_needed(self) -> set[int]:
+        """The numbers of those that something else than entries refers to."""
+        return {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
 
     def _end_of_memory(self, now: float) -> list[Unkept]:
         in_memory = self.in_memory
@@ -262,12 +266,11 @@ class DeliveryCore:
                 self._take_datagram(sender, encoded)
             case CloseParcels():
                 self.spreading.close()
-            case Acknowledge(number, name, epoch, through, in_memory):
-                if through <= self.log.end():
-                    self.mailboxes.acknowledge((number, name), through, epoch=epoch)
-                    self.listeners.move(number, epoch, through)
-                if in_memory is not None:
-                    self.in_memory.acknowledge((number, name), epoch, in_memory)
+            case Acknowledge():
+                self._acknowledge(event)
+            case AcknowledgeAll(acknowledged):
+                for each in acknowledged:
+                    self._acknowledge(each)
             case StopListening(ticket):
                 self.listeners.end(ticket)
                 self.in_memory.end(ticket)
@@ -286,6 +289,14 @@ class DeliveryCore:
                 self.spreading.go_back(self._reach)
             case _:
                 pass
+
+    def _acknowledge(self, event: Acknowledge) -> None:
+        key, through = (event.mailbox, event.subscription), event.through
+        if through <= self.log.end():
+            self.mailboxes.acknowledge(key, through, epoch=event.epoch)
+            self.listeners.move(event.mailbox, event.epoch, through)
+        if event.in_memory is not None:
+            self.in_memory.acknowledge(key, event.epoch, event.in_memory)
 
     def _answer(self, event: Request) -> None:
         try:

@@ -162,6 +162,13 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
+class AcknowledgeAll:
+    """What several endpoints acknowledge, in one step."""
+
+    acknowledged: tuple[Acknowledge, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReplayDeadLetters:
     """Post dead letters again to the servers that lack them. Answered `DeadLettersReplayed`."""
 
@@ -196,7 +203,7 @@ OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadL
 
 Request = Send | OwnRequest
 
-Notice = Acknowledge | StopListening | QueuedEnded
+Notice = Acknowledge | AcknowledgeAll | StopListening | QueuedEnded
 """What nobody is answered."""
 
 DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame

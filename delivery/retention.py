@@ -5,7 +5,7 @@ Source: delivery.md sections 9 and 11.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from delivery.audiences import Audiences
 from delivery.dead_letters import DeadLetters, LossReason
@@ -37,11 +37,11 @@ class Retention:
         self._mailboxes, self._listeners, self._gateways = mailboxes, listeners, gateways
         self._started_at = log.last
 
-    def cut(self, posted_from: int | None, audiences: Collection[int], reach: Reach) -> None:
+    def cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]], reach: Reach) -> None:
         """Forget what nobody needs any more, and what there is no room for.
 
-        `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: the numbers of those
-        that something else than entries refers to.
+        `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: gives the
+        numbers of those that something else than entries refers to.
         """
         log, before = self._log, self._log.cut
         needed = (self._mailboxes.needed_from(), self._listeners.needed_from(), posted_from)
@@ -56,7 +56,7 @@ class Retention:
         if log.last > log.cut:
             self._running.write()
         if log.cut != before:
-            self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences)
+            self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences())
             self._gateways.look_again()
         self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
 

@@ -155,6 +155,8 @@ class LogTail:
         if after < self._begin:
             return await self._read_disk(after, self._begin)
         through = min(self._through, after + ENTRIES_AT_ONCE)
+        if through == self._through:
+            self._unread = 0
         return [self._entries[position] for position in range(after + 1, through + 1)]
 
     async def _fill(self, after: int) -> None:

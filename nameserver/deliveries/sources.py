@@ -25,6 +25,10 @@ class Source(Protocol):
     def cut(self) -> int:
         """The last position that is gone."""
 
+    @property
+    def through(self) -> int:
+        """The last position that may be handed out."""
+
     async def read(self, after: int) -> Sequence[LogEntry]:
         """Entries behind a position, sorted: some where there are some; what was cut is left out."""
 
@@ -52,6 +56,11 @@ class LogSource:
         """The last position that is gone."""
         return self._machine.log_cut
 
+    @property
+    def through(self) -> int:
+        """The last position that may be handed out."""
+        return self._machine.logged
+
     async def read(self, after: int) -> Sequence[LogEntry]:
         """As of any source."""
         return await self._tail.read(after)
@@ -76,6 +85,11 @@ class RingSource:
     def cut(self) -> int:
         """The last position that is gone."""
         return self._ring.cut
+
+    @property
+    def through(self) -> int:
+        """The last position that may be handed out."""
+        return self._ring.through
 
     async def read(self, after: int) -> Sequence[LogEntry]:
         """As of any source."""
@@ -102,3 +116,8 @@ class Reading:
     standing: Standing
     gap: int = 0
     """Entries that were lost before the next message, and not told yet."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is there that it was not handed, if it is for it."""
+        return self.standing.cursor.entry <= self.source.through

@@ -7,7 +7,7 @@ A gateway is told before an entry for whom it is, unless that is as of the entry
 
 An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. Datagrams come between
 responses, whatever is still to be read of the log; of those that it does not take a few wait, the rest is dropped.
-What is acknowledged becomes durable in groups: the next acknowledgement goes when the last one is durable.
+What is acknowledged becomes durable in groups (`acknowledging.py`).
 
 Source: delivery.md sections 9, 11, 16.
 """
@@ -15,16 +15,17 @@ Source: delivery.md sections 9, 11, 16.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
 from delivery.datagrams import Shown
-from delivery.events import Acknowledge, DeliveryRefused, Start, StopListening, Subscribe, Subscribed
+from delivery.events import DeliveryRefused, Start, StopListening, Subscribe, Subscribed
 from delivery.model import Filter, Kept, Position, PositionToken
 from delivery.reading import Standing
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire
+from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
 from nameserver.deliveries.log_tail import LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
@@ -58,6 +59,7 @@ class SubscribeCalls:
         self._known = known
         self._endpoints = endpoints
         self._log, self._ring = LogSource(machine, tail), RingSource(machine)
+        self._acknowledgements = Acknowledgements(machine)
         self._now_ms = now_ms
         machine.on_shown = self.show
 
@@ -95,11 +97,12 @@ class SubscribeCalls:
         context: Context,
     ) -> None:
         self._endpoints.begin(endpoint)
-        of_log = readings[0].standing
-        acknowledging = _Acknowledging(self._machine, endpoint, {each.source.kept: each.standing for each in readings})
+        machine, of_log = self._machine, readings[0].standing
+        acknowledging = Acknowledging(
+            self._acknowledgements, machine, endpoint, {each.source.kept: each.standing for each in readings}
+        )
         reader = asyncio.create_task(self._read(first, requests, endpoint, acknowledging))
         try:
-            machine = self._machine
             with machine.told_of_end(endpoint.end), machine.told_of_more(endpoint.changed.set):
                 token = PositionToken(self._machine.server, self._machine.incarnation, of_log.cursor)
                 await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
@@ -164,7 +167,7 @@ class SubscribeCalls:
         first: wire.SubscribeRequest,
         requests: AsyncIterator[wire.SubscribeRequest],
         endpoint: Endpoint,
-        acknowledging: _Acknowledging,
+        acknowledging: Acknowledging,
     ) -> None:
         """Take what the endpoint says, until it says nothing more."""
         try:
@@ -178,7 +181,7 @@ class SubscribeCalls:
         endpoint.is_leaving = True
         endpoint.changed.set()
 
-    def _take(self, request: wire.SubscribeRequest, endpoint: Endpoint, acknowledging: _Acknowledging) -> None:
+    def _take(self, request: wire.SubscribeRequest, endpoint: Endpoint, acknowledging: Acknowledging) -> None:
         endpoint.credit_messages = min(endpoint.credit_messages + request.credit_messages, CREDIT_MESSAGES_LIMIT)
         endpoint.credit_bytes = min(endpoint.credit_bytes + request.credit_bytes, CREDIT_BYTES_LIMIT)
         endpoint.changed.set()
@@ -191,7 +194,7 @@ class SubscribeCalls:
                     acknowledging.take(kept, token.position)
 
     async def _hand_out(
-        self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: _Acknowledging, context: Context
+        self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: Acknowledging, context: Context
     ) -> None:
         """Send what the mailbox gets from there on; returns once the endpoint leaves. Raises why it is ended."""
         while True:
@@ -207,11 +210,11 @@ class SubscribeCalls:
                 await self._hand_out_datagrams(endpoint, context)
             has_some = False
             for reading in readings:
+                has_some |= endpoint.has_credit and await self._hand_out_some(endpoint, reading, context)
                 passed = reading.standing.passed()
                 if passed is not None:
                     acknowledging.take(reading.source.kept, passed)
-                has_some |= endpoint.has_credit and await self._hand_out_some(endpoint, reading, context)
-            if not has_some:
+            if not (has_some and any(reading.is_behind for reading in readings)):
                 await endpoint.changed.wait()
 
     async def _hand_out_some(self, endpoint: Endpoint, reading: Reading, context: Context) -> bool:
@@ -236,7 +239,7 @@ class SubscribeCalls:
         reading.gap = handed_out.gap
         if handed_out.has_something:
             await handed_out.write(context)
-        elif entries:
+        else:
             await asyncio.sleep(0)
         return bool(entries)
 
@@ -343,53 +346,3 @@ class _HandedOut:
     def _add_encoded(self, encoded: bytes) -> None:
         self.chunks.append(encoded)
         self._size += len(encoded)
-
-
-class _Acknowledging:
-    """What one endpoint acknowledges: the newest position goes when the last one is durable."""
-
-    def __init__(self, machine: DeliveryMachine, endpoint: Endpoint, standings: Mapping[Kept, Standing]) -> None:
-        self._machine = machine
-        self._endpoint = endpoint
-        self._standings = standings
-        self._through: dict[Kept, Position] = {}
-        """What is to go next."""
-        self._task: asyncio.Task[None] | None = None
-
-    def take(self, kept: Kept, through: Position) -> None:
-        """All through a position is handled."""
-        self._standings[kept].acknowledge(through)
-        self._through[kept] = max(through, self._through.get(kept, through))
-        if self._task is None or self._task.done():
-            self._give_up_task()
-            self._task = asyncio.create_task(self._run())
-
-    async def finish(self) -> None:
-        """Return once all that was taken is durable; raises `RefusedError` where it cannot be."""
-        if self._task is not None:
-            await self._task
-
-    def end(self) -> None:
-        """What was taken becomes durable, and nobody waits for that any more."""
-        self._give_up_task()
-        self._say()
-
-    def _give_up_task(self) -> None:
-        if self._task is not None and self._task.done() and not self._task.cancelled():
-            # A database that fails is told to who waits for it.
-            self._task.exception()
-        elif self._task is not None:
-            self._task.cancel()
-
-    async def _run(self) -> None:
-        while self._through:
-            self._say()
-            await self._machine.until_durable()
-
-    def _say(self) -> None:
-        told, self._through = self._through, {}
-        if told:
-            endpoint, standing = self._endpoint, self._standings[Kept.DURABLE]
-            through = told.get(Kept.DURABLE, standing.acknowledged)
-            number, name = endpoint.key
-            self._machine.notice(Acknowledge(number, name, endpoint.epoch, through, told.get(Kept.MEMORY)))
