@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 import grpc
@@ -46,12 +46,13 @@ class RequestBytes:
         self._under_way = 0
         self._large = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
-    @asynccontextmanager
-    async def holding(self, size: int, context: Context) -> AsyncIterator[None]:
-        """Count a request until the end of the block, which begins when there is room to work on it.
+    def holding(self, size: int, context: Context) -> Held:
+        """Count a request of this size, in a block, which begins when there is room to work on it."""
+        is_large = size >= LARGE_REQUEST_BYTES and not is_forwarded(context)
+        return Held(self, size, self._large if is_large else None)
 
-        Raises `RefusedError` where there are too many already.
-        """
+    def add(self, size: int) -> None:
+        """So many bytes more are under way; raises `RefusedError` where there are too many already."""
         if self._under_way + size > REQUEST_BYTES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -59,14 +60,40 @@ class RequestBytes:
                 limit=str(REQUEST_BYTES_LIMIT),
             )
         self._under_way += size
-        try:
-            if size < LARGE_REQUEST_BYTES or is_forwarded(context):
-                yield
-            else:
-                async with self._large:
-                    yield
-        finally:
-            self._under_way -= size
+
+    def remove(self, size: int) -> None:
+        """They are no more."""
+        self._under_way -= size
+
+
+class Held:
+    """One request that is counted, until the end of a block, or until it is given back."""
+
+    def __init__(self, together: RequestBytes, size: int, large: asyncio.Semaphore | None) -> None:
+        """`large`: of which it takes one, if it is large."""
+        self._together, self._size, self._large = together, size, large
+        self._is_counted = self._has_large = False
+
+    async def __aenter__(self) -> None:
+        self._together.add(self._size)
+        self._is_counted = True
+        if self._large is not None:
+            try:
+                self._has_large = await self._large.acquire()
+            finally:
+                if not self._has_large:
+                    self.give_back()
+
+    async def __aexit__(self, *_: object) -> None:
+        self.give_back()
+
+    def give_back(self) -> None:
+        """Count it no more."""
+        if self._is_counted:
+            self._together.remove(self._size)
+        if self._has_large and self._large is not None:
+            self._large.release()
+        self._is_counted = self._has_large = False
 
 
 class Places:
@@ -188,7 +215,7 @@ class _Requests:
         requests: AsyncIterator[bytes],
         *,
         parse: Callable[[bytes], Any],
-        hold: Callable[[bytes], AbstractAsyncContextManager[None]],
+        hold: Callable[[bytes], Held],
         next_message_seconds: float | None,
     ) -> None:
         self._requests = requests
@@ -198,7 +225,7 @@ class _Requests:
         self._hold = hold
         self._next_message_seconds = next_message_seconds
         self._seconds: float | None = FIRST_MESSAGE_SECONDS
-        self._held = AsyncExitStack()
+        self._held: Held | None = None
         self._is_over = False
 
     async def __aenter__(self) -> _Requests:
@@ -206,14 +233,18 @@ class _Requests:
 
     async def __aexit__(self, *_: object) -> None:
         self._is_over = True
-        await self._held.aclose()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        if self._held is not None:
+            self._held.give_back()
 
     def __aiter__(self) -> _Requests:
         return self
 
     async def __anext__(self) -> Any:
         """Raises `RefusedError` where nothing comes for too long, or there is no room."""
-        await self._held.aclose()
+        self._give_back()
         if self._remaining is None:
             self._remaining = aiter(self._requests)
         try:
@@ -225,9 +256,10 @@ class _Requests:
                 f"nothing came on this stream for {self._seconds:g} seconds; it was ended",
                 idle_seconds=f"{self._seconds:g}",
             ) from None
-        await self._held.enter_async_context(self._hold(request))
+        self._held = self._hold(request)
+        await self._held.__aenter__()
         if self._is_over:
-            await self._held.aclose()
+            self._give_back()
             raise StopAsyncIteration
         self._seconds = self._next_message_seconds
         return self._parse(request)
