@@ -31,6 +31,8 @@ class DurableOutbox:
 
     def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
         """The letters beyond a number that may leave, in order."""
+        if self.sent_through(receiver) <= number:
+            return
         first_held = self._undurable.first_letter_held(receiver, self._channels.lane)
         for letter in self._channels.kept(receiver, after=number):
             if first_held is not None and letter.number >= first_held:
