@@ -3,7 +3,17 @@
 import pytest
 from pyroaring import BitMap
 
-from delivery.events import Accepted, Acknowledge, CloseMailbox, DeliveryRefused, SendAll, Settled, Start, Subscribed
+from delivery.events import (
+    Accepted,
+    Acknowledge,
+    AcknowledgeAll,
+    CloseMailbox,
+    DeliveryRefused,
+    SendAll,
+    Settled,
+    Start,
+    Subscribed,
+)
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
 from delivery.wire import PARCEL_MESSAGES_LIMIT
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, Reason, ServerId
@@ -258,6 +268,15 @@ def test_an_endpoint_goes_on_behind_what_it_acknowledged_and_takes_over_the_one_
     assert isinstance(second, Subscribed) and second.cursor == Position(1, 0) and second.epoch == first.epoch + 1
     loop.step(B, Acknowledge(first.mailbox, "desk", first.epoch, Position(2, 0)))
     assert loop.listen(BOB, "desk").cursor == Position(1, 0)
+
+
+def test_one_step_takes_what_several_endpoints_acknowledge(loop):
+    begun = [loop.listen(BOB, name) for name in ("desk", "phone")]
+    loop.send("g@a.x")
+    loop.send("g@a.x")
+    named = zip(begun, ("desk", "phone"), (Position(1, 0), Position(2, 0)), strict=True)
+    loop.step(B, AcknowledgeAll(tuple(Acknowledge(one.mailbox, name, one.epoch, at) for one, name, at in named)))
+    assert [loop.listen(BOB, name).cursor for name in ("desk", "phone")] == [Position(1, 0), Position(2, 0)]
 
 
 def test_a_new_subscription_begins_at_the_oldest_or_now(loop):
