@@ -104,10 +104,11 @@ def why_not() -> str | None:
     return None
 
 
-def start_postfix(printed: str, *, inbox_port: int, host: str) -> Postfix:
+def start_postfix(printed: str, *, inbox_port: int, host: str, port: int | None = None) -> Postfix:
     """Start one whose `main.cf` and `master.cf` end with these lines, as they were printed. Raises `PostfixError`.
 
-    All mail but that of lists goes to `inbox_port`; `host` is the name that it has.
+    All mail but that of lists goes to `inbox_port`; `host` is the name that it has. `port`: where it listens; None: on
+    one that is free.
     """
     import pwd
 
@@ -117,7 +118,7 @@ def start_postfix(printed: str, *, inbox_port: int, host: str) -> Postfix:
     # Not in a folder that its own user may not enter.
     folder = Path(tempfile.mkdtemp(prefix="postfix-", dir="/tmp"))
     folder.chmod(0o755)
-    (port,) = unused_ports(1)
+    port = port or unused_ports(1)[0]
     try:
         for name in ("etc", "spool", "data"):
             (folder / name).mkdir()
