@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from mailing.rules.addresses import is_deliverable
-from mailing.rules.events import Effect, Post, Resolved, Shared
+from mailing.rules.events import Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
 from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
 from shadowtree.vocabulary import MemberId
 
@@ -58,6 +58,36 @@ class Work:
             self.reached.update(chunk.people)
             self.under_way.add(chunk.number)
 
+    def ask(self) -> list[Effect]:
+        """Ask who is in the lists, unless that is being asked: then it is asked once more, with the answer."""
+        self.resolve_at = None
+        self.message = replace(self.message, revision="")
+        if self.is_resolving or not self.going:
+            return []
+        self.is_resolving = True
+        return [Resolve(self.message.id, self.going)]
+
+    def due_chunks(self, now: Now) -> list[Effect]:
+        """Hand over what has waited long enough."""
+        due = [number for number, at in self.chunks_at.items() if at <= now.ticks]
+        for number in due:
+            del self.chunks_at[number]
+            self.under_way.add(number)
+        return [HandOver(self.message, self.chunks[number]) for number in due]
+
+    def set_standing(self, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
+        """Of the lists that stand so, or of one of them; returns whether there were any."""
+        changed = tuple(
+            # Whoever let it go, or drops it, has seen it.
+            replace(each, standing=new, why=why, is_to_note=False, people_limit=None)
+            if each.standing is old and only in (None, at)
+            else each
+            for at, each in enumerate(self.message.destinations)
+        )
+        is_changed = changed != self.message.destinations
+        self.message = replace(self.message, destinations=changed)
+        return is_changed
+
     def send_shares(self) -> list[Effect]:
         """They are sent, or it is asked how far they are."""
         post = self.message.post
@@ -68,6 +98,11 @@ class Work:
             return []
         self.is_posting = True
         return [Post(self.message, {at: self.message.destinations[at] for at in post.destinations})]
+
+    @property
+    def spooled(self) -> Spooled:
+        """As it is decided."""
+        return Spooled(self.message, tuple(self.chunks.values()))
 
     @property
     def state(self) -> State:

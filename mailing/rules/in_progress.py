@@ -1,0 +1,72 @@
+"""All messages that are not final, and how each becomes so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mailing.rules.events import Effect, Now, Save, Spooled
+from mailing.rules.notes import Notes
+from mailing.rules.spooled import Chunk, Message, Standing, State
+from mailing.rules.works import Work
+
+
+class InProgress:
+    """Messages by id, those of which owners are still to be told, and when final ones ended."""
+
+    def __init__(self, finished: Iterable[Message]) -> None:
+        """`finished`: those that are final, and remembered."""
+        self.works: dict[str, Work] = {}
+        self.finished = {message.id: message.ended for message in finished}
+        """When each ended, in seconds since 1970."""
+        self.notes = Notes()
+
+    def open(self, spooled: Spooled) -> Work:
+        """Go on with a message as it is in the spool; what waits of it is due now."""
+        work = Work(
+            spooled.message,
+            {chunk.number: chunk for chunk in spooled.chunks},
+            {person for chunk in spooled.chunks for person in chunk.people},
+        )
+        work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
+        self.works[work.message.id] = work
+        self.finished.pop(work.message.id, None)
+        return work
+
+    def is_known(self, id_: str) -> bool:
+        """Whether there is such a message, final or not."""
+        return id_ in self.works or id_ in self.finished
+
+    def spooled(self, id_: str) -> Spooled | None:
+        """A message that is not final, as far as it is decided; None: there is none."""
+        work = self.works.get(id_)
+        return None if work is None else work.spooled
+
+    def unfinished(self) -> list[tuple[Spooled, State]]:
+        """All messages that are not final, the oldest first."""
+        works = sorted(self.works.values(), key=lambda work: (work.message.accepted, work.message.id))
+        return [(work.spooled, work.state) for work in works]
+
+    def saved_then(self, work: Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()) -> list[Effect]:
+        """Write a message down, with chunks that have changed, and then go on, unless it has become final by that."""
+        settled = self.settled(work, now, tuple(chunks))
+        return settled or [Save(work.message, tuple(chunks)), *effects]
+
+    def settled(self, work: Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
+        """End a message of which nothing more becomes."""
+        if not work.is_over or work.message.is_held or work.message.is_to_note:
+            return []
+        goes = any(each.standing is Standing.GOES for each in work.message.destinations)
+        is_dropped = work.message.is_dropped or not (goes or work.chunks)
+        every = work.chunks.values()
+        message = replace(
+            work.message,
+            state=State.DROPPED if is_dropped else State.DONE,
+            ended=now.date,
+            people=sum(len(chunk.people) for chunk in every),
+            done=sum(chunk.done for chunk in every),
+            bounced=sum(len(chunk.bounced) for chunk in every),
+        )
+        del self.works[message.id]
+        self.finished[message.id] = now.date
+        return [Save(message, chunks)]

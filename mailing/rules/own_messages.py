@@ -1,0 +1,102 @@
+"""What the gateway writes by itself: letters to one person, probes, notes and digests to owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mailing.rules.events import Answer, Effect, ForgetDigest, ForgetFailing, Granted, Keep, Now, Save, Spooled, Written
+from mailing.rules.failures import Failure, Failures, digest_note
+from mailing.rules.in_progress import InProgress
+from mailing.rules.notes import Noted, note_about, without_note
+from mailing.rules.spooled import Chunk, Message
+from shadowtree.vocabulary import MemberId
+
+
+class OwnMessages:
+    """They are messages as others: among those in progress, and in the spool."""
+
+    def __init__(self, in_progress: InProgress, failures: Failures) -> None:
+        self._in_progress = in_progress
+        self._failures = failures
+
+    def written(self, event: Written, now: Now) -> list[Effect]:
+        """Begin a letter, unless it was begun; it is handed over at once."""
+        answer, id_ = Answer(event.transaction), event.message.id
+        known = self._in_progress.works.get(id_)
+        if known is not None:
+            # It is safe once it is written, which it may not be yet: this is written behind it.
+            return [Save(known.message), answer]
+        if id_ in self._in_progress.finished:
+            return [answer]
+        saved = self._letter(event.message, event.person, event.content)
+        return [*saved, answer, *self._in_progress.works[id_].due_chunks(now)]
+
+    def granted(self, event: Granted) -> list[Effect]:
+        """A letter asks to confirm nothing more."""
+        work = self._in_progress.works.get(event.id)
+        if work is not None:
+            work.message = replace(work.message, wish=None)
+            return [Save(work.message)]
+        return [] if event.earlier is None else [Save(replace(event.earlier.message, wish=None))]
+
+    def failed(self, message: Message, chunk: Chunk, people: Iterable[tuple[MemberId, str]], now: Now) -> list[Effect]:
+        """Somebody cannot be reached, as far as one message tells."""
+        effects: list[Effect] = []
+        for person, why in people:
+            if message.is_probe:
+                effects += map(Keep, self._failures.probe_failed(person, message.id, why, now.date))
+                continue
+            place = message.destinations[chunk.destination]
+            failure = Failure(person, replace(place, address=place.return_address), why)
+            effects += map(Keep, self._failures.failed(failure, now.date))
+            probe = self._failures.probe_of(person, now.date)
+            if probe is not None:
+                failing, letter, content = probe
+                effects += [*self._letter(letter, person, content), Keep(failing)]
+        return effects
+
+    def due(self, now: Now) -> list[Effect]:
+        """Tell owners what they are to be told by now."""
+        return [*self._due_notes(now), *self._due_digests(now)]
+
+    def _letter(self, message: Message, person: MemberId, content: bytes) -> list[Effect]:
+        """Begin one that was not begun; it goes when time passes."""
+        chunk = Chunk(message.id, 0, 0, (person,), (0,), is_international=not person.isascii())
+        self._in_progress.open(Spooled(message, (chunk,)))
+        return [Save(message, (chunk,), content)]
+
+    def _due_notes(self, now: Now) -> list[Effect]:
+        effects: list[Effect] = []
+        works = self._in_progress.works
+        for about in self._in_progress.notes.due(now.ticks):
+            noted = [
+                Noted(work.message, destination)
+                for group, id_ in about
+                if (work := works.get(id_)) is not None
+                for destination in work.message.destinations
+                if destination.is_to_note and destination.group == group
+            ]
+            if not noted:
+                continue
+            message, content = note_about(noted, now.date)
+            told: list[Effect] = []
+            for each in noted:
+                work = works[each.message.id]
+                work.message = without_note(work.message, each.destination.group)
+                told.append(Save(work.message))
+            effects += self._note(message, content, told)
+        return effects
+
+    def _due_digests(self, now: Now) -> list[Effect]:
+        effects: list[Effect] = [ForgetFailing(person) for person in self._failures.outdated(now.date)]
+        for digest in self._failures.due_digests(now.date):
+            effects += [*self._note(*digest_note(digest, now.date)), ForgetDigest(digest.group)]
+        return effects
+
+    def _note(self, message: Message, content: bytes, told: Iterable[Effect] = ()) -> list[Effect]:
+        """Write to owners, unless they were written just that; `told`: what is to be durable with it."""
+        if self._in_progress.is_known(message.id):
+            return [*told]
+        note = self._in_progress.open(Spooled(message, ()))
+        return [Save(message, content=content), *told, *note.ask()]
