@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from mailing.rules.lists import Lists, ListSettings, Unsubscribe
+from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
@@ -291,11 +292,14 @@ def _choice_reader(**choices: bool) -> Reader:
     return read
 
 
-def _read_unsubscribe(value: object) -> Unsubscribe:
-    text = _text(value)
-    if text not in list(Unsubscribe):
-        raise _WrongValueError(f"{text!r:.80} is none of {', '.join(Unsubscribe)}")
-    return Unsubscribe(text)
+def _word_reader(words: type[StrEnum]) -> Reader:
+    def read(value: object) -> StrEnum:
+        text = _text(value)
+        if text not in list(words):
+            raise _WrongValueError(f"{text!r:.80} is none of {', '.join(words)}")
+        return words(text)
+
+    return read
 
 
 def _read_click_url(value: object) -> str:
@@ -329,8 +333,8 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "hold_above": ("people_limit", _number_reader(0, HIGHEST_PEOPLE_LIMIT)),
     "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
-    "join": ("is_open", _choice_reader(closed=False, open=True)),
-    "unsubscribe": ("unsubscribe", _read_unsubscribe),
+    "join": ("join", _word_reader(Join)),
+    "unsubscribe": ("unsubscribe", _word_reader(Unsubscribe)),
     "fanout": ("goes_by_shares", _choice_reader(central=False, shares=True)),
 }
 

@@ -6,9 +6,7 @@ token that was mailed to whom it is about. A token counts once, for three days, 
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +16,11 @@ from enum import StrEnum
 from mailing.rules.addresses import unquoted
 from mailing.rules.authors import Author
 from mailing.rules.list_headers import TRACE
+from mailing.rules.lists import Join
 from mailing.rules.message import ID_DIGITS, Content, is_automatic
-from mailing.rules.places import CONFIRMATION_FORM, Word
+from mailing.rules.places import Word
 from mailing.rules.spooled import Message, Wish
+from mailing.rules.tokens import FORM, mac_of
 from shadowtree.vocabulary import GroupId, MemberId
 
 TOKEN_SECONDS = 3 * 86_400
@@ -31,7 +31,7 @@ LINES_LIMIT = 50
 LINE_LIMIT = 100
 
 _REPLY = re.compile(r"(?:(?:re|aw|sv|antw)(?:\[\d+\])?:\s*)+", re.I)
-_CONFIRM = re.compile(rf"confirm ({CONFIRMATION_FORM})(?![a-z0-9])", re.I)
+_BY_TOKEN = re.compile(rf"(confirm|approve|reject) ({FORM})(?![a-z0-9])", re.I)
 _LISTS = frozenset(("bulk", "junk", "list"))
 
 
@@ -41,8 +41,13 @@ class Asked(StrEnum):
     LEAVE = "leave"
     JOIN = "join"
     CONFIRM = "confirm"
+    APPROVE = "approve"
+    REJECT = "reject"
     WHY = "why"
     HELP = "help"
+
+
+DECISIONS = frozenset((Asked.APPROVE, Asked.REJECT))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +65,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a message asks for; `token`: of a confirmation."""
+    """What a message asks for; `token`: of a confirmation or a decision."""
 
     asked: Asked
     token: str = ""
@@ -79,8 +84,8 @@ def question_of(command: Command, content: Content) -> Question:
             return Question(Asked.LEAVE)
         case Word.JOIN:
             return Question(Asked.JOIN)
-        case Word.CONFIRM:
-            return Question(Asked.CONFIRM, command.token)
+        case Word.CONFIRM | Word.APPROVE | Word.REJECT:
+            return Question(Asked(command.word), command.token)
         case Word.REQUEST:
             return next(_questions_in(content), Question(Asked.HELP))
 
@@ -89,9 +94,9 @@ def _questions_in(content: Content) -> Iterator[Question]:
     subject = next(iter(content.values("subject")), "")[:LINE_LIMIT]
     lines = content.rest[: LINES_LIMIT * LINE_LIMIT].decode("latin-1").splitlines()
     for text in (_REPLY.sub("", subject.strip(), count=1), *lines[:LINES_LIMIT]):
-        confirmed = _CONFIRM.match(text)
-        if confirmed is not None:
-            yield Question(Asked.CONFIRM, confirmed[1].lower())
+        shown = _BY_TOKEN.match(text)
+        if shown is not None:
+            yield Question(Asked(shown[1].lower()), shown[2].lower())
         elif text.strip().lower() in _WORDS:
             yield Question(Asked(text.strip().lower()))
 
@@ -144,15 +149,20 @@ class Deed(StrEnum):
     IS_MUTED = "is muted"
     IS_MEMBER = "is a member"
     IS_CLOSED = "is closed"
+    ASK = "ask owners"
+    IS_ASKED = "was asked before"
+    IS_FULL = "too many wait"
+    IS_REJECTED = "is rejected"
+    IS_UNDECIDED = "is undecided"
     REFUSED = "refused"
 
     @property
     def is_change(self) -> bool:
         """Whether something is done."""
-        return self in (Deed.MUTE, Deed.LEAVE, Deed.JOIN, Deed.UNMUTE)
+        return self in (Deed.MUTE, Deed.LEAVE, Deed.JOIN, Deed.UNMUTE, Deed.ASK)
 
 
-def deed_for(wish: Wish, membership: Membership, *, may_be_joined: bool) -> Deed:
+def deed_for(wish: Wish, membership: Membership, join: Join) -> Deed:
     """What a wish comes to. Who mutes a list stays a member, and whoever is one may end that."""
     if not wish.is_join:
         if not membership.is_member:
@@ -160,20 +170,16 @@ def deed_for(wish: Wish, membership: Membership, *, may_be_joined: bool) -> Deed
         if membership.is_muted:
             return Deed.IS_MUTED
         return Deed.LEAVE if membership.is_only_direct else Deed.MUTE
-    if may_be_joined:
+    if join is Join.OPEN:
         return Deed.JOIN
     if not membership.is_member:
-        return Deed.IS_CLOSED
+        return Deed.ASK if join is Join.ASK else Deed.IS_CLOSED
     return Deed.UNMUTE if membership.is_muted else Deed.IS_MEMBER
 
 
 def token_for(secret: bytes, key: str, wish: Wish) -> str:
     """What a person shows to confirm a wish of a message, whose key is given: 80 bits."""
-    parts = ("confirm", key, str(wish.is_join), wish.group, wish.person)
-    digest = hmac.new(secret, digestmod=hashlib.sha256)
-    for part in parts:
-        digest.update(b"%d:%b" % (len(part.encode()), part.encode()))
-    return base64.b32encode(digest.digest()[:10]).decode("ascii").lower()
+    return mac_of(secret, "confirm", key, str(wish.is_join), wish.group, wish.person)
 
 
 def letter_id(token: str) -> str:

@@ -15,8 +15,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
     Accepted,
+    Admitted,
     Answer,
     Approved,
     Bounced,
@@ -30,6 +32,7 @@ from mailing.rules.events import (
     Handed,
     HandOver,
     ListGone,
+    NotAdmitted,
     NotPosted,
     NotResolved,
     Now,
@@ -45,15 +48,13 @@ from mailing.rules.events import (
 )
 from mailing.rules.failures import Failures
 from mailing.rules.in_progress import InProgress
+from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
+from mailing.rules.retries import TRIED_FOR_S, delay_s
 from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
 from mailing.rules.works import Work, chunks_of, shares_for, with_share
-from shadowtree.vocabulary import MemberId
+from shadowtree.vocabulary import GroupId, MemberId
 
-FIRST_DELAY_S = 60
-LONGEST_DELAY_S = 3_600
-TRIED_FOR_S = 5 * 86_400
-"""As mail servers do (RFC 5321, 4.5.4.1)."""
 LONGEST_LOOK_S = 300
 """Between two looks at how far shares are."""
 OWN_SHARE_S = 60
@@ -62,26 +63,32 @@ KEPT_FOR_S = 7 * 86_400
 """After that the same message counts as another one."""
 
 
-def delay_s(attempts: int) -> float:
-    """How long to wait after so many attempts that failed: 1, 2, 4 ... 60 minutes."""
-    return float(min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(attempts - 1, 10)))
-
-
 class Distribution:
     """All messages that are not final, and when final ones are forgotten."""
 
     def __init__(
-        self, spooled: Iterable[Spooled], finished: Iterable[Message], failures: Failures | None = None
+        self,
+        spooled: Iterable[Spooled],
+        finished: Iterable[Message],
+        failures: Failures | None = None,
+        *,
+        secret: bytes,
     ) -> None:
-        """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes."""
+        """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes.
+
+        `secret`: what the tokens are made with that owners decide by.
+        """
         self.failures = failures or Failures()
         self._in_progress = InProgress(finished)
-        self._own = OwnMessages(self._in_progress, self.failures)
+        self._admissions = Admissions(self._in_progress)
+        self._own = OwnMessages(self._in_progress, self.failures, self._admissions, secret)
         for each in spooled:
             work = self._in_progress.open(each)
             self._in_progress.notes.add(each.message)
             if work.going and (not each.message.revision or each.message.attempts):
                 work.resolve_at = 0.0
+            if each.message.is_request and not (each.chunks or each.message.is_held or each.message.is_dropped):
+                work.admit_at = 0.0
             if each.message.post is not None and not each.message.is_dropped:
                 work.post_at = 0.0
 
@@ -118,6 +125,11 @@ class Distribution:
     def spooled(self, id_: str) -> Spooled | None:
         """A message that is not final, as far as it is decided; None: there is none."""
         return self._in_progress.spooled(id_)
+
+    def requests(self, group: GroupId) -> list[Message]:
+        """Those to join a list about which nobody has decided."""
+        works = self._in_progress.works.values()
+        return [work.message for work in works if work.message.is_request_for(group)]
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
         """All messages that are not final, the oldest first."""
@@ -179,7 +191,7 @@ class Distribution:
                 return self._not_posted(work, why, now)
             case ListGone(_, at):
                 work.is_resolving = False
-                work.set_standing(Standing.GOES, Standing.DROPPED, "the list was deleted", at)
+                work.set_standing(Standing.GOES, Standing.DROPPED, "the list was deleted", only=at)
                 return self._in_progress.saved_then(work, work.ask(), now)
             case Handed():
                 return self._handed(work, event, now)
@@ -187,16 +199,24 @@ class Distribution:
                 work.chunks_at = dict.fromkeys(work.chunks_at, now.ticks)
                 asked = work.ask() if work.resolve_at is not None else []
                 posted = work.send_shares() if work.post_at is not None else []
-                return [*asked, *posted, *work.due_chunks(now)]
+                admitted = work.admit() if work.admit_at is not None else []
+                return [*asked, *posted, *admitted, *work.due_chunks(now)]
             case Dropped():
                 return self._dropped(work, now)
-            case Approved():
-                if not work.set_standing(Standing.HELD, Standing.GOES, ""):
+            case Approved(_, group):
+                if work.message.is_request:
+                    return self._admissions.decided(work, Standing.GOES, "", now, group)
+                if not work.set_standing(Standing.HELD, Standing.GOES, "", group=group):
                     return []
                 return self._in_progress.saved_then(work, work.ask(), now)
-            case Rejected():
-                work.set_standing(Standing.HELD, Standing.DROPPED, "rejected")
+            case Rejected(_, group):
+                if work.message.is_request:
+                    return self._admissions.decided(work, Standing.DROPPED, REJECTED, now, group)
+                if not work.set_standing(Standing.HELD, Standing.DROPPED, REJECTED, group=group):
+                    return []
                 return self._in_progress.saved_then(work, [], now)
+            case Admitted() | NotAdmitted():
+                return self._admissions.admitted(work, event, now)
             case Accepted() | Bounced() | Cleared() | Shared() | Written() | Granted() | Ticked():
                 raise AssertionError(event)
             case _:
@@ -339,7 +359,7 @@ class Distribution:
 
     def _dropped(self, work: Work, now: Now) -> list[Effect]:
         work.message = replace(work.message, is_dropped=True)
-        work.resolve_at = work.post_at = work.own_until = None
+        work.resolve_at = work.post_at = work.own_until = work.admit_at = None
         for standing in (Standing.GOES, Standing.HELD):
             work.set_standing(standing, Standing.DROPPED, "dropped")
         changed = []
@@ -378,6 +398,7 @@ class Distribution:
             if work.own_until is not None and work.own_until <= now.ticks:
                 work.own_until = None
                 work.message = work.message.without_own_share
+            effects += self._admissions.due(work, now)
             if work.message.is_dropped and work.chunks_at:
                 effects += self._dropped(work, now)
                 continue

@@ -199,6 +199,8 @@ class Approved:
     """Somebody lets what is held of a message go."""
 
     id: str
+    group: GroupId | None = None
+    """The list that holds it; None: all that do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,25 @@ class Rejected:
     """Somebody lets what is held of a message go nowhere."""
 
     id: str
+    group: GroupId | None = None
+    """The list that holds it; None: all that do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The person of a request has joined."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotAdmitted:
+    """The person of a request could not join."""
+
+    id: str
+    why: str
+    is_lasting: bool = False
+    """Whether trying again would change nothing about that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +251,8 @@ Event = (
     | Dropped
     | Approved
     | Rejected
+    | Admitted
+    | NotAdmitted
     | Ticked
 )
 
@@ -277,6 +300,13 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
+class Admit:
+    """Have the person of a request join, whom owners have accepted."""
+
+    request: Message
+
+
+@dataclass(frozen=True, slots=True)
 class Forget:
     """Delete a message that was final for long."""
 
@@ -307,4 +337,4 @@ class ForgetDigest:
 Change = Save | Forget | Keep | ForgetFailing | ForgetDigest
 """What the spool is to write."""
 
-Effect = Change | Answer | Resolve | Post | HandOver
+Effect = Change | Answer | Resolve | Post | HandOver | Admit

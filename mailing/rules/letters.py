@@ -13,11 +13,13 @@ from email.utils import formatdate
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
 from mailing.rules.authors import shown
 from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, Way
+from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, Outcome
 from mailing.rules.lists import (
     CONFIRM_ADDRESS,
     JOIN_ADDRESS,
     LEAVE_ADDRESS,
     REQUEST_ADDRESS,
+    Join,
     address_beside,
     owners_address,
 )
@@ -28,6 +30,8 @@ from shadowtree.vocabulary import MemberId
 AN_HOUR = 3_600.0
 LETTERS_TO_ONE = 5
 """An hour: whose address others forge is not flooded."""
+LETTERS_TO_DECIDER = 100
+"""An hour: whoever has tokens of many messages decides about one after another."""
 LETTERS_TO_ALL = 1_000
 """An hour."""
 WAYS_TOLD = 20
@@ -39,7 +43,8 @@ _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}>")
 class LetterLimits:
     """How many letters go to whom. What is held of the past is as much as goes out in an hour."""
 
-    def __init__(self) -> None:
+    def __init__(self, to_one: int = LETTERS_TO_ONE) -> None:
+        self._to_one = to_one
         self._sent: deque[tuple[float, str]] = deque()
 
     def takes(self, person: MemberId, ticks: float) -> bool:
@@ -47,7 +52,7 @@ class LetterLimits:
         while self._sent and self._sent[0][0] <= ticks - AN_HOUR:
             self._sent.popleft()
         to_one = sum(each == person.lower() for _, each in self._sent)
-        if to_one >= LETTERS_TO_ONE or len(self._sent) >= LETTERS_TO_ALL:
+        if to_one >= self._to_one or len(self._sent) >= LETTERS_TO_ALL:
             return False
         self._sent.append((ticks, person.lower()))
         return True
@@ -110,15 +115,46 @@ def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bo
         Deed.IS_MUTED: f"{person} gets no mail of {address} already. {undo}",
         Deed.IS_MEMBER: f"{person} is in {address} already. {leave}",
         Deed.IS_CLOSED: f"{address} cannot be joined by mail.{owners}",
+        Deed.ASK: f"Who looks after {address} is asked whether {person} may join. You are told what was decided.",
+        Deed.IS_ASKED: f"It was asked already whether {person} may join {address}; once a day is enough.{owners}",
+        Deed.IS_FULL: f"So many wait for a word about {address} that {person} cannot be added now.{owners}",
+        Deed.IS_REJECTED: f"Who looks after {address} did not accept {person}.{owners}",
+        Deed.IS_UNDECIDED: f"Nobody decided whether {person} may join {address}. You can ask again.{owners}",
         Deed.REFUSED: f"The name service does not allow this for {person} and {address}.{owners}",
     }[deed]
     return Letter(f"{shown(command.group)}: {person}", (said,))
 
 
-def help_about(command: Command, *, may_be_joined: bool, has_owners: bool) -> Letter:
+def decision_of(command: Command, decided: Message, outcome: Outcome) -> Letter:
+    """Tell an owner what became of a decision."""
+    address, wish = command.address, decided.wish
+    if decided.is_request and wish is not None:
+        what, yes, no = (
+            wish.person,
+            f"joins {address}, and is told so",
+            f"does not join {address}, and is told so",
+        )
+    else:
+        what, yes, no = f"The message {decided.id}", f"goes to {address}", f"does not go to {address}; nobody is told"
+    said = {
+        Outcome.APPROVED: f"{what} {yes}.",
+        Outcome.REJECTED: f"{what} {no}.",
+        Outcome.WAS_APPROVED: f"Nothing was done, since somebody decided before. {what} {yes}.",
+        Outcome.WAS_DROPPED: f"Nothing was done, since somebody decided before. {what} {no}.",
+        Outcome.IS_TOO_LATE: f"Nothing was done, since owners were asked more than {DECISION_SECONDS // DAY_SECONDS} "
+        "days ago. Whoever runs the mail gateway can still decide.",
+    }[outcome]
+    return Letter(f"{shown(command.group)}: {outcome}", (said,))
+
+
+def help_about(command: Command, join: Join, *, has_owners: bool) -> Letter:
     """Say what can be asked for."""
     request = address_beside(command.address, REQUEST_ADDRESS)
-    again = "to join it, or to get it again" if may_be_joined else "to get it again"
+    again = {
+        Join.OPEN: "to join it, or to get it again",
+        Join.ASK: "to ask its owners whether you may join it, or to get it again",
+        Join.CLOSED: "to get it again",
+    }[join]
     lines = [
         f"This is about {command.address}, a list of people and groups.",
         "",
@@ -157,8 +193,8 @@ def _told_end(way: Way) -> str:
     return f"leaving {shown(way.last)} would also end: {', '.join(map(shown, way.ends[:GROUPS_TOLD]))}{more}"
 
 
-def written(letter: Letter, command: Command, person: MemberId, content: Content, id_: str, date: int) -> bytes:
-    """A letter as a message, in answer to one whose content is given."""
+def written(letter: Letter, command: Command, person: MemberId, content: Content | None, id_: str, date: int) -> bytes:
+    """A letter as a message, in answer to one whose content is given, or to none."""
     is_ascii = f"{person}{command.address}".isascii()
     message = EmailMessage(policy=SMTP.clone(cte_type="7bit") if is_ascii else SMTPUTF8)
     request = address_beside(command.address, REQUEST_ADDRESS)
@@ -171,7 +207,7 @@ def written(letter: Letter, command: Command, person: MemberId, content: Content
     message["Subject"] = shown(letter.subject)
     message["Auto-Submitted"] = "auto-replied"
     message["Precedence"] = "bulk"
-    asked = content.values("message-id")
+    asked = [] if content is None else content.values("message-id")
     if len(asked) == 1 and _MESSAGE_ID.fullmatch(asked[0]):
         message["In-Reply-To"] = message["References"] = asked[0]
     message.set_content("\n".join(letter.lines))

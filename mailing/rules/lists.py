@@ -21,6 +21,17 @@ REQUEST_ADDRESS, LEAVE_ADDRESS, JOIN_ADDRESS, CONFIRM_ADDRESS = "-request", "-le
 """Behind the name of a list: where people write to the gateway about it."""
 
 
+class Join(StrEnum):
+    """Who may join a list by mail."""
+
+    OPEN = "open"
+    """Everybody."""
+    ASK = "ask"
+    """Whom its owners accept."""
+    CLOSED = "closed"
+    """Nobody."""
+
+
 class Unsubscribe(StrEnum):
     """Who is told in a copy how to leave by one click; everybody else is told an address to write to."""
 
@@ -58,8 +69,7 @@ class ListSettings:
     """Whether nobody gets a message while a part of the list is out of reach."""
     rewrites_from: bool = True
     """Whether From is rewritten where DMARC rests on SPF alone."""
-    is_open: bool = False
-    """Whether people may join by mail."""
+    join: Join = Join.CLOSED
     unsubscribe: Unsubscribe = Unsubscribe.FOREIGN
     goes_by_shares: bool = False
     """Whether the gateways of other organisations hand its messages to their own people."""
@@ -106,16 +116,17 @@ class Lists:
             case _:
                 return False
 
-    def may_be_joined(self, group: GroupId) -> bool:
-        """Whether people may join a list by mail.
+    def join_rule(self, group: GroupId) -> Join:
+        """Who may join a list by mail.
 
         A default does not open a group whose members have a say in lists, or decide who gets their mail.
         """
         if group in self.settings:
-            return self.settings[group].is_open
+            return self.settings[group].join
         every = (self.defaults, *self.settings.values())
         ruling = {name for each in every for name in (each.post, each.owners, *each.excluding)}
-        return self.defaults.is_open and group not in ruling and without(group, OWNERS) is None
+        is_ruling = group in ruling or without(group, OWNERS) is not None
+        return Join.CLOSED if is_ruling else self.defaults.join
 
 
 def address_beside(address: str, ending: str) -> str:

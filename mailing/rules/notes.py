@@ -10,7 +10,9 @@ from email.policy import SMTP
 from email.utils import formatdate
 
 from mailing.rules.authors import shown
+from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, decision_token, how_to_decide
 from mailing.rules.message import ID_DIGITS
+from mailing.rules.places import Word
 from mailing.rules.spooled import Destination, Message, Standing
 from shadowtree.vocabulary import GroupId
 
@@ -53,24 +55,38 @@ class Notes:
         return found
 
 
-def without_note(message: Message, group: GroupId) -> Message:
+def without_note(message: Message, group: GroupId, date: int) -> Message:
     """The message, once the owners of a list were told of it."""
     return replace(
-        message,
-        destinations=tuple(
-            replace(each, is_to_note=False) if each.group == group else each for each in message.destinations
-        ),
+        message, destinations=tuple(_told(each, date) if each.group == group else each for each in message.destinations)
     )
 
 
-def note_about(noted: Sequence[Noted], date: int) -> tuple[Message, bytes]:
-    """A message to the owners of the list that all of these destinations are, and its content."""
+def _told(destination: Destination, date: int) -> Destination:
+    asked = date if destination.is_to_note and destination.standing is Standing.HELD else destination.asked
+    return replace(destination, is_to_note=False, asked=asked)
+
+
+def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[Message, bytes]:
+    """A message to the owners of the list that all of these destinations are, and its content.
+
+    `secret`: what the tokens in it are made with, by which they decide.
+    """
     destination = noted[0].destination
-    held = sum(each.destination.standing is Standing.HELD for each in noted)
-    counts = [f"{count} {word}" for count, word in ((held, "held"), (len(noted) - held, "dropped")) if count]
+    asking = sum(each.message.is_request for each in noted)
+    held = sum(each.destination.standing is Standing.HELD for each in noted) - asking
+    told = ((held, "held"), (len(noted) - held - asking, "dropped"), (asking, "to join"))
+    counts = [f"{count} {word}" for count, word in told if count]
     subject = f"{shown(destination.group)}: {' and '.join(counts)}"
     parts = (str(date), *(each.message.id for each in noted))
-    return owners_note(destination.group, destination.owners, subject, _lines(noted, held), parts, date)
+    return owners_note(
+        destination.group,
+        destination.owners,
+        subject,
+        _lines(noted, secret, has_to_decide=held + asking > 0),
+        parts,
+        date,
+    )
 
 
 def owners_note(
@@ -89,22 +105,35 @@ def owners_note(
     return Message(id_, "", date, (Destination(group, owners, is_list=False),)), note.as_bytes()
 
 
-def _lines(noted: Sequence[Noted], held: int) -> list[str]:
+def _lines(noted: Sequence[Noted], secret: bytes, *, has_to_decide: bool) -> list[str]:
     found = []
     for each in noted[:TOLD_LIMIT]:
         message, destination = each.message, each.destination
-        found += [
-            f"{destination.standing}: {message.id}",
-            f"  from {message.author or 'nobody'}, sent by <{message.sender}>: {message.subject or '(no subject)'}",
-            f"  because {destination.why}",
-        ]
+        if message.is_request:
+            found += [f"to join: {message.id}", f"  {destination.why}"]
+        else:
+            author, subject = message.author or "nobody", message.subject or "(no subject)"
+            found.append(f"{destination.standing}: {message.id}")
+            found += [f"  from {author}, sent by <{message.sender}>: {subject}", f"  because {destination.why}"]
+        if destination.standing is Standing.HELD:
+            token = decision_token(secret, message.id, destination.group)
+            approve, reject = (how_to_decide(destination, token, word) for word in (Word.APPROVE, Word.REJECT))
+            found += [
+                f"  to {'accept' if message.is_request else 'let it go'}: {approve}",
+                f"  to {'reject' if message.is_request else 'drop it'}: {reject}",
+            ]
     if len(noted) > TOLD_LIMIT:
         found.append(f"and {len(noted) - TOLD_LIMIT:,} more")
-    if held:
-        found += ["", "Whoever runs the mail gateway decides about what is held:", *_COMMANDS]
+    if has_to_decide:
+        found += ["", *_WHO_DECIDES, *_COMMANDS]
     return [*found, "", "Nobody else was told."]
 
 
+_WHO_DECIDES = (
+    "What you write to these addresses does not matter. Whoever knows one decides, so keep them among owners.",
+    f"The first decision holds. They count for {DECISION_SECONDS // DAY_SECONDS} days.",
+    "Whoever runs the mail gateway can decide, too:",
+)
 _COMMANDS = tuple(f"  shadowtree mail {word} --config mail.toml" for word in ("held", "approve ID", "reject ID"))
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mailing.rules.events import Answer, Effect, ForgetDigest, ForgetFailing, Granted, Keep, Now, Save, Spooled, Written
+from mailing.rules.admissions import Admissions
+from mailing.rules.events import (
+    Answer,
+    Effect,
+    ForgetDigest,
+    ForgetFailing,
+    Granted,
+    Keep,
+    Now,
+    Save,
+    Spooled,
+    Written,
+)
 from mailing.rules.failures import Failure, Failures, digest_note
 from mailing.rules.in_progress import InProgress
 from mailing.rules.notes import Noted, note_about, without_note
@@ -16,12 +28,15 @@ from shadowtree.vocabulary import MemberId
 class OwnMessages:
     """They are messages as others: among those in progress, and in the spool."""
 
-    def __init__(self, in_progress: InProgress, failures: Failures) -> None:
+    def __init__(self, in_progress: InProgress, failures: Failures, admissions: Admissions, secret: bytes) -> None:
+        """`secret`: what tokens are made with."""
         self._in_progress = in_progress
+        self._admissions = admissions
         self._failures = failures
+        self._secret = secret
 
     def written(self, event: Written, now: Now) -> list[Effect]:
-        """Begin a letter, unless it was begun; it is handed over at once."""
+        """Begin a letter, unless it was begun; it is handed over at once, but for a request, which waits for owners."""
         answer, id_ = Answer(event.transaction), event.message.id
         known = self._in_progress.works.get(id_)
         if known is not None:
@@ -29,6 +44,8 @@ class OwnMessages:
             return [Save(known.message), answer]
         if id_ in self._in_progress.finished:
             return [answer]
+        if event.message.is_request:
+            return self._admissions.began(event)
         saved = self._letter(event.message, event.person, event.content)
         return [*saved, answer, *self._in_progress.works[id_].due_chunks(now)]
 
@@ -79,11 +96,11 @@ class OwnMessages:
             ]
             if not noted:
                 continue
-            message, content = note_about(noted, now.date)
+            message, content = note_about(noted, now.date, self._secret)
             told: list[Effect] = []
             for each in noted:
                 work = works[each.message.id]
-                work.message = without_note(work.message, each.destination.group)
+                work.message = without_note(work.message, each.destination.group, now.date)
                 told.append(Save(work.message))
             effects += self._note(message, content, told)
         return effects

@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, OWNER_ADDRESS, OWNERS, Lists, beside, without
+from mailing.rules.tokens import FORM
 from shadowtree.vocabulary import GroupId
 
 
@@ -39,6 +40,8 @@ class Word(StrEnum):
     JOIN = "join"
     REQUEST = "request"
     CONFIRM = "confirm"
+    APPROVE = "approve"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +51,12 @@ class CommandPlace:
     group: GroupId
     word: Word
     token: str = ""
-    """Of a confirmation, in lower case."""
+    """Of a confirmation or a decision, in lower case."""
 
 
 Place = ListPlace | OwnersPlace | CommandPlace | Ambiguous
 
-CONFIRMATION_FORM = "[a-z2-7]{16}"
-_COMMAND = re.compile(rf"(.+)-(?:(leave|join|request)|(confirm)\+({CONFIRMATION_FORM}))@([^@]+)", re.S | re.I)
+_COMMAND = re.compile(rf"(.+)-(?:(leave|join|request)|(confirm|approve|reject)\+({FORM}))@([^@]+)", re.S | re.I)
 
 
 def place_of(group: GroupId, lists: Lists, index: GroupIndex) -> Place | None:

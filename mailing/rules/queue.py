@@ -64,7 +64,7 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
     return Queued(
         message.id,
         tuple(each.group for each in message.destinations),
-        message.sender,
+        message.wish.person if message.is_request and message.wish is not None else message.sender,
         message.accepted,
         state,
         people + sum(each.people for each in others),

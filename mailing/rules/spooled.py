@@ -106,6 +106,8 @@ class Destination:
     """Where the owners of the list are written to; empty: it has none."""
     is_to_note: bool = False
     """Whether they are still to be told that it holds the message, or has dropped it."""
+    asked: int = 0
+    """When they were asked to decide about what it holds, in seconds since 1970; 0: they were not."""
     goes_by_shares: bool = False
     """Whether its people are handed the message by the gateways of their own organisations."""
     origin: Origin | None = None
@@ -184,6 +186,8 @@ class Message:
     """Whether the gateway wrote it to one person: nobody is asked whom it reaches."""
     wish: Wish | None = None
     """What the person confirms by an answer to it; None: nothing, or that was done."""
+    is_request: bool = False
+    """Whether such a letter waits for owners to decide if its person joins, and then tells what they decided."""
     is_probe: bool = False
     """Whether such a letter is to find out if mail reaches the person at all."""
     shares: tuple[OtherShare, ...] = ()
@@ -203,6 +207,10 @@ class Message:
     def is_to_note(self) -> bool:
         """Whether owners are still to be told of it."""
         return any(each.is_to_note for each in self.destinations)
+
+    def is_request_for(self, group: GroupId) -> bool:
+        """Whether somebody waits for the owners of a list to decide."""
+        return self.is_request and self.is_held and self.destinations[0].group == group
 
     @property
     def is_held(self) -> bool:

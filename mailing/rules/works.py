@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from mailing.rules.addresses import is_deliverable
-from mailing.rules.events import Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
+from mailing.rules.events import Admit, Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
 from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
-from shadowtree.vocabulary import MemberId
+from shadowtree.vocabulary import GroupId, MemberId
 
 CHUNK_PEOPLE = 200
 """What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
@@ -32,6 +32,9 @@ class Work:
     """When it is looked how far the shares are."""
     own_until: float | None = None
     """How long the own share is waited for."""
+    is_admitting: bool = False
+    admit_at: float | None = None
+    """When it is tried again to have the person of a request join."""
 
     @property
     def going(self) -> dict[int, Destination]:
@@ -47,8 +50,8 @@ class Work:
     @property
     def is_over(self) -> bool:
         """Whether nothing becomes of it by itself."""
-        waits = (self.resolve_at, self.post_at, self.own_until)
-        is_busy = self.is_resolving or self.is_posting or self.chunks_at or self.under_way
+        waits = (self.resolve_at, self.post_at, self.own_until, self.admit_at)
+        is_busy = self.is_resolving or self.is_posting or self.is_admitting or self.chunks_at or self.under_way
         return not is_busy and all(at is None for at in waits)
 
     def take(self, chunks: Iterable[Chunk]) -> None:
@@ -75,18 +78,28 @@ class Work:
             self.under_way.add(number)
         return [HandOver(self.message, self.chunks[number]) for number in due]
 
-    def set_standing(self, old: Standing, new: Standing, why: str, only: int | None = None) -> bool:
-        """Of the lists that stand so, or of one of them; returns whether there were any."""
+    def set_standing(
+        self, old: Standing, new: Standing, why: str, *, only: int | None = None, group: GroupId | None = None
+    ) -> bool:
+        """Of the lists that stand so, or of one of them, by its position or its group; whether there were any."""
         changed = tuple(
             # Whoever let it go, or drops it, has seen it.
             replace(each, standing=new, why=why, is_to_note=False, people_limit=None)
-            if each.standing is old and only in (None, at)
+            if each.standing is old and only in (None, at) and group in (None, each.group)
             else each
             for at, each in enumerate(self.message.destinations)
         )
         is_changed = changed != self.message.destinations
         self.message = replace(self.message, destinations=changed)
         return is_changed
+
+    def admit(self) -> list[Effect]:
+        """Have the person of a request join, unless that is being done."""
+        self.admit_at = None
+        if self.is_admitting:
+            return []
+        self.is_admitting = True
+        return [Admit(self.message)]
 
     def send_shares(self) -> list[Effect]:
         """They are sent, or it is asked how far they are."""
@@ -109,7 +122,7 @@ class Work:
         """As it is told."""
         if self.is_resolving:
             return State.RESOLVING
-        if self.under_way or self.is_posting:
+        if self.under_way or self.is_posting or self.is_admitting:
             return State.SENDING
         if not self.is_over:
             return State.WAITING

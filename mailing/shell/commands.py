@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from contextlib import suppress
 
 from mailing.rules.addresses import is_deliverable, unquoted
 from mailing.rules.authors import Author
 from mailing.rules.commands import (
+    DECISIONS,
     Asked,
     Command,
     Deed,
-    Membership,
+    Question,
     confirmed_wish,
     deed_for,
     letter_id,
@@ -22,53 +22,48 @@ from mailing.rules.commands import (
 )
 from mailing.rules.events import Written
 from mailing.rules.intake import FULL, NOT_ANSWERED, SAFE, Reply
+from mailing.rules.joining import PENDING_LIMIT, request_of
 from mailing.rules.letters import (
+    LETTERS_TO_DECIDER,
     Letter,
     LetterLimits,
     confirmation_of,
+    decision_of,
     help_about,
     letter_message,
     outcome_of,
     ways_of,
     written,
 )
-from mailing.rules.lists import MUTED, Lists, beside
+from mailing.rules.lists import Lists, owners_address
 from mailing.rules.lookups import why_not
 from mailing.rules.message import ID_DIGITS, Content, key_of
 from mailing.rules.places import owners_of, place_of
 from mailing.rules.posting import names_of_sender
 from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
+from mailing.shell.deciding import Deciding
+from mailing.shell.deeds import Deeds
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling, read_clocks
-from mailing.shell.ways import WaysUnknownError, pathnames_to, ways_to
+from mailing.shell.ways import WaysUnknownError, ways_to
 from mailing.spool.store import SpoolError
-from shadowtree.errors import (
-    AlreadyMember,
-    GroupExists,
-    InvalidName,
-    LimitExceeded,
-    NameInUse,
-    NotAMember,
-    PermissionDenied,
-    ShadowtreeError,
-    WrongKind,
-)
+from shadowtree.errors import ShadowtreeError
 from shadowtree.vocabulary import GroupId, MemberId
-
-_LASTING = (WrongKind, NameInUse, InvalidName, PermissionDenied, LimitExceeded)
-"""Errors that another attempt would meet, too."""
 
 
 class Commands:
     """All that is asked for by mail. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, spooling: Spooling) -> None:
+    def __init__(self, names: Names, lists: Lists, spooling: Spooling, deeds: Deeds, deciding: Deciding) -> None:
         self._names = names
         self.lists = lists
         self._spooling = spooling
+        self._deeds = deeds
+        self._deciding = deciding
         self._limits = LetterLimits()
+        self._limits_of_deciders = LetterLimits(LETTERS_TO_DECIDER)
         self._confirming = asyncio.Lock()
         """One after another: a token counts once."""
 
@@ -81,18 +76,21 @@ class Commands:
         if self._spooling.knows(mail.answer_id):
             # It came before.
             return NOT_ANSWERED
-        mail.may_be_answered = self._limits.takes(person, read_clocks().ticks)
+        question = question_of(command, content)
+        limits = self._limits_of_deciders if question.asked in DECISIONS else self._limits
+        mail.may_be_answered = limits.takes(person, read_clocks().ticks)
         if not mail.may_be_answered:
             LOGGER.warning("%s: %s wrote too often, and is not answered", command.group, person)
-        reply = await self._reply(mail, author)
+        reply = await self._reply(mail, author, question)
         if mail.may_be_answered and reply is not SAFE:
-            self._limits.give_back(person)
+            limits.give_back(person)
         return reply
 
-    async def _reply(self, mail: _Mail, author: Author) -> Reply:
-        question = question_of(mail.command, mail.content)
+    async def _reply(self, mail: _Mail, author: Author, question: Question) -> Reply:
         try:
             match question.asked:
+                case Asked.APPROVE | Asked.REJECT:
+                    return await self._decide(mail, question)
                 case Asked.CONFIRM:
                     return await self._confirm(mail, author, question.token)
                 case Asked.LEAVE | Asked.JOIN:
@@ -118,20 +116,50 @@ class Commands:
 
     async def grant(self, wish: Wish) -> Deed:
         """Do what somebody certainly wants; raises `ShadowtreeError` where that cannot be done now."""
-        membership = await self._membership(wish)
-        deed = deed_for(wish, membership, may_be_joined=self.lists.may_be_joined(wish.group))
-        return await self._done(deed, wish.group, membership.name)
+        deed, person = await self._deed_for(wish)
+        return await self._deeds.do(deed, wish.group, person)
+
+    async def _deed_for(self, wish: Wish) -> tuple[Deed, MemberId]:
+        """What a wish comes to, and the name of the person in the name service."""
+        membership = await self._deeds.membership(wish)
+        return deed_for(wish, membership, self.lists.join_rule(wish.group)), membership.name
+
+    async def _done(self, mail: _Mail, wish: Wish) -> Deed | None:
+        """What was done for a wish that is certain; None: the spool takes nothing now."""
+        deed, person = await self._deed_for(wish)
+        if deed is Deed.ASK:
+            return await self._ask_owners(mail.command, person)
+        return await self._deeds.do(deed, wish.group, person)
+
+    async def _ask_owners(self, command: Command, person: MemberId) -> Deed | None:
+        """Have owners asked whether somebody may join, unless they were."""
+        date = read_clocks().date
+        pending = self._spooling.requests(command.group)
+        owners = owners_address(command.address) if self._has_owners(command.group) else ""
+        request = request_of(command, person, owners, date)
+        if self._spooling.knows(request.id) or request.wish in {each.wish for each in pending}:
+            return Deed.IS_ASKED
+        if len(pending) >= PENDING_LIMIT:
+            return Deed.IS_FULL
+        reply = await self._spooling.write(Written(request, person, b""))
+        return Deed.ASK if reply.is_good else None
+
+    async def _decide(self, mail: _Mail, question: Question) -> Reply:
+        approves = question.asked is Asked.APPROVE
+        found = await self._deciding.by_token(question.token, mail.command.group, approves=approves)
+        if found is None or not mail.may_be_answered:
+            return NOT_ANSWERED
+        return await self._write(mail, decision_of(mail.command, *found), mail.answer_id)
 
     async def _wish(self, mail: _Mail, wish: Wish, *, is_certain: bool) -> Reply:
         if not (mail.may_be_answered or is_certain):
             return NOT_ANSWERED
-        membership = await self._membership(wish)
-        deed = deed_for(wish, membership, may_be_joined=self.lists.may_be_joined(wish.group))
-        if deed.is_change and not is_certain:
-            token = token_for(self._spooling.secret, mail.key, wish)
-            return await self._write(mail, confirmation_of(mail.command, wish, token), letter_id(token))
-        deed = await self._done(deed, wish.group, membership.name)
-        return await self._write_outcome(mail, deed)
+        if not is_certain:
+            deed, _ = await self._deed_for(wish)
+            if deed.is_change:
+                token = token_for(self._spooling.secret, mail.key, wish)
+                return await self._write(mail, confirmation_of(mail.command, wish, token), letter_id(token))
+        return await self._write_outcome(mail, await self._done(mail, wish))
 
     async def _confirm(self, mail: _Mail, author: Author, token: str) -> Reply:
         async with self._confirming:
@@ -140,7 +168,9 @@ class Commands:
             wish = letter and confirmed_wish(letter, mail.command, author, read_clocks().date)
             if not wish:
                 return NOT_ANSWERED
-            deed = await self.grant(wish)
+            deed = await self._done(mail, wish)
+            if deed is None:
+                return FULL
             # Only then: until it is done another attempt must be possible, and to do it twice changes nothing.
             await self._spooling.grant(id_)
         return await self._write_outcome(mail, deed)
@@ -152,11 +182,11 @@ class Commands:
         if not is_why:
             letter = help_about(
                 mail.command,
-                may_be_joined=self.lists.may_be_joined(group),
+                self.lists.join_rule(group),
                 has_owners=self._has_owners(group),
             )
             return await self._write(mail, letter, mail.answer_id)
-        membership = await self._membership(Wish(True, group, mail.person))
+        membership = await self._deeds.membership(Wish(True, group, mail.person))
         try:
             ways = await ways_to(self._names, group, membership.name) if membership.is_member else []
         except WaysUnknownError:
@@ -165,65 +195,12 @@ class Commands:
             letter = ways_of(mail.command, membership.name, ways, is_muted=membership.is_muted)
         return await self._write(mail, letter, mail.answer_id)
 
-    async def _membership(self, wish: Wish) -> Membership:
-        group, muted = wish.group, beside(wish.group, MUTED)
-        names = names_of_sender(wish.person)
-        for name in names:
-            if not await self._names.check(group, name):
-                continue
-            is_muted = muted in self._names.index and bool(await self._names.check(muted, name))
-            # Whoever joins is not asked how she is in it.
-            is_only_direct = not wish.is_join and not is_muted and await self._is_only_direct(group, name)
-            return Membership(name, True, is_only_direct, is_muted)
-        return Membership(names[-1], False)
-
-    async def _is_only_direct(self, group: GroupId, person: MemberId) -> bool:
-        try:
-            return await pathnames_to(self._names, group, person) == [(group, person)]
-        except WaysUnknownError:
-            # Whoever is muted gets no mail either.
-            return False
-
-    async def _done(self, deed: Deed, group: GroupId, person: MemberId) -> Deed:
-        """Do it; what was done before is done. Raises `ShadowtreeError` where that cannot be found out now."""
-        muted = beside(group, MUTED)
-        try:
-            match deed:
-                case Deed.MUTE:
-                    if muted not in self._names.index:
-                        with suppress(GroupExists):
-                            await self._names.ask(lambda client: client.create_group(muted))
-                        self._names.index.add(muted)
-                    await self._join(muted, person)
-                case Deed.LEAVE:
-                    await self._leave(group, person)
-                case Deed.JOIN:
-                    await self._join(group, person)
-                    await self._unmute(muted, person)
-                case Deed.UNMUTE:
-                    await self._unmute(muted, person)
-        except _LASTING as error:
-            LOGGER.warning("%s of %s is refused: %s", deed, person, error.message)
-            return Deed.REFUSED
-        LOGGER.info("%s by mail: %s, %s", group, person, deed)
-        return deed
-
-    async def _join(self, group: GroupId, person: MemberId) -> None:
-        with suppress(AlreadyMember):
-            await self._names.ask(lambda client: client.join(group, person, "process"))
-
-    async def _leave(self, group: GroupId, person: MemberId) -> None:
-        with suppress(NotAMember):
-            await self._names.ask(lambda client: client.leave(group, person, "process"))
-
-    async def _unmute(self, muted: GroupId, person: MemberId) -> None:
-        if muted in self._names.index:
-            await self._leave(muted, person)
-
     def _has_owners(self, group: GroupId) -> bool:
         return owners_of(group, self.lists, self._names.index) is not None
 
-    async def _write_outcome(self, mail: _Mail, deed: Deed) -> Reply:
+    async def _write_outcome(self, mail: _Mail, deed: Deed | None) -> Reply:
+        if deed is None:
+            return FULL
         if not mail.may_be_answered:
             return NOT_ANSWERED
         letter = outcome_of(mail.command, mail.person, deed, has_owners=self._has_owners(mail.command.group))

@@ -15,9 +15,10 @@ from typing import Literal
 import msgspec
 
 from mailing.rules.addresses import unquoted
-from mailing.rules.events import Approved, Cleared, Dropped, Rejected, Retried
+from mailing.rules.events import Cleared, Dropped, Retried
 from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
+from mailing.shell.deciding import Deciding
 from mailing.shell.log import LOGGER
 from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
@@ -62,9 +63,10 @@ class Answer(msgspec.Struct, frozen=True):
 class Control:
     """The gateway's end."""
 
-    def __init__(self, spooling: Spooling, seeing: Seeing, *, host: str) -> None:
+    def __init__(self, spooling: Spooling, seeing: Seeing, deciding: Deciding, *, host: str) -> None:
         self._spooling = spooling
         self._seeing = seeing
+        self._deciding = deciding
         self._host = host
 
     async def listen(self, path: Path) -> asyncio.Server:
@@ -110,12 +112,20 @@ class Control:
                 return await self._one(request.id)
             if state is None:
                 return Answer(error=f"there is no message {request.id} that is not done or dropped")
-            if request.word in ("approve", "reject") and not self._is_held(request.id):
-                return Answer(error=f"nothing of the message {request.id} is held")
+            if request.word in ("approve", "reject"):
+                return await self._decide(request.id, request.word)
             await self._spooling.tell_durably(_EVENTS[request.word](request.id))
             return self._told(request.word, await self._one(request.id))
         except SpoolError as error:
             return Answer(error=str(error))
+
+    async def _decide(self, id_: str, word: Word) -> Answer:
+        if not self._is_held(id_):
+            return Answer(error=f"nothing of the message {id_} is held")
+        spooled = await self._spooling.spooled(id_)
+        assert spooled is not None, "it is held"
+        await self._deciding.by_command(spooled.message, approves=word == "approve")
+        return self._told(word, await self._one(id_))
 
     def _all(self, word: Word) -> Answer:
         return Answer(
@@ -171,12 +181,7 @@ async def _require_that_nobody_answers(path: Path) -> None:
     raise OSError(errno.EADDRINUSE, "another mail gateway takes its commands there", str(path))
 
 
-_EVENTS: dict[str, type[Retried] | type[Dropped] | type[Approved] | type[Rejected]] = {
-    "retry": Retried,
-    "drop": Dropped,
-    "approve": Approved,
-    "reject": Rejected,
-}
+_EVENTS: dict[str, type[Retried] | type[Dropped]] = {"retry": Retried, "drop": Dropped}
 
 
 async def ask(

@@ -13,6 +13,8 @@ from mailing.shell.clicks import Clicks
 from mailing.shell.commands import Commands
 from mailing.shell.control import Control
 from mailing.shell.conversations import Listener
+from mailing.shell.deciding import Deciding
+from mailing.shell.deeds import Deeds
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
@@ -50,7 +52,9 @@ class Distributing:
         LOGGER.info("messages in the spool: %d under way, %d done", len(found.unfinished), len(found.finished))
         self._settings = settings
         self._spooling = Spooling(spool, found)
-        self._commands = Commands(names, lists, self._spooling)
+        deeds = Deeds(names)
+        deciding = Deciding(deeds, self._spooling)
+        self._commands = Commands(names, lists, self._spooling, deeds, deciding)
         self._intake = MessageIntake(
             names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id, detects=detector()
         )
@@ -62,11 +66,12 @@ class Distributing:
         self._sharing = Sharing(names, lists, others, self._spooling, self._handing, repeated, host=host)
         self._spooling.resolve = self._resolving.resolve
         self._spooling.post = self._sharing.post
+        self._spooling.admit = deciding.admit
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
         self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
         self._seeing = Seeing(names, lists, self._spooling, host=host)
-        self._control = Control(self._spooling, self._seeing, host=host)
+        self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
         self._end_metrics: Callable[[], None] | None = None
 

@@ -15,9 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from mailing.rules.deciding import Decidable
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
     Accepted,
+    Admit,
     Answer,
     Bounced,
     Change,
@@ -43,7 +45,7 @@ from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
 from mailing.shell.log import LOGGER
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
-from shadowtree.vocabulary import MemberId
+from shadowtree.vocabulary import GroupId, MemberId
 
 TICK_SECONDS = 1.0
 TRIED_AGAIN_SECONDS = 1.0
@@ -79,16 +81,17 @@ class _Known:
 
 
 class Spooling:
-    """All messages of a gateway. `resolve`, `post` and `hand_over` carry out effects, and tell of events by `tell`."""
+    """All messages of a gateway. `resolve`, `post`, `admit` and `hand_over` carry out effects, and `tell` of events."""
 
     def __init__(self, spool: Spool, found: Found) -> None:
         self.secret = spool.secret
         self._spool = spool
-        self._core = Distribution(found.unfinished, found.finished, Failures(found.failing, found.digests))
-        self._ids = {
-            token_of(spool.secret, id_): id_
-            for id_ in (*(each.message.id for each in found.unfinished), *(each.id for each in found.finished))
-        }
+        self._core = Distribution(
+            found.unfinished, found.finished, Failures(found.failing, found.digests), secret=spool.secret
+        )
+        every = (*(each.message for each in found.unfinished), *found.finished)
+        self._decidable = Decidable(spool.secret, every)
+        self._ids = {token_of(spool.secret, each.id): each.id for each in every}
         self._thread = ThreadPoolExecutor(1, "spool")
         self._effects: list[tuple[list[Effect], asyncio.Future[None] | None]] = []
         self._is_wanted = asyncio.Event()
@@ -110,6 +113,7 @@ class Spooling:
         """Whether the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
         self.post: Callable[[Post], Coroutine[Any, Any, None]]
+        self.admit: Callable[[Admit], Coroutine[Any, Any, None]]
         self.hand_over: Callable[[HandOver], None]
         self._resolving: set[asyncio.Task[None]] = set()
 
@@ -150,6 +154,14 @@ class Spooling:
         """A letter that was written, by its id; None: there is none. Raises `SpoolError`."""
         spooled = await self.spooled(id_) if self.knows(id_) else None
         return None if spooled is None or not spooled.message.is_letter else spooled.message
+
+    def decidable(self, token: str) -> tuple[str, GroupId] | None:
+        """The message and the list that owners decide about by a token; None: there is none."""
+        return self._decidable.find(token)
+
+    def requests(self, group: GroupId) -> list[Message]:
+        """Those to join a list about which nobody has decided."""
+        return self._core.requests(group)
 
     def knows(self, id_: str) -> bool:
         """Whether there is such a message, or was some days ago."""
@@ -293,6 +305,7 @@ class Spooling:
 
     def _follow(self, change: Save) -> None:
         message = change.message
+        self._decidable.follow(message)
         if message.id in self._known:
             self._known[message.id].follow(change)
         if message.state not in FINAL_STATES:
@@ -396,6 +409,7 @@ class Spooling:
             case Forget(id_):
                 self._ids.pop(token_of(self.secret, id_), None)
                 self._known.pop(id_, None)
+                self._decidable.forget(id_)
             case Answer(transaction):
                 answer = self._answers.get(transaction)
                 if answer is not None and not answer.done():
@@ -404,6 +418,8 @@ class Spooling:
                 self._begin(self.resolve(effect))
             case Post():
                 self._begin(self.post(effect))
+            case Admit():
+                self._begin(self.admit(effect))
             case HandOver():
                 self.hand_over(effect)
 

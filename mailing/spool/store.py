@@ -30,7 +30,10 @@ SpoolError = StorageError
 SpoolInterruptedError = DatabaseInterruptedError
 SpoolLostError = DatabaseLostError
 
-LAYOUT = 2
+LAYOUT = 3
+"""Of 3, as it is: messages that wait for owners to decide if somebody joins. Those of 2 are read as they are."""
+WHOLE_SINCE = 2
+"""Since this one there are all tables."""
 SPOOL_KEY = 1
 SECRET_BYTES = 32
 ROWS_AT_A_TIME = 100
@@ -205,7 +208,7 @@ def _settle(engine: SpoolEngine) -> bytes:
             problem=f"a newer shadowtree wrote it (layout {layout}, known up to {LAYOUT})",
             remedy="run that newer shadowtree",
         )
-    if missing and layout == LAYOUT:
+    if missing and layout >= WHOLE_SINCE:
         raise DatabaseDamagedError(database=engine.database, problem=f"it has no table {min(missing)}", remedy=_RESTORE)
     METADATA.create_all(engine.connection)
     return bytes(secret)

@@ -3,14 +3,23 @@
 What holds at the end: everybody whom a list reached since the message was accepted got it, or bounced; nobody else did;
 and nobody got it twice, unless the gateway was killed while just that transaction was under way. Whatever is held or
 dropped on its way, owners are told of it. A letter reaches the one person it is for.
+
+Owners decide by the tokens of notes that reached them, again and again: what was decided first holds, for its list
+alone. Who asks to join is told what they decided, and joins if they accepted, and not otherwise.
 """
 
+import quopri
 import random
+import re
 from collections import Counter
 
+from mailing.rules.commands import Command
+from mailing.rules.deciding import Decidable, Outcome, decision_token, outcome_of_decision
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
     Accepted,
+    Admit,
+    Admitted,
     Answer,
     Approved,
     Dropped,
@@ -19,6 +28,7 @@ from mailing.rules.events import (
     Handed,
     HandOver,
     ListGone,
+    NotAdmitted,
     NotResolved,
     Now,
     Rejected,
@@ -30,6 +40,8 @@ from mailing.rules.events import (
     Ticked,
     Written,
 )
+from mailing.rules.joining import UNDECIDED, request_of
+from mailing.rules.places import Word
 from mailing.rules.spooled import FINAL_STATES, Destination, Message, Standing, State, Wish
 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")
@@ -38,6 +50,8 @@ WAITS = "c@l.example"
 """Nobody gets a message to this list while a part of it is out of reach."""
 PEOPLE_LIMIT = 15
 STEPS = 150
+SECRET = b"s" * 32
+ADDRESS = re.compile(r"(\w)-(approve|reject)\+([a-z2-7]{16})@l\.example")
 
 
 class World:
@@ -54,8 +68,11 @@ class World:
         self.accepted = {}
         self.to_tell = set()
         """What was held or dropped by a rule, and by nobody since: messages and groups."""
-        self.notes = {}
+        self.notes, self.addresses = {}, {}
         self.letters, self.granted = {}, set()
+        self.requests, self.joined, self.refused = {}, set(), set()
+        self.decided = {}
+        """What an owner decided by mail: the outcome, and whom the list had reached by then."""
         self.answered = set()
         self.transactions = 0
         self.is_healed = False
@@ -67,7 +84,9 @@ class World:
             assert [chunk.number for chunk in each.chunks] == [*range(len(each.chunks))]
             assert each.message.state in FINAL_STATES or id_ in self.contents
         final = [each.message for each in spooled.values() if each.message.state in FINAL_STATES]
-        self.core = Distribution([each for each in spooled.values() if each.message.state not in FINAL_STATES], final)
+        unfinished = [each for each in spooled.values() if each.message.state not in FINAL_STATES]
+        self.core = Distribution(unfinished, final, secret=SECRET)
+        self.decidable = Decidable(SECRET, self.messages.values())
         self.pending, self.under_way = [], []
 
     def spooled(self, id_):
@@ -91,6 +110,7 @@ class World:
         match effect:
             case Save(message, chunks, content):
                 self.messages[message.id] = message
+                self.decidable.follow(message)
                 for each in message.destinations:
                     if each.is_to_note:
                         self.to_tell.add((message.id, each.group))
@@ -99,13 +119,16 @@ class World:
                 self.check_sizes(message)
                 if content is not None:
                     self.contents[message.id] = content
-                if content not in (None, b"content", b"letter"):
+                if content and message.id in self.requests:
+                    self.check_told(message, content)
+                elif content not in (None, b"content", b"letter", b""):
                     self.notes[message.id] = content
+                    self.addresses[message.id] = ADDRESS.findall(quopri.decodestring(content).decode())
                 if message.state in FINAL_STATES:
                     self.contents.pop(message.id, None)
             case Answer(transaction):
                 self.answered.add(transaction)
-            case Resolve():
+            case Resolve() | Admit():
                 self.pending.append(effect)
             case HandOver(message, chunk):
                 assert message.id in self.contents
@@ -115,6 +138,7 @@ class World:
                 assert place.standing is not Standing.HELD or place.people_limit is None
                 self.under_way.append((message, chunk, set()))
             case Forget(id_):
+                self.decidable.forget(id_)
                 for rows in (self.messages, self.contents):
                     rows.pop(id_, None)
                 self.chunks = {key: chunk for key, chunk in self.chunks.items() if key[0] != id_}
@@ -125,6 +149,15 @@ class World:
             if place.people_limit is not None and place.standing is Standing.GOES:
                 count = sum(len(chunk.people) for chunk in chunks if chunk.destination == at)
                 assert count <= place.people_limit, "a large message went without an owner's word"
+
+    def check_told(self, request, content):
+        """What is written is what is so."""
+        (place,), person = request.destinations, self.requests[request.id][0]
+        text = " ".join(quopri.decodestring(content).decode().split())
+        says = "is a member of" if place.standing is Standing.GOES else "did not accept"
+        says = {"taken": "does not allow", UNDECIDED: "Nobody decided"}.get(place.why, says)
+        assert f"{says} {person}" in text or f"{person} {says}" in text or says in text
+        assert (place.standing is Standing.GOES) == ((person, place.group) in self.joined)
 
     def decide(self, kind, id_, groups=LISTS):
         """Somebody who decides needs to be told no more."""
@@ -165,6 +198,67 @@ class World:
                 self.tell(Granted(id_, None if self.core.holds(id_) else self.spooled(id_)))
             self.granted.add(id_)
 
+    def ask_to_join(self):
+        """Somebody wants to; told until it is safe."""
+        person, group = f"r{self.random.randrange(6)}@x.example", self.random.choice(LISTS)
+        owners = "owners@l.example" if self.random.random() < 0.8 else ""
+        request = request_of(Command(group, Word.JOIN, "", group, ""), person, owners, self.date)
+        if request.id in self.requests:
+            return
+        self.requests[request.id] = person, group
+        self.transactions += 1
+        number = self.transactions
+        while number not in self.answered:
+            self.tell(Written(request, person, b"", number))
+
+    def decide_by_mail(self):
+        """An owner writes to an address of a note that has reached her, until that is durable."""
+        read = [note for note in self.notes if any(self.copies[note, owner] for owner in OWNERS)]
+        addresses = [address for note in read for address in self.addresses[note]]
+        if not addresses:
+            return
+        name, word, token = self.random.choice(addresses)
+        found = self.decidable.find(token)
+        if found is None:
+            # It was told before a crash, noted by nobody, and decided otherwise before it was told again.
+            assert not any(self.is_undecided(message, token) for message in self.messages.values())
+            return
+        id_, group = found
+        assert group == f"{name}@l.example", "an owner decided about another list"
+        while self.decide_once(id_, group, approves=word == "approve"):
+            pass
+        assert not self.decide_once(id_, group, approves=word != "approve"), "another decision held as well"
+
+    def is_undecided(self, message, token):
+        return any(
+            decision_token(SECRET, message.id, each.group) == token and (each.standing is Standing.HELD or each.asked)
+            for each in message.destinations
+        )
+
+    def decide_once(self, id_, group, *, approves):
+        """Returns whether it is to be tried again."""
+        message = self.messages[id_]
+        outcome = outcome_of_decision(message, group, approves=approves, date=self.date)
+        if not outcome.is_decision:
+            before = self.decided.get((id_, group))
+            if before is not None and not message.is_dropped:
+                assert outcome in (Outcome.WAS_APPROVED, Outcome.WAS_DROPPED)
+                assert before[0] is not Outcome.REJECTED or outcome is Outcome.WAS_DROPPED
+            return False
+        assert (id_, group) not in self.decided, "it was decided before"
+        self.to_tell.discard((id_, group))
+        self.tell((Approved if approves else Rejected)(id_, group))
+        (place,) = [each for each in self.messages[id_].destinations if each.group == group]
+        if place.standing is Standing.HELD:
+            return True
+        self.decided[id_, group] = outcome, self.reached(id_, group)
+        return False
+
+    def reached(self, id_, group):
+        spooled = self.spooled(id_)
+        groups = [each.group for each in spooled.message.destinations]
+        return {each for chunk in spooled.chunks if groups[chunk.destination] == group for each in chunk.people}
+
     def destination(self, group):
         luck = self.random.random()
         standing = Standing.HELD if luck < 0.1 else Standing.DROPPED if luck < 0.15 else Standing.GOES
@@ -183,6 +277,9 @@ class World:
     def resolve(self):
         asked = self.pending.pop(self.random.randrange(len(self.pending)))
         luck = 1.0 if self.is_healed else self.random.random()
+        if isinstance(asked, Admit):
+            self.admit(asked.request, luck)
+            return
         if luck < 0.2:
             self.tell(NotResolved(asked.id, "away"))
             return
@@ -204,6 +301,18 @@ class World:
             assert not message.destinations[chunk.destination].waits_for_all, "a part was out of reach"
         if self.random.random() < 0.1:
             self.tell(event)
+
+    def admit(self, request, luck):
+        """Somebody joins, unless the name server is away, or has that name for something else."""
+        (place,) = self.messages[request.id].destinations
+        assert place.standing is Standing.GOES or self.messages[request.id].is_dropped, "she joins before it is durable"
+        if luck < 0.3:
+            self.tell(NotAdmitted(request.id, "away"))
+        elif luck < 0.4:
+            self.tell(NotAdmitted(request.id, "taken", is_lasting=True))
+        else:
+            self.joined.add(self.requests[request.id])
+            self.tell(Admitted(request.id))
 
     def hand_over(self):
         entry = self.random.choice(self.under_way)
@@ -234,7 +343,11 @@ class World:
         what = self.random.random()
         if what < 0.02:
             self.write()
-        elif what < 0.15:
+        elif what < 0.04:
+            self.ask_to_join()
+        elif what < 0.08:
+            self.decide_by_mail()
+        elif what < 0.17:
             self.accept()
         elif what < 0.4 and self.pending:
             self.resolve()
@@ -247,7 +360,8 @@ class World:
             self.ever[group].add(person)
             self.always[group].discard(person)
         elif what < 0.83 and self.accepted:
-            id_ = self.random.choice([each for each in self.messages if each in self.accepted])
+            about = {*self.accepted, *self.requests}
+            id_ = self.random.choice([each for each in self.messages if each in about])
             kind = self.random.choice((Retried, Approved, Rejected, Dropped))
             if kind is Retried:
                 self.tell(Retried(id_))
@@ -303,6 +417,17 @@ def check(world):
         assert (message.state, message.people, chunk.people, chunk.waiting) == (State.DONE, 1, (person,), ())
         assert chunk.bounced or world.copies[id_, person] >= 1, "a letter was lost"
         assert (message.wish is None) == (id_ in world.granted), "a token counts twice, or not at all"
+    for id_, (person, group) in world.requests.items():
+        message, chunks = world.messages[id_], world.spooled(id_).chunks
+        (place,) = message.destinations
+        if message.is_dropped:
+            continue
+        assert [chunk.people for chunk in chunks] == [(person,)]
+        assert chunks[0].bounced or world.copies[id_, person] >= 1, "nobody told her what was decided"
+        assert ((person, group) in world.joined) == (place.standing is Standing.GOES)
+    for (id_, group), (outcome, people) in world.decided.items():
+        if outcome is Outcome.REJECTED and id_ not in world.requests:
+            assert world.reached(id_, group) == people, "what was rejected went on"
     for id_, group in world.to_tell:
         notes = [note for note, text in world.notes.items() if id_.encode() in text and group.encode() in text]
         assert notes, f"nobody was told of {id_}"
@@ -317,10 +442,17 @@ def check(world):
 
 
 def run(seed):
-    """One seed; how many copies there were, and how many to somebody who had one. Raises `AssertionError`."""
+    """One seed: how many copies there were, how many to somebody who had one, and what owners decided by mail.
+
+    Raises `AssertionError`.
+    """
     world = World(seed)
     for _ in range(STEPS):
         world.step()
     world.heal()
     check(world)
-    return Counter(copies=world.copies.total(), again=sum(count - 1 for count in world.copies.values()))
+    decided = Counter(
+        f"{'requests' if id_ in world.requests else 'messages'} {outcome} by mail"
+        for (id_, _), (outcome, _) in world.decided.items()
+    )
+    return decided + Counter(copies=world.copies.total(), again=sum(count - 1 for count in world.copies.values()))

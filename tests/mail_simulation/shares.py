@@ -83,7 +83,7 @@ class Gateway:
         every = {id_: self.spooled(id_) for id_ in self.messages}
         unfinished = [each for each in every.values() if each.message.state not in FINAL_STATES]
         final = [each.message for each in every.values() if each.message.state in FINAL_STATES]
-        self.core = Distribution(unfinished, final)
+        self.core = Distribution(unfinished, final, secret=b"")
         self.asked, self.posts, self.under_way = [], [], []
 
     def spooled(self, id_):

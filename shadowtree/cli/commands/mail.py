@@ -189,7 +189,7 @@ def queue_command(session: Session, id_: str | None, config_file: Path) -> int:
 @format_option
 @in_session
 def held_command(session: Session, config_file: Path) -> int:
-    """Say which messages are held, because their senders may not post.
+    """Say which messages are held, because their senders may not post, and who asks to join a list.
 
     \b
     Example:
@@ -204,7 +204,7 @@ def held_command(session: Session, config_file: Path) -> int:
 @format_option
 @in_session
 def approve_command(session: Session, id_: str, config_file: Path) -> int:
-    """Let a message that is held go to its lists.
+    """Let a message that is held go to its lists, or let somebody join who asks to.
 
     \b
     Example:
@@ -219,7 +219,7 @@ def approve_command(session: Session, id_: str, config_file: Path) -> int:
 @format_option
 @in_session
 def reject_command(session: Session, id_: str, config_file: Path) -> int:
-    """Let a message that is held go nowhere. Its author is told nothing.
+    """Let a message that is held go nowhere: its author is told nothing. Who asks to join does not, and is told so.
 
     \b
     Example:

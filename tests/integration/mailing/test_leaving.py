@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from mailing.config.settings import DistributionSettings
 from mailing.rules.letters import LETTERS_TO_ONE
+from mailing.rules.lists import Join as JoinRule
 from mailing.rules.lists import Lists, ListSettings
 from shadowtree.errors import GroupNotFound
 from shadowtree.updates import Join
@@ -71,7 +72,7 @@ async def sink():
 async def gate(names, sink, tmp_path):
     url = f"sqlite:///{tmp_path / 'mail.db'}"
     settings = DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{sink.port}", tmp_path / "m.sock", "mx.ubc.example")
-    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(), {OPEN: ListSettings(is_open=True)})
+    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(), {OPEN: ListSettings(join=JoinRule.OPEN)})
     async with running_gateway(names, settings, lists) as found:
         yield found
 
@@ -154,7 +155,7 @@ async def test_an_answer_still_counts_after_the_gateway_was_started_again(names,
         tmp_path / "m.sock",
         "mx.ubc.example",
     )
-    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(is_open=True))
+    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(join=JoinRule.OPEN))
     async with running_gateway(names, settings, lists) as gate:
         letter = await asked(gate, sink, "gus@x.example", "open-join", results=FORGED)
     assert not await names.check(OPEN, "gus@x.example")

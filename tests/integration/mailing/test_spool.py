@@ -5,14 +5,14 @@ import sys
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import create_engine, insert, text
 
 from mailing.rules.events import Forget, ForgetDigest, ForgetFailing, Keep, Save, Spooled
 from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
 from mailing.spool import batch
 from mailing.spool.store import SpoolError, SpoolLostError, open_spool
-from mailing.spool.tables import CONTENTS
+from mailing.spool.tables import CONTENTS, MESSAGES
 from storage.checksums import row_checksum
 from storage.open import open_store
 from storage.urls import parse_database_url
@@ -98,17 +98,18 @@ def test_who_cannot_be_reached_is_kept_until_that_is_forgotten(spool, url):
         again.close()
 
 
-def test_a_spool_of_the_layout_before_gets_its_tables_and_keeps_what_it_holds(spool, url):
+def set_layout(url, layout, secret):
+    checksum = row_checksum((1, layout, secret, "another"))
+    change(url, f"UPDATE mail_spool SET layout = {layout}, opened = 'another', checksum = {checksum}")
+
+
+def test_a_spool_of_the_first_layout_gets_its_tables_and_keeps_what_it_holds(spool, url):
     spool.commit([Save(MESSAGE, CHUNKS, b"content")])
     secret = spool.secret
     spool.close()
-    first = (1, 1, secret, "another")
-    for statement in (
-        "DROP TABLE mail_failing",
-        "DROP TABLE mail_digests",
-        f"UPDATE mail_spool SET layout = 1, opened = 'another', checksum = {row_checksum(first)}",
-    ):
+    for statement in ("DROP TABLE mail_failing", "DROP TABLE mail_digests"):
         change(url, statement)
+    set_layout(url, 1, secret)
     again = open_spool(url)
     try:
         assert again.secret == secret
@@ -117,7 +118,36 @@ def test_a_spool_of_the_layout_before_gets_its_tables_and_keeps_what_it_holds(sp
     finally:
         again.close()
     change(url, "DROP TABLE mail_digests")
-    with pytest.raises(SpoolError, match="it has no table mail_digests"):
+    for layout in (2, 3):
+        set_layout(url, layout, secret)
+        with pytest.raises(SpoolError, match="it has no table mail_digests"):
+            open_spool(url)
+
+
+def test_messages_of_the_layout_before_are_read_as_they_are_and_a_newer_one_is_refused(spool, url):
+    """Of layout 2, nothing was said of what owners were asked."""
+    encoded = (
+        b'{"id":"%b","sender":"ann@x.example","accepted":5,"destinations":[{"group":"all@ubc.example","address":'
+        b'"all@l.example","is_list":true,"standing":"held","why":"forged","owners":"o@l.example","is_to_note":false}]}'
+    ) % ID.encode()
+    secret = spool.secret
+    spool.close()
+    engine = create_engine(parse_database_url(url))
+    with engine.begin() as connection:
+        row = {"id": ID, "encoded": encoded, "checksum": row_checksum((ID, encoded))}
+        connection.execute(insert(MESSAGES), row)
+        connection.execute(insert(CONTENTS), {"id": ID, "content": b"x", "checksum": row_checksum((ID, b"x"))})
+    engine.dispose()
+    set_layout(url, 2, secret)
+    again = open_spool(url)
+    try:
+        (found,) = again.find().unfinished
+        (place,) = found.message.destinations
+        assert (place.standing, place.asked, found.message.is_request) == (Standing.HELD, 0, False)
+    finally:
+        again.close()
+    set_layout(url, 4, secret)
+    with pytest.raises(SpoolError, match=r"a newer shadowtree wrote it \(layout 4, known up to 3\)"):
         open_spool(url)
 
 
@@ -179,7 +209,7 @@ def test_a_damaged_row_is_named(spool, url, statement, says):
 
 def test_a_spool_that_is_damaged_at_its_head_or_of_a_newer_version_is_refused(spool, url):
     spool.close()
-    change(url, "UPDATE mail_spool SET layout = 3")
+    change(url, "UPDATE mail_spool SET layout = 9")
     with pytest.raises(SpoolError, match="in the table mail_spool, the row with key 1 is not what was written"):
         open_spool(url)
     change(url, "DELETE FROM mail_spool")

@@ -43,6 +43,7 @@ from mailing.rules.letters import (
     ways_of,
     written,
 )
+from mailing.rules.lists import Join
 from mailing.rules.message import read_content
 from mailing.rules.places import Word
 from mailing.rules.spooled import Wish
@@ -77,11 +78,16 @@ def content(*fields, body=""):
         (Word.REQUEST, "why not", "why is that so", Question(Asked.HELP)),
         (Word.REQUEST, f"Re: confirm {TOKEN}", "", Question(Asked.CONFIRM, TOKEN)),
         (Word.REQUEST, "confirm", "", Question(Asked.HELP)),
+        (Word.APPROVE, "reject", "", Question(Asked.APPROVE, TOKEN)),
+        (Word.REJECT, "", "approve", Question(Asked.REJECT, TOKEN)),
+        (Word.REQUEST, f"approve {TOKEN}", "", Question(Asked.APPROVE, TOKEN)),
+        (Word.REQUEST, "", f"> approve {TOKEN}\r\nReject {TOKEN}", Question(Asked.REJECT, TOKEN)),
+        (Word.REQUEST, "approve", "reject", Question(Asked.HELP)),
         (Word.REQUEST, "request", "", Question(Asked.HELP)),
     ],
 )
 def test_what_is_asked_for_is_told_by_the_address_or_else_by_the_words(word, subject, body, question):
-    token = TOKEN if word is Word.CONFIRM else ""
+    token = TOKEN if word in (Word.CONFIRM, Word.APPROVE, Word.REJECT) else ""
     assert question_of(command(word, token), content(f"Subject: {subject}", body=body)) == question
 
 
@@ -129,21 +135,24 @@ def test_whatever_stands_for_a_date_or_a_recipient_is_read(text):
 
 
 @pytest.mark.parametrize(
-    ("is_join", "is_open", "membership", "deed"),
+    ("is_join", "rule", "membership", "deed"),
     [
-        (False, True, Membership(ANN, False), Deed.IS_NO_MEMBER),
-        (False, True, Membership(ANN, True), Deed.MUTE),
-        (False, True, Membership(ANN, True, is_only_direct=True), Deed.LEAVE),
-        (False, True, Membership(ANN, True, is_muted=True), Deed.IS_MUTED),
-        (True, False, Membership(ANN, False), Deed.IS_CLOSED),
-        (True, False, Membership(ANN, True), Deed.IS_MEMBER),
-        (True, False, Membership(ANN, True, is_muted=True), Deed.UNMUTE),
-        (True, True, Membership(ANN, False), Deed.JOIN),
-        (True, True, Membership(ANN, True, is_muted=True), Deed.JOIN),
+        (False, Join.OPEN, Membership(ANN, False), Deed.IS_NO_MEMBER),
+        (False, Join.ASK, Membership(ANN, True), Deed.MUTE),
+        (False, Join.OPEN, Membership(ANN, True, is_only_direct=True), Deed.LEAVE),
+        (False, Join.OPEN, Membership(ANN, True, is_muted=True), Deed.IS_MUTED),
+        (True, Join.CLOSED, Membership(ANN, False), Deed.IS_CLOSED),
+        (True, Join.CLOSED, Membership(ANN, True), Deed.IS_MEMBER),
+        (True, Join.CLOSED, Membership(ANN, True, is_muted=True), Deed.UNMUTE),
+        (True, Join.OPEN, Membership(ANN, False), Deed.JOIN),
+        (True, Join.OPEN, Membership(ANN, True, is_muted=True), Deed.JOIN),
+        (True, Join.ASK, Membership(ANN, False), Deed.ASK),
+        (True, Join.ASK, Membership(ANN, True), Deed.IS_MEMBER),
+        (True, Join.ASK, Membership(ANN, True, is_muted=True), Deed.UNMUTE),
     ],
 )
-def test_what_a_wish_comes_to(is_join, is_open, membership, deed):
-    assert deed_for(Wish(is_join, ALL, ANN), membership, may_be_joined=is_open) is deed
+def test_what_a_wish_comes_to(is_join, rule, membership, deed):
+    assert deed_for(Wish(is_join, ALL, ANN), membership, rule) is deed
 
 
 def test_a_token_is_of_one_message_one_person_one_list_and_one_gateway():
@@ -241,11 +250,12 @@ def test_every_outcome_is_told():
 
 
 def test_help_says_where_to_write():
-    text = "\n".join(help_about(command(), may_be_joined=True, has_owners=True).lines)
+    text = "\n".join(help_about(command(), Join.OPEN, has_owners=True).lines)
     for ending in ("leave", "join", "request", "owner"):
         assert f"all-{ending}@lists.ubc.example" in text
     assert "to join it" in text
-    text = "\n".join(help_about(command(), may_be_joined=False, has_owners=False).lines)
+    assert "to ask its owners whether" in "\n".join(help_about(command(), Join.ASK, has_owners=True).lines)
+    text = "\n".join(help_about(command(), Join.CLOSED, has_owners=False).lines)
     assert "to join it" not in text
     assert "-owner@" not in text
 

@@ -59,6 +59,7 @@ class World:
             [each for each in spooled if each.message.state not in FINAL_STATES],
             [each.message for each in spooled if each.message.state in FINAL_STATES],
             failures,
+            secret=b"",
         )
         self.waiting = []
 

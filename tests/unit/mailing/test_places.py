@@ -3,7 +3,7 @@
 import pytest
 
 from mailing.rules.index import GroupIndex
-from mailing.rules.lists import Lists, ListSettings, Unsubscribe, beside, target_of, without
+from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe, beside, target_of, without
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 
 LISTS = Lists(
@@ -70,6 +70,9 @@ def test_an_address_of_a_mail_domain_stands_for_a_group_of_its_subnet(address, g
         ("ALL-Join@ubc.example", CommandPlace("all@ubc.example", Word.JOIN)),
         ("board-request@ubc.example", CommandPlace("board@ubc.example", Word.REQUEST)),
         (f"all-confirm+{'A2' * 8}@ubc.example", CommandPlace("all@ubc.example", Word.CONFIRM, "a2" * 8)),
+        (f"all-Approve+{'A2' * 8}@ubc.example", CommandPlace("all@ubc.example", Word.APPROVE, "a2" * 8)),
+        (f"all-reject+{'a2' * 8}@ubc.example", CommandPlace("all@ubc.example", Word.REJECT, "a2" * 8)),
+        ("all-approve@ubc.example", None),
         ("all-confirm@ubc.example", None),
         ("all-confirm+short@ubc.example", None),
         ("all+muted-leave@ubc.example", None),
@@ -129,12 +132,14 @@ def test_an_address_of_a_command_names_the_list_as_it_was_written():
 def test_a_default_opens_no_group_whose_members_have_a_say():
     says = ListSettings(post="writers@ubc.example", owners="chairs@ubc.example", excluding=("guests@ubc.example",))
     own = {"board@ubc.example": says, "shut@ubc.example": ListSettings(), "chairs@ubc.example": ListSettings()}
-    lists = Lists(LISTS.subnets, ListSettings(is_open=True), own)
     names = ("all", "writers", "chairs", "guests", "all+owners", "board", "shut")
-    assert [name for name in names if lists.may_be_joined(f"{name}@ubc.example")] == ["all"]
-    own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(is_open=True)})
-    assert own.may_be_joined("all+owners@ubc.example")
-    assert not own.may_be_joined("all@ubc.example")
+    for rule in (Join.OPEN, Join.ASK):
+        lists = Lists(LISTS.subnets, ListSettings(join=rule), own)
+        rules = {name: lists.join_rule(f"{name}@ubc.example") for name in names}
+        assert rules == {**dict.fromkeys(names, Join.CLOSED), "all": rule}
+    own = Lists(LISTS.subnets, ListSettings(), {"all+owners@ubc.example": ListSettings(join=Join.OPEN)})
+    assert own.join_rule("all+owners@ubc.example") is Join.OPEN
+    assert own.join_rule("all@ubc.example") is Join.CLOSED
 
 
 @pytest.mark.parametrize(

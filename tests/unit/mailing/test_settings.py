@@ -3,7 +3,7 @@
 import pytest
 
 from mailing.config.settings import DistributionSettings, SettingsError, load_settings
-from mailing.rules.lists import ListSettings, Unsubscribe
+from mailing.rules.lists import Join, ListSettings, Unsubscribe
 from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 
 WHOLE = """\
@@ -74,8 +74,9 @@ def test_settings_of_distribution_are_read(load, tmp_path):
     usual = 'authenticated = true\notherwise = "refuse"\nhold_above = 5000\npartial = "deliver"\n'
     assert load(f'{text}[defaults]\n{usual}from = "munge-unsigned"\n').lists.of("all@y.example") == ListSettings()
     assert load(f'{text}[defaults]\njoin = "open"\nunsubscribe = "none"\n').lists.of("all@y.example") == ListSettings(
-        is_open=True, unsubscribe=Unsubscribe.NONE
+        join=Join.OPEN, unsubscribe=Unsubscribe.NONE
     )
+    assert load(f'{text}[defaults]\njoin = "ask"\n').lists.defaults == ListSettings(join=Join.ASK)
     assert load(f'{text}[defaults]\njoin = "closed"\nunsubscribe = "foreign"\n').lists.defaults == ListSettings()
     shares = load(f'{text}[defaults]\nfanout = "central"\n[lists."all@y.example"]\nfanout = "shares"\n').lists
     assert shares.have_shares and shares.of("all@y.example") == ListSettings(goes_by_shares=True)
@@ -114,7 +115,7 @@ def test_a_small_file_has_defaults(load):
         (SMALL + "[defaults]\nmax_bytes = true\n", ":5: defaults.max_bytes: a number is wanted, not true or false"),
         (SMALL + "[defaults]\nskip_addressed = 1\n", ":5: defaults.skip_addressed: true or false is wanted"),
         (SMALL + '[defaults]\nfrom = "munge"\n', ":5: defaults.from: 'munge' is none of munge-unsigned, keep"),
-        (SMALL + '[defaults]\njoin = "ask"\n', ":5: defaults.join: 'ask' is none of closed, open"),
+        (SMALL + '[defaults]\njoin = "yes"\n', ":5: defaults.join: 'yes' is none of open, ask, closed"),
         (SMALL + "[defaults]\njoin = true\n", ":5: defaults.join: a text is wanted, not true or false"),
         (
             SMALL + '[defaults]\nunsubscribe = "x"\n',

@@ -1,0 +1,90 @@
+"""What owners decide by mail about what waits for them: the token that they were sent is the proof, not who wrote.
+
+A token is of one list and what waits for it. Whoever has it was written to as an owner, or was given it by one. The
+first decision holds; who comes later, or again, is told what became of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from mailing.rules.addresses import is_deliverable, unquoted
+from mailing.rules.lists import REQUEST_ADDRESS, address_beside
+from mailing.rules.places import Word
+from mailing.rules.spooled import Destination, Message, Standing
+from mailing.rules.tokens import mac_of
+from shadowtree.vocabulary import GroupId
+
+DAY_SECONDS = 86_400
+DECISION_SECONDS = 7 * DAY_SECONDS
+"""How long a token counts, once owners were told it; after that a command decides."""
+
+
+def decision_token(secret: bytes, id_: str, group: GroupId) -> str:
+    """What owners of a list show to decide about a message: 80 bits."""
+    return mac_of(secret, "decide", id_, group)
+
+
+def how_to_decide(destination: Destination, token: str, word: Word) -> str:
+    """Where an owner writes to; where the name of the list is too long for that, with which subject."""
+    address = address_beside(destination.address, f"-{word}+{token}")
+    if is_deliverable(unquoted(address), with_smtputf8=True):
+        return f"write to {address}"
+    return f"write to {address_beside(destination.address, REQUEST_ADDRESS)}, with the subject '{word} {token}'"
+
+
+class Decidable:
+    """What there are tokens for: held now, or decided about and not yet forgotten."""
+
+    def __init__(self, secret: bytes, messages: Iterable[Message] = ()) -> None:
+        self._secret = secret
+        self._by_token: dict[str, tuple[str, GroupId]] = {}
+        self._tokens: dict[str, set[str]] = {}
+        for message in messages:
+            self.follow(message)
+
+    def follow(self, message: Message) -> None:
+        """A message is as this says."""
+        for each in message.destinations:
+            if each.standing is Standing.HELD or each.asked:
+                token = decision_token(self._secret, message.id, each.group)
+                self._by_token[token] = message.id, each.group
+                self._tokens.setdefault(message.id, set()).add(token)
+
+    def forget(self, id_: str) -> None:
+        """There is no such message any more."""
+        for token in self._tokens.pop(id_, ()):
+            del self._by_token[token]
+
+    def find(self, token: str) -> tuple[str, GroupId] | None:
+        """The id of a message and a list that it is held for, or was; None: the token is not ours, or of long ago."""
+        return self._by_token.get(token)
+
+
+class Outcome(StrEnum):
+    """What becomes of a decision, as owners are told it."""
+
+    APPROVED = "approved"
+    REJECTED = "rejected"
+    WAS_APPROVED = "was approved before"
+    WAS_DROPPED = "was rejected or dropped before"
+    IS_TOO_LATE = "is too late"
+
+    @property
+    def is_decision(self) -> bool:
+        """Whether it decides."""
+        return self in (Outcome.APPROVED, Outcome.REJECTED)
+
+
+def outcome_of_decision(message: Message, group: GroupId, *, approves: bool, date: int) -> Outcome:
+    """What becomes of a message when an owner of a list decides; `date`: in seconds since 1970."""
+    places = [each for each in message.destinations if each.group == group and (each.is_list or message.is_request)]
+    place = next((each for each in places if each.standing is Standing.HELD), places[0] if places else None)
+    if place is None or place.standing is Standing.DROPPED:
+        return Outcome.WAS_DROPPED
+    if place.standing is Standing.GOES:
+        return Outcome.WAS_APPROVED
+    if place.asked and date > place.asked + DECISION_SECONDS:
+        return Outcome.IS_TOO_LATE
+    return Outcome.APPROVED if approves else Outcome.REJECTED

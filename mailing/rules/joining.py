@@ -1,0 +1,74 @@
+"""People who ask to join a list, wait for its owners to decide, and are told what these decided.
+
+A request is a letter to the person that is held until then: the spool, `mail held` and the notes to owners have it as
+they have a message that is held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from mailing.rules.authors import shown
+from mailing.rules.commands import Command, Deed
+from mailing.rules.letters import outcome_of, written
+from mailing.rules.message import ID_DIGITS
+from mailing.rules.places import Word
+from mailing.rules.spooled import Destination, Message, Standing, Wish
+from shadowtree.vocabulary import GroupId, MemberId
+
+DAY_SECONDS = 86_400
+REQUEST_SECONDS = 14 * DAY_SECONDS
+"""After that nobody has decided, and the person is told so."""
+PENDING_LIMIT = 100
+"""Requests of one list that wait."""
+UNDECIDED = "nobody decided in time"
+REJECTED = "rejected"
+"""Why a request came to nothing, or a message goes nowhere; any other reason is what the name service said."""
+
+
+def request_id(group: GroupId, person: MemberId, date: int) -> str:
+    """The same all day: once a day somebody asks the owners of a list. `date`: in seconds since 1970."""
+    told = f"join {group}\n{person.lower()}\n{date // DAY_SECONDS}"
+    return hashlib.sha256(told.encode()).hexdigest()[:ID_DIGITS]
+
+
+def request_of(command: Command, person: MemberId, owners: str, date: int) -> Message:
+    """A request, as it waits; `owners`: where they are written to, empty: only commands decide."""
+    group = command.group
+    place = Destination(
+        group,
+        command.address,
+        is_list=False,
+        standing=Standing.HELD,
+        why=f"{shown(person)} asks to join",
+        owners=owners,
+        is_to_note=owners != "",
+    )
+    return Message(
+        request_id(group, person, date),
+        "",
+        date,
+        (place,),
+        needs_smtputf8=not f"{person}{command.address}".isascii(),
+        author=shown(person),
+        is_letter=True,
+        is_request=True,
+        wish=Wish(True, group, person),
+    )
+
+
+def is_outdated(message: Message, date: int) -> bool:
+    """Whether a request has waited for too long."""
+    return message.is_request and message.is_held and date > message.accepted + REQUEST_SECONDS
+
+
+def answer_to(request: Message, date: int) -> bytes:
+    """What the person of a request is told, once that was decided about."""
+    (place,), wish = request.destinations, request.wish
+    assert wish is not None, "somebody asked"
+    deed = {UNDECIDED: Deed.IS_UNDECIDED, REJECTED: Deed.IS_REJECTED}.get(place.why, Deed.REFUSED)
+    if place.standing is Standing.GOES:
+        deed = Deed.JOIN
+    command = Command(place.group, Word.JOIN, "", place.address, "")
+    letter = outcome_of(command, wish.person, deed, has_owners=place.owners != "")
+    return written(letter, command, wish.person, None, request.id, date)

@@ -1,0 +1,61 @@
+"""Carries out what owners decide, by mail or by command, about messages that are held and about who asks to join."""
+
+from __future__ import annotations
+
+from mailing.rules.commands import Deed
+from mailing.rules.deciding import Outcome, outcome_of_decision
+from mailing.rules.events import Admit, Admitted, Approved, NotAdmitted, Rejected
+from mailing.rules.lookups import why_not
+from mailing.rules.spooled import Message
+from mailing.shell.deeds import Deeds
+from mailing.shell.log import LOGGER
+from mailing.shell.spooling import Spooling, read_clocks
+from shadowtree.errors import GroupNotFound, ShadowtreeError
+from shadowtree.vocabulary import GroupId
+
+REFUSED = "the name service does not allow it"
+
+
+class Deciding:
+    """All decisions. Calls raise `SpoolError`."""
+
+    def __init__(self, deeds: Deeds, spooling: Spooling) -> None:
+        self._deeds = deeds
+        self._spooling = spooling
+
+    async def by_token(self, token: str, group: GroupId, *, approves: bool) -> tuple[Message, Outcome] | None:
+        """What a token of a list decides about, and what became of it; None: it is none of that list."""
+        found = self._spooling.decidable(token)
+        spooled = await self._spooling.spooled(found[0]) if found is not None and found[1] == group else None
+        if spooled is None:
+            return None
+        message = spooled.message
+        outcome = outcome_of_decision(message, group, approves=approves, date=read_clocks().date)
+        if outcome.is_decision:
+            await self._decide(message, group, approves=approves)
+        LOGGER.info("%s: by mail, for %s: %s", message.id, group, outcome)
+        return message, outcome
+
+    async def by_command(self, message: Message, *, approves: bool) -> None:
+        """Decide for all lists that hold a message."""
+        await self._decide(message, None, approves=approves)
+
+    async def _decide(self, message: Message, group: GroupId | None, *, approves: bool) -> None:
+        await self._spooling.tell_durably((Approved if approves else Rejected)(message.id, group))
+
+    async def admit(self, effect: Admit) -> None:
+        """Have somebody join whom owners have accepted, and tell."""
+        request, wish = effect.request, effect.request.wish
+        assert wish is not None, "somebody asked"
+        try:
+            membership = await self._deeds.membership(wish)
+            deed = await self._deeds.do(Deed.JOIN, wish.group, membership.name)
+        except GroupNotFound as error:
+            self._spooling.tell(NotAdmitted(request.id, why_not(error), is_lasting=True))
+        except ShadowtreeError as error:
+            LOGGER.warning("%s cannot join %s now: %s", wish.person, wish.group, why_not(error))
+            self._spooling.tell(NotAdmitted(request.id, why_not(error)))
+        else:
+            is_done = deed is Deed.JOIN
+            event = Admitted(request.id) if is_done else NotAdmitted(request.id, REFUSED, is_lasting=True)
+            self._spooling.tell(event)
