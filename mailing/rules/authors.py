@@ -16,8 +16,9 @@ from email.utils import getaddresses
 
 import authres
 
-from mailing.rules.addresses import unquoted
+from mailing.rules.addresses import is_deliverable, unquoted
 from mailing.rules.message import Content
+from shadowtree.vocabulary import MemberId
 
 RESULTS_LIMIT = 10
 """Fields of the own mail server that are read; it writes one to three."""
@@ -55,6 +56,12 @@ class Author:
     def is_confirmed(self) -> bool:
         """Whether the address counts."""
         return not self.doubt
+
+    @property
+    def answerable(self) -> MemberId:
+        """By which name the author can be written to; empty: it may be somebody else, or cannot be sent to."""
+        name = unquoted(self.address)
+        return name if self.is_confirmed and is_deliverable(name, with_smtputf8=True) else ""
 
     def is_sender(self, sender: str) -> bool:
         """Whether the sender of the envelope is the author."""

@@ -47,6 +47,7 @@ from mailing.rules.events import (
     Written,
 )
 from mailing.rules.failures import Failures
+from mailing.rules.giving_up import organisation_of
 from mailing.rules.in_progress import InProgress
 from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
@@ -150,6 +151,8 @@ class Distribution:
                 needs_smtputf8=event.needs_smtputf8,
                 author=event.author,
                 subject=event.subject,
+                answerable=event.answerable,
+                message_id=event.message_id,
             )
             chunks = ()
         places = {each.place for each in known.destinations}
@@ -183,8 +186,8 @@ class Distribution:
         match event:
             case Resolved():
                 return self._resolved(work, event, now)
-            case NotResolved(_, why):
-                return self._not_resolved(work, why, now)
+            case NotResolved():
+                return self._not_resolved(work, event, now)
             case Posted():
                 return self._posted(work, event, now)
             case NotPosted(_, why):
@@ -208,6 +211,7 @@ class Distribution:
                     return self._admissions.decided(work, Standing.GOES, "", now, group)
                 if not work.set_standing(Standing.HELD, Standing.GOES, "", group=group):
                     return []
+                work.message = replace(work.message, released=now.date)
                 return self._in_progress.saved_then(work, work.ask(), now)
             case Rejected(_, group):
                 if work.message.is_request:
@@ -232,6 +236,7 @@ class Distribution:
         chunks = [] if work.message.is_dropped else self._new_chunks(work, event, is_last=not is_asked_again)
         work.take(chunks)
         attempts = work.message.attempts + 1 if is_asked_again else 0
+        work.give_up(event.away if event.missing and not (is_asked_again or event.is_lasting) else ())
         is_whole_set = tuple(work.going) == event.asked
         work.message = replace(
             work.message,
@@ -303,6 +308,7 @@ class Distribution:
             else:
                 work.post_at = now.ticks + min(LONGEST_LOOK_S, 2 ** min(post.attempts, 10))
         work.message = replace(work.message, post=post)
+        work.give_up(work.message.given_up)
         return self._in_progress.saved_then(work, [], now)
 
     def _shared(self, event: Shared, now: Now) -> list[Effect]:
@@ -323,13 +329,15 @@ class Distribution:
         saved = self._in_progress.settled(work, now, tuple(chunks)) or [Save(work.message, tuple(chunks), content)]
         return [*saved, answer, *(HandOver(work.message, chunk) for chunk in chunks)]
 
-    def _not_resolved(self, work: Work, why: str, now: Now) -> list[Effect]:
+    def _not_resolved(self, work: Work, event: NotResolved, now: Now) -> list[Effect]:
         if not work.is_resolving:
             return []
         work.is_resolving = False
         attempts = work.message.attempts + 1
-        work.message = replace(work.message, missing=why, attempts=attempts)
-        if not work.message.is_dropped and not self._is_too_old(work, now):
+        work.message = replace(work.message, missing=event.why, attempts=attempts)
+        if self._is_too_old(work, now):
+            work.give_up(event.away or {organisation_of(each.group) for each in work.going.values()})
+        elif not work.message.is_dropped:
             work.resolve_at = now.ticks + delay_s(attempts)
         return self._in_progress.saved_then(work, [], now)
 
@@ -358,7 +366,7 @@ class Distribution:
         return [*self._in_progress.saved_then(work, [], now, [chunk]), *more]
 
     def _dropped(self, work: Work, now: Now) -> list[Effect]:
-        work.message = replace(work.message, is_dropped=True)
+        work.message = replace(work.message, is_dropped=True, given_up=())
         work.resolve_at = work.post_at = work.own_until = work.admit_at = None
         for standing in (Standing.GOES, Standing.HELD):
             work.set_standing(standing, Standing.DROPPED, "dropped")
@@ -403,7 +411,7 @@ class Distribution:
                 effects += self._dropped(work, now)
                 continue
             effects += work.due_chunks(now)
-            effects += self._in_progress.settled(work, now)
+            effects += [*self._own.gave_up(work, now), *self._in_progress.settled(work, now)]
         for id_, ended in list(self._in_progress.finished.items()):
             if now.date > ended + KEPT_FOR_S:
                 del self._in_progress.finished[id_]
@@ -412,4 +420,4 @@ class Distribution:
 
     @staticmethod
     def _is_too_old(work: Work, now: Now) -> bool:
-        return now.date > work.message.accepted + TRIED_FOR_S
+        return now.date > max(work.message.accepted, work.message.released) + TRIED_FOR_S

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import Chunk, Destination, Message, OtherShare
-from shadowtree.vocabulary import GroupId, MemberId, Revision
+from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,10 @@ class Accepted:
     author: str = ""
     """Whom From names, as it is shown; the next, too."""
     subject: str = ""
+    answerable: MemberId = ""
+    """The author, where the own mail server confirms that; empty: nobody may be written to."""
+    message_id: str = ""
+    """As it came, if it looks like one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,8 @@ class Resolved:
     """Why somebody may be missing; empty: nobody is."""
     is_lasting: bool = False
     """Whether asking again would change nothing about that."""
+    away: tuple[SubnetName, ...] = ()
+    """The organisations that are out of reach."""
     shares: tuple[OtherShare, ...] = ()
     """Whom others' gateways serve, of the lists that go by shares: nobody of these is among `people`."""
     own: tuple[OtherShare, ...] = ()
@@ -75,6 +81,8 @@ class NotResolved:
 
     id: str
     why: str
+    away: tuple[SubnetName, ...] = ()
+    """The organisations that are out of reach; empty: that of each list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
 from mailing.rules.notes import owners_note
 from mailing.rules.spooled import Destination, Message
-from shadowtree.vocabulary import GroupId, MemberId
+from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 DAY_S = 86_400
 FAILURE_DAYS = 5
@@ -74,6 +74,8 @@ class Digest:
     people: Mapping[MemberId, str]
     """The first of them, and what was said."""
     suppressed: tuple[MemberId, ...] = ()
+    away: tuple[SubnetName, ...] = ()
+    """Servers for which messages were given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,15 @@ class Failures:
             fresh = replace(fresh, probe=before.probe, probed=before.probed)
         self._failing[person] = fresh
         return [*kept, fresh]
+
+    def gave_up(self, place: Destination, servers: Iterable[SubnetName], date: int) -> list[Digest]:
+        """A message of a list was given up for some servers; what is to be kept."""
+        digest = self._digest(place.group, place.owners, date // DAY_S)
+        if digest is None:
+            return []
+        away = tuple(sorted({*digest.away, *servers})[:DIGEST_NAMES])
+        digest = self._digests[place.group] = replace(digest, away=away)
+        return [digest]
 
     def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
         """The probe that is due: what is to be kept of the person with it, the message and its content."""
@@ -235,7 +246,12 @@ def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
 def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
     """A message to the owners of a list, and its content."""
     total = sum(digest.counts.values())
-    lines = [f"Messages of {formatdate(digest.day * DAY_S)[:16]} (UTC), or before, did not reach:", ""]
+    lines = []
+    if digest.away:
+        lines += ["Out of reach until nothing more was tried, so that their people did not get messages:", ""]
+        lines += [*(f"  {shown(server)}" for server in digest.away), ""]
+    if total or not digest.away:
+        lines += [f"Messages of {formatdate(digest.day * DAY_S)[:16]} (UTC), or before, did not reach:", ""]
     lines += [f"{count:6,}  {shown(domain)}" for domain, count in Counter(digest.counts).most_common()]
     if digest.people:
         lines += ["", *(f"{shown(person)}: {shown(why)}" for person, why in sorted(digest.people.items()))]
@@ -245,5 +261,6 @@ def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
         lines += ["", "A probe came back, too. Nothing more is sent to:", *map(shown, digest.suppressed), ""]
         lines.append("Whoever runs the mail gateway has it sent again:")
         lines.append("  shadowtree mail suppressed --clear ADDRESS --config mail.toml")
-    subject = f"{shown(digest.group)}: not reached: {total:,}"
+    counts = (f"{total:,}" if total or not digest.away else "", f"{len(digest.away)} servers" if digest.away else "")
+    subject = f"{shown(digest.group)}: not reached: {' and '.join(filter(None, counts))}"
     return owners_note(digest.group, digest.owners, subject, lines, ("digest", str(digest.day)), date)

@@ -54,7 +54,7 @@ class InProgress:
 
     def settled(self, work: Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
         """End a message of which nothing more becomes."""
-        if not work.is_over or work.message.is_held or work.message.is_to_note:
+        if not work.is_over or work.message.is_held or work.message.is_to_note or work.message.given_up:
             return []
         goes = any(each.standing is Standing.GOES for each in work.message.destinations)
         is_dropped = work.message.is_dropped or not (goes or work.chunks)

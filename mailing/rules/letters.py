@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from mailing.rules.lists import (
     address_beside,
     owners_address,
 )
-from mailing.rules.message import Content
+from mailing.rules.message import Content, message_id_of
 from mailing.rules.spooled import Destination, Message, Wish
 from shadowtree.vocabulary import MemberId
 
@@ -36,8 +35,6 @@ LETTERS_TO_ALL = 1_000
 """An hour."""
 WAYS_TOLD = 20
 GROUPS_TOLD = 50
-
-_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}>")
 
 
 class LetterLimits:
@@ -207,9 +204,9 @@ def written(letter: Letter, command: Command, person: MemberId, content: Content
     message["Subject"] = shown(letter.subject)
     message["Auto-Submitted"] = "auto-replied"
     message["Precedence"] = "bulk"
-    asked = [] if content is None else content.values("message-id")
-    if len(asked) == 1 and _MESSAGE_ID.fullmatch(asked[0]):
-        message["In-Reply-To"] = message["References"] = asked[0]
+    asked = "" if content is None else message_id_of(content)
+    if asked:
+        message["In-Reply-To"] = message["References"] = asked
     message.set_content("\n".join(letter.lines))
     return message.as_bytes()
 

@@ -19,6 +19,7 @@ ADDRESSED_LIMIT = 1_000
 """People in To and Cc that are looked at."""
 ID_DIGITS = 32
 
+_MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}>")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
 
 
@@ -104,6 +105,12 @@ def key_of(content: Content) -> str:
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.hexdigest()[:ID_DIGITS]
+
+
+def message_id_of(content: Content) -> str:
+    """Its Message-ID, to be named in an answer; empty: it has none, several, or one that does not look like one."""
+    found = content.values("message-id")
+    return found[0] if len(found) == 1 and _MESSAGE_ID.fullmatch(found[0]) else ""
 
 
 def is_automatic(content: Content) -> bool:

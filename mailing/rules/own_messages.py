@@ -19,9 +19,11 @@ from mailing.rules.events import (
     Written,
 )
 from mailing.rules.failures import Failure, Failures, digest_note
+from mailing.rules.giving_up import report_to_author
 from mailing.rules.in_progress import InProgress
 from mailing.rules.notes import Noted, note_about, without_note
 from mailing.rules.spooled import Chunk, Message
+from mailing.rules.works import Work
 from shadowtree.vocabulary import MemberId
 
 
@@ -72,6 +74,21 @@ class OwnMessages:
                 failing, letter, content = probe
                 effects += [*self._letter(letter, person, content), Keep(failing)]
         return effects
+
+    def gave_up(self, work: Work, now: Now) -> list[Effect]:
+        """Tell author and owners for which servers nothing more is tried, once all is known."""
+        message, lists = work.message, [each for each in work.going.values() if each.is_list]
+        if not message.given_up or work.is_finding:
+            return []
+        effects: list[Effect] = []
+        if message.answerable and lists:
+            letter, content = report_to_author(message, lists, now.date)
+            if not self._in_progress.is_known(letter.id):
+                effects += self._letter(letter, message.answerable, content)
+        for each in lists:
+            effects += map(Keep, self._failures.gave_up(each, message.given_up, now.date))
+        work.message = replace(message, given_up=())
+        return [*effects, Save(work.message)]
 
     def due(self, now: Now) -> list[Effect]:
         """Tell owners what they are to be told by now."""

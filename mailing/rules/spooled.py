@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from shadowtree.vocabulary import GroupId, MemberId
+from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 
 class Standing(StrEnum):
@@ -182,6 +182,14 @@ class Message:
     author: str = ""
     """Whom From names, as it is shown."""
     subject: str = ""
+    answerable: MemberId = ""
+    """The author, where the own mail server confirms that; empty: nobody may be written to."""
+    message_id: str = ""
+    """As it came, if it looks like one."""
+    given_up: tuple[SubnetName, ...] = ()
+    """Organisations out of reach until nothing more was tried, of which author and owners are to be told."""
+    released: int = 0
+    """When owners let it go last, in seconds since 1970; 0: nobody had to."""
     is_letter: bool = False
     """Whether the gateway wrote it to one person: nobody is asked whom it reaches."""
     wish: Wish | None = None

@@ -9,7 +9,7 @@ from itertools import groupby
 from mailing.rules.addresses import is_deliverable
 from mailing.rules.events import Admit, Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
 from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
-from shadowtree.vocabulary import GroupId, MemberId
+from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 CHUNK_PEOPLE = 200
 """What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
@@ -50,9 +50,8 @@ class Work:
     @property
     def is_over(self) -> bool:
         """Whether nothing becomes of it by itself."""
-        waits = (self.resolve_at, self.post_at, self.own_until, self.admit_at)
-        is_busy = self.is_resolving or self.is_posting or self.is_admitting or self.chunks_at or self.under_way
-        return not is_busy and all(at is None for at in waits)
+        is_busy = self.is_finding or self.is_admitting or self.chunks_at or self.under_way
+        return not is_busy and self.admit_at is None
 
     def take(self, chunks: Iterable[Chunk]) -> None:
         """They are handed over."""
@@ -93,6 +92,13 @@ class Work:
         self.message = replace(self.message, destinations=changed)
         return is_changed
 
+    def give_up(self, servers: Iterable[SubnetName]) -> None:
+        """Nothing more is tried for the people of these servers, and of those that have lost their shares."""
+        post = self.message.post
+        lost = post.lost if post is not None and post.is_settled else ()
+        given_up = () if self.message.is_dropped else tuple(sorted({*lost, *servers}))
+        self.message = replace(self.message, given_up=given_up)
+
     def admit(self) -> list[Effect]:
         """Have the person of a request join, unless that is being done."""
         self.admit_at = None
@@ -111,6 +117,12 @@ class Work:
             return []
         self.is_posting = True
         return [Post(self.message, {at: self.message.destinations[at] for at in post.destinations})]
+
+    @property
+    def is_finding(self) -> bool:
+        """Whether it may still be found out whom it is for, or that a server has its share."""
+        waits = (self.resolve_at, self.post_at, self.own_until)
+        return self.is_resolving or self.is_posting or any(at is not None for at in waits)
 
     @property
     def spooled(self) -> Spooled:

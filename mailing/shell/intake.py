@@ -13,7 +13,7 @@ from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judge
 from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
 from mailing.rules.lookups import why_not
-from mailing.rules.message import Content, MalformedError, addressed_people, key_of, read_content
+from mailing.rules.message import Content, MalformedError, addressed_people, key_of, message_id_of, read_content
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
 from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
 from mailing.rules.reports import Detector, complaints, is_complaint, lasting_failure
@@ -165,6 +165,8 @@ class MessageIntake:
                 needs_smtputf8=sender.needs_smtputf8,
                 author=shown(author.address),
                 subject=subject_of(read),
+                answerable=author.answerable,
+                message_id=message_id_of(read),
             )
         )
         if reply.is_good:

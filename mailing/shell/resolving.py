@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from mailing.rules.events import Event, ListGone, NotResolved, Resolve, Resolved
+from mailing.rules.giving_up import organisation_of
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import shown, why_not
@@ -20,7 +21,7 @@ from mailing.shell.others import Others
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target
-from shadowtree.vocabulary import GroupId, MemberId, Revision
+from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
 
 AT_ONCE_LIMIT = 8
 ATTEMPTS_IN_TRANSITION = 5
@@ -74,14 +75,14 @@ class Resolving:
         event = Resolved(effect.id, tuple(effect.destinations), (), "")
         if central:
             found = await self._settled(list(central))
-            if isinstance(found, str):
-                return NotResolved(effect.id, found)
+            if isinstance(found, _NotNow):
+                return NotResolved(effect.id, *found)
             event = replace(event, people=_people(found, central), revision=found.revision, missing=_missing(found))
-            event = replace(event, is_lasting=not found.unreachable)
+            event = replace(event, is_lasting=not found.unreachable, away=_organisations(found.unreachable))
         if shared:
             counted = await self._counted(shared)
-            if isinstance(counted, str):
-                return NotResolved(effect.id, counted)
+            if isinstance(counted, _NotNow):
+                return NotResolved(effect.id, *counted)
             people = {**dict(counted.people), **dict(event.people)}
             event = replace(
                 event,
@@ -92,10 +93,13 @@ class Resolving:
                 revision=event.revision or counted.revision,
                 missing=event.missing or counted.missing,
                 is_lasting=counted.is_lasting and (event.is_lasting or not event.missing),
+                away=tuple(sorted({*event.away, *counted.away})),
             )
         return event
 
-    async def _settled(self, targets: list[Target], named_servers: Collection[str] | None = None) -> Resolution | str:
+    async def _settled(
+        self, targets: list[Target], named_servers: Collection[str] | None = None
+    ) -> Resolution | _NotNow:
         """Who is in some targets, or why that cannot be told now."""
         found = await self._names.everybody(targets, named_servers)
         for _ in range(ATTEMPTS_IN_TRANSITION):
@@ -104,23 +108,24 @@ class Resolving:
             await asyncio.sleep(PAUSE_SECONDS)
             found = await self._names.everybody(targets, named_servers)
         if found.in_transition:
-            return f"an update of {shown([target.name for target in targets])} is under way"
+            return _NotNow(f"an update of {shown([target.name for target in targets])} is under way")
         if found.unreachable and not await self._are_exceptions_whole(targets):
-            return f"who is excepted is out of reach: {shown(found.unreachable)}"
+            why = f"who is excepted is out of reach: {shown(found.unreachable)}"
+            return _NotNow(why, _organisations(found.unreachable))
         return found
 
-    async def _counted(self, shared: Mapping[Target, int]) -> _Counted | str:
+    async def _counted(self, shared: Mapping[Target, int]) -> _Counted | _NotNow:
         """Whom each gateway serves; those of organisations without one are named."""
         targets, own = list(shared), await self._others.own()
         found = await self._settled(targets, ())
-        if isinstance(found, str):
+        if isinstance(found, _NotNow):
             return found
         servers = sorted({each.server for each in found.counts} - {own})
         serves = dict(zip(servers, await asyncio.gather(*map(self._others.serves, servers)), strict=True))
         lacking = [server for server, has in serves.items() if has is False]
         if lacking:
             found = await self._settled(targets, lacking)
-            if isinstance(found, str):
+            if isinstance(found, _NotNow):
                 return found
         elsewhere = frozenset(found.elsewhere)
         counts = [OtherShare(each.server, _position(each.group, shared), each.count) for each in found.counts]
@@ -140,6 +145,7 @@ class Resolving:
             found.revision,
             missing,
             not (found.unreachable or unknown or named.away),
+            _organisations([*found.unreachable, *unknown, *named.away]),
         )
 
     async def _are_exceptions_whole(self, targets: list[Target]) -> bool:
@@ -165,6 +171,19 @@ class _Counted(NamedTuple):
     revision: Revision
     missing: str
     is_lasting: bool
+    away: tuple[SubnetName, ...]
+
+
+class _NotNow(NamedTuple):
+    """Nobody can tell who is in some lists."""
+
+    why: str
+    away: tuple[SubnetName, ...] = ()
+    """The organisations that are out of reach; empty: that of the lists."""
+
+
+def _organisations(names: Iterable[str]) -> tuple[SubnetName, ...]:
+    return tuple(sorted({organisation_of(name) for name in names}))
 
 
 def target_for(destination: Destination, lists: Lists, index: GroupIndex) -> Target | None:

@@ -143,6 +143,24 @@ def test_a_digest_is_of_a_day_that_is_over_and_counts_by_organisation():
     assert digest_note(digest, BEGIN + 2 * DAY_S)[0].id == message.id, "the same day would be told twice"
 
 
+def test_a_digest_names_servers_for_which_messages_were_given_up():
+    found, place = Failures(), Destination(ALL, "all@lists.ubc.example", True, owners=OWNERS)
+    assert found.gave_up(replace(place, owners=""), ["sfu.example"], BEGIN) == []
+    for server in ("sfu.example", "a.example", "sfu.example"):
+        (digest,) = found.gave_up(place, [server], BEGIN)
+    assert digest.away == ("a.example", "sfu.example")
+    note = read(digest_note(digest, BEGIN)[1])
+    assert note["Subject"] == "all@ubc.example: not reached: 2 servers"
+    text = note.get_content().replace("\r", "")
+    assert "  a.example\n  sfu.example\n" in text
+    assert "did not reach:" not in text
+    fail(found, 0)
+    (digest,) = found.due_digests(BEGIN + DAY_S)
+    note = read(digest_note(digest, BEGIN)[1])
+    assert note["Subject"] == "all@ubc.example: not reached: 1 and 2 servers"
+    assert "did not reach:" in note.get_content()
+
+
 def test_a_digest_of_many_is_short():
     found = Failures()
     for number in range(5 * DIGEST_NAMES):
