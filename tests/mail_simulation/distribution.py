@@ -288,7 +288,7 @@ class World:
             return
         found = {}
         for at, place in asked.destinations.items():
-            for person in self.members[place.group] if place.is_list else OWNERS:
+            for person in sorted(self.members[place.group] if place.is_list else OWNERS):
                 found.setdefault(person, at)
         missing = ""
         if luck < 0.4:
@@ -308,7 +308,8 @@ class World:
         assert place.standing is Standing.GOES or self.messages[request.id].is_dropped, "she joins before it is durable"
         if luck < 0.3:
             self.tell(NotAdmitted(request.id, "away"))
-        elif luck < 0.4:
+        elif luck < 0.4 and self.requests[request.id] not in self.joined:
+            # Whoever has joined before a crash is a member, and has that name.
             self.tell(NotAdmitted(request.id, "taken", is_lasting=True))
         else:
             self.joined.add(self.requests[request.id])
