@@ -68,6 +68,11 @@ def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:
     return True
 
 
+def mailbox_of(name: MemberId) -> str:
+    """What is the same for names that differ in case alone: they are taken for one mailbox, which gets one copy."""
+    return name.lower()
+
+
 def unquoted(address: str) -> str:
     """The name that an address stands for: without the quotes of RFC 5321, where it has some."""
     found = _QUOTED.fullmatch(address)

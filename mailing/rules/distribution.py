@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
     Accepted,
@@ -257,7 +258,7 @@ class Distribution:
         destinations = work.message.destinations
         if work.message.is_dropped or all(each.people_limit is None for each in destinations):
             return False
-        counts = Counter(at for person, at in dict(event.people).items() if person not in work.reached)
+        counts = Counter(at for person, at in dict(event.people).items() if mailbox_of(person) not in work.reached)
         for chunk in work.chunks.values():
             # Whom the own share named is counted by `own`.
             if chunk.revision or not destinations[chunk.destination].goes_by_shares:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.events import Effect, Now, Save, Spooled
 from mailing.rules.notes import Notes
 from mailing.rules.spooled import Chunk, Message, Standing, State
@@ -26,7 +27,7 @@ class InProgress:
         work = Work(
             spooled.message,
             {chunk.number: chunk for chunk in spooled.chunks},
-            {person for chunk in spooled.chunks for person in chunk.people},
+            {mailbox_of(person) for chunk in spooled.chunks for person in chunk.people},
         )
         work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
         self.works[work.message.id] = work

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from mailing.rules.addresses import UndeliverableError, quoted
+from mailing.rules.addresses import UndeliverableError, mailbox_of, quoted
 from shadowtree.errors import ShadowtreeError, Unavailable
 from shadowtree.results import Check, Resolution
 from shadowtree.vocabulary import GroupId, MemberId
@@ -114,14 +114,14 @@ def missing_of(what: GroupId, found: Resolution) -> str | None:
 
 
 def deliverable(people: Iterable[MemberId]) -> list[str]:
-    """The addresses of those to whom mail can be sent."""
-    found = []
+    """The addresses of those to whom mail can be sent, one for each mailbox."""
+    found: dict[str, str] = {}
     for person in people:
         try:
-            found.append(quoted(person))
+            found.setdefault(mailbox_of(person), quoted(person))
         except UndeliverableError:
             continue
-    return found
+    return list(found.values())
 
 
 def why_reply(check: Check, left_out: Sequence[GroupId]) -> Reply:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from mailing.rules.addresses import is_deliverable
+from mailing.rules.addresses import is_deliverable, mailbox_of
 from mailing.rules.events import Admit, Effect, HandOver, Now, Post, Resolve, Resolved, Shared, Spooled
 from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standing, State
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
@@ -21,7 +21,8 @@ class Work:
 
     message: Message
     chunks: dict[int, Chunk]
-    reached: set[MemberId]
+    reached: set[str]
+    """The mailboxes of all people in the chunks."""
     is_resolving: bool = False
     resolve_at: float | None = None
     chunks_at: dict[int, float] = field(default_factory=dict)
@@ -57,7 +58,7 @@ class Work:
         """They are handed over."""
         for chunk in chunks:
             self.chunks[chunk.number] = chunk
-            self.reached.update(chunk.people)
+            self.reached.update(map(mailbox_of, chunk.people))
             self.under_way.add(chunk.number)
 
     def ask(self) -> list[Effect]:
@@ -147,13 +148,16 @@ def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str)
     fresh = sorted(
         (at, not person.isascii(), person)
         for person, at in dict(people).items()
-        if person not in work.reached
+        if mailbox_of(person) not in work.reached
         and is_deliverable(person, with_smtputf8=True)
         and not (destinations[at].skips_addressed and person in addressed)
     )
+    firsts: dict[str, tuple[int, bool, MemberId]] = {}
+    for each in fresh:
+        firsts.setdefault(mailbox_of(each[2]), each)
     found = list[Chunk]()
     number = len(work.chunks)
-    for (at, is_international), group in groupby(fresh, key=lambda each: each[:2]):
+    for (at, is_international), group in groupby(firsts.values(), key=lambda each: each[:2]):
         alike = [person for _, _, person in group]
         for begin in range(0, len(alike), CHUNK_PEOPLE):
             some = tuple(alike[begin : begin + CHUNK_PEOPLE])

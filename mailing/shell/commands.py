@@ -116,8 +116,16 @@ class Commands:
 
     async def grant(self, wish: Wish) -> Deed:
         """Do what somebody certainly wants; raises `ShadowtreeError` where that cannot be done now."""
-        deed, person = await self._deed_for(wish)
-        return await self._deeds.do(deed, wish.group, person)
+        return await self._do(wish, *await self._deed_for(wish))
+
+    async def _do(self, wish: Wish, deed: Deed, person: MemberId) -> Deed:
+        done = await self._deeds.do(deed, wish.group, person)
+        if done.is_change and not wish.is_join and len(names_of_sender(wish.person)) > 1:
+            # She may be in it by another name, too, that differs in case alone.
+            deed, other = await self._deed_for(wish)
+            if deed.is_change and other != person:
+                await self._deeds.do(deed, wish.group, other)
+        return done
 
     async def _deed_for(self, wish: Wish) -> tuple[Deed, MemberId]:
         """What a wish comes to, and the name of the person in the name service."""
@@ -129,7 +137,7 @@ class Commands:
         deed, person = await self._deed_for(wish)
         if deed is Deed.ASK:
             return await self._ask_owners(mail.command, person)
-        return await self._deeds.do(deed, wish.group, person)
+        return await self._do(wish, deed, person)
 
     async def _ask_owners(self, command: Command, person: MemberId) -> Deed | None:
         """Have owners asked whether somebody may join, unless they were."""

@@ -34,17 +34,21 @@ class Deeds:
         self._names = names
 
     async def membership(self, wish: Wish) -> Membership:
-        """How somebody stands to the list of a wish."""
+        """How somebody stands to the list of a wish: by the name that gets its mail, where there are two."""
         group, muted = wish.group, beside(wish.group, MUTED)
         names = names_of_sender(wish.person)
+        muted_one = None
         for name in names:
             if not await self._names.check(group, name):
                 continue
             is_muted = muted in self._names.index and bool(await self._names.check(muted, name))
+            if is_muted and not wish.is_join:
+                muted_one = muted_one or Membership(name, True, is_muted=True)
+                continue
             # Whoever joins is not asked how she is in it.
-            is_only_direct = not wish.is_join and not is_muted and await self._is_only_direct(group, name)
+            is_only_direct = not wish.is_join and await self._is_only_direct(group, name)
             return Membership(name, True, is_only_direct, is_muted)
-        return Membership(names[-1], False)
+        return muted_one or Membership(names[-1], False)
 
     async def _is_only_direct(self, group: GroupId, person: MemberId) -> bool:
         try:

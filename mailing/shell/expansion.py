@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from mailing.rules.addresses import is_deliverable, quoted, unquoted
+from mailing.rules.addresses import is_deliverable, mailbox_of, quoted, unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.posting import Permitted, Refused, Uncertain, Verdict
 from mailing.shell.posting import may_post
@@ -132,16 +132,16 @@ async def _people(
             return Person(address, group, gateway, await _way(client, group, person))
 
     firsts = found.process_targets or [0] * len(found.processes)
-    reached = zip(found.processes, firsts, strict=True)
-    return tuple(
-        await asyncio.gather(
-            *(
-                one(person, targets[at].name)
-                for person, at in reached
-                if is_deliverable(person, with_smtputf8=with_smtputf8) and person not in suppressed
-            )
-        )
-    )
+    reached = [
+        (at, person)
+        for person, at in zip(found.processes, firsts, strict=True)
+        if is_deliverable(person, with_smtputf8=with_smtputf8) and person not in suppressed
+    ]
+    mailboxes: dict[str, tuple[int, MemberId]] = {}
+    for at, person in sorted(reached):
+        mailboxes.setdefault(mailbox_of(person), (at, person))
+    kept = sorted(mailboxes.values(), key=lambda each: each[1])
+    return tuple(await asyncio.gather(*(one(person, targets[at].name) for at, person in kept)))
 
 
 async def _way(client: Client, group: GroupId, person: MemberId) -> tuple[MemberId, ...]:

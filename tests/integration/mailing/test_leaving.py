@@ -128,6 +128,19 @@ async def test_where_the_only_way_is_an_arc_of_the_list_that_is_left_though_it_i
     assert await names.check(MUTED, "bob@x.example")
 
 
+async def test_who_is_in_it_by_two_names_that_differ_in_case_gets_one_copy_and_leaves_with_both(gate, sink, names):
+    await names.create_group("twice@ubc.example")
+    joins = [("twice@ubc.example", name, "process") for name in ("Gil@x.example", "gil@x.example", "hal@x.example")]
+    await names.apply([Join(*each) for each in joins])
+    assert (await gate.send("hal@x.example", "twice", data=mail("hal@x.example", "twice")))[0].startswith("250")
+    await gate.until_done()
+    assert sink.people == ["Gil@x.example", "hal@x.example"]
+    sink.taken.clear()
+    assert "has left" in (await asked(gate, sink, "Gil@x.example", "twice-leave")).get_content()
+    assert (await names.resolve("twice@ubc.example")).processes == ("hal@x.example",)
+    await names.delete_group("twice@ubc.example", force=True)
+
+
 async def test_a_forged_author_changes_nothing_until_the_person_answers(gate, sink, names):
     letter = await asked(gate, sink, "cat@x.example", "all-leave", results=FORGED)
     assert letter["Subject"].startswith("confirm ")

@@ -1,0 +1,25 @@
+"""How people are put into chunks: each mailbox into one, by whichever name it comes first."""
+
+from mailing.rules.events import Spooled
+from mailing.rules.in_progress import InProgress
+from mailing.rules.lookups import deliverable
+from mailing.rules.spooled import Destination, Message
+from mailing.rules.works import chunks_of
+
+LISTS = tuple(Destination(group, group, True) for group in ("a@l.example", "b@l.example"))
+
+
+def test_names_that_differ_in_case_alone_are_one_mailbox():
+    in_progress = InProgress(())
+    work = in_progress.open(Spooled(Message("m", "", 1, LISTS), ()))
+    people = [("eve@x.example", 1), ("Eve@x.example", 0), ("ann@x.example", 0), ("Ann@x.example", 0)]
+    first, *others = chunks_of(work, people, "r")
+    assert (first.destination, first.people, others) == (0, ("Ann@x.example", "Eve@x.example"), [])
+    work.take([first])
+    assert chunks_of(work, people, "r") == []
+    again = InProgress(()).open(Spooled(work.message, (first,)))
+    assert [chunk.people for chunk in chunks_of(again, [*people, ("bob@x.example", 1)], "r")] == [("bob@x.example",)]
+
+
+def test_a_lookup_names_one_mailbox_once():
+    assert deliverable(["Ann@x.example", "ann@x.example", "bob@x.example"]) == ["Ann@x.example", "bob@x.example"]
