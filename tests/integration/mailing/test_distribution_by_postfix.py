@@ -1,6 +1,7 @@
 """A whole Postfix with the printed settings of distribution: messages in by LMTP, copies out by SMTP, bounces back."""
 
 import json
+import re
 import time
 from email import message_from_bytes
 
@@ -127,6 +128,38 @@ def test_who_wants_no_more_mail_is_asked_and_then_gets_none(postfix, servers):
         to = str(message_from_bytes(letter)["Reply-To"])
     ((code, text),) = postfix.send("", "own-leave@lists.ubc.example")
     assert (code, "are not answered" in text) == (550, True), text
+
+
+def test_an_owner_lets_a_message_go_by_an_address_of_the_note(postfix, servers, gateway):
+    """Nobody confirms who wrote it, nor who the owner is."""
+    names, owners = servers.clients[0], "all+owners@ubc.example"
+    names.create_group(owners)
+    names.join(owners, "chair@x.example", "process")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+
+    def until(find):
+        while not (found := find()):
+            assert time.monotonic() < deadline, postfix.log()
+            time.sleep(LOOK_SECONDS)
+        return found
+
+    def got(text):
+        return [people for _, people, data in tuple(postfix.inbox.messages) if text in data]
+
+    try:
+        until(lambda: gateway.lookup("owners", "all@lists.ubc.example")[1] == "chair@x.example")
+        data = b"Message-ID: <asks@x.example>\r\nFrom: ann@x.example\r\n\r\nMay I?\r\n"
+        assert [code for code, _ in postfix.send("ann@x.example", "all@lists.ubc.example", data=data)] == [250]
+        until(lambda: got(b"Subject: all@ubc.example: 1 held"))
+        (note,) = [data for _, _, data in tuple(postfix.inbox.messages) if b"1 held" in data]
+        address = re.search(r"all-approve\+\S+", message_from_bytes(note).get_payload(decode=True).decode())[0]
+        data = b"Message-ID: <yes@x.example>\r\nFrom: chair@x.example\r\n\r\n"
+        assert [code for code, _ in postfix.send("chair@x.example", address, data=data)] == [250]
+        members = {"ann@x.example", "bob@sfu.example"}
+        until(lambda: {person for people in got(b"May I?") for person in people} == members)
+        until(lambda: got(b"Subject: all@ubc.example: approved") == [["chair@x.example"]])
+    finally:
+        names.delete_group(owners, force=True)
 
 
 def test_two_lists_of_the_same_people_lose_nobody_to_a_kill(
