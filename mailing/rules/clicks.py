@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from html import escape
 from urllib.parse import parse_qs
 
+import h11
+
 from mailing.rules.framing import FramingError
 from mailing.rules.spooled import Wish
 from shadowtree.vocabulary import GroupId, MemberId
@@ -30,7 +32,6 @@ URL_LIMIT = 900
 HEAD_LIMIT = 16_384
 BODY_LIMIT = 8_192
 
-_LENGTH = re.compile(r"\d{1,6}")
 _PART = re.compile(
     r'Content-Disposition:[^\r\n]*;\s*name="?List-Unsubscribe"?\s*(?:;[^\r\n]*)?\r\n(?:[^\r\n]+\r\n)*\r\nOne-Click\r\n',
     re.I,
@@ -83,47 +84,58 @@ class HttpRequest:
 
 
 class HttpReader:
-    """Requests of HTTP/1.0 and 1.1 whose bodies have a length."""
+    """Requests of HTTP/1.0 and 1.1, as h11 reads them. Each answer says its length, so that the next one may follow."""
 
     def __init__(self) -> None:
-        self._held = b""
+        self._connection = _connection()
+        self._begun: h11.Request | None = None
+        self._body = b""
 
     @property
     def is_within(self) -> bool:
         """Whether a request has begun that is not whole."""
-        return bool(self._held)
+        return self._begun is not None or bool(self._connection.trailing_data[0])
 
     def feed(self, data: bytes) -> list[HttpRequest]:
         """The requests that are whole with these bytes; raises `FramingError`."""
-        self._held += data
         found = list[HttpRequest]()
-        while (end := self._held.find(b"\r\n\r\n")) >= 0:
-            method, path, length = _read_head(self._held[:end])
-            whole = end + 4 + length
-            if len(self._held) < whole:
-                break
-            found.append(HttpRequest(method, path, self._held[end + 4 : whole]))
-            self._held = self._held[whole:]
-        if end < 0 and len(self._held) > HEAD_LIMIT:
-            raise FramingError(f"a request of over {HEAD_LIMIT} bytes")
+        try:
+            self._connection.receive_data(data)
+            while self._take(self._connection.next_event(), found):
+                pass
+        except h11.RemoteProtocolError as error:
+            raise FramingError(f"no request of HTTP: {error}") from error
         return found
 
+    def _take(self, event: object, found: list[HttpRequest]) -> bool:
+        """Whether another one may follow."""
+        match event:
+            case h11.Request():
+                self._begun, self._body = event, b""
+            case h11.Data(data=data):
+                self._body += data
+                if len(self._body) > BODY_LIMIT:
+                    raise FramingError(f"a body of over {BODY_LIMIT} bytes")
+            case h11.EndOfMessage() if self._begun is not None:
+                found.append(HttpRequest(_text(self._begun.method), _text(self._begun.target), self._body))
+                self._begin_next()
+            case _:
+                return False
+        return True
 
-def _read_head(head: bytes) -> tuple[str, str, int]:
-    line, *fields = head.decode("latin-1").split("\r\n")
-    words = line.split(" ")
-    if len(head) > HEAD_LIMIT or len(words) != 3 or words[2] not in ("HTTP/1.0", "HTTP/1.1"):
-        raise FramingError("no request of HTTP")
-    lengths = list[str]()
-    for field in fields:
-        name, _, value = field.partition(":")
-        if name.lower() == "transfer-encoding":
-            raise FramingError("a body without a length")
-        if name.lower() == "content-length":
-            lengths.append(value.strip())
-    if len(lengths) > 1 or (lengths and not (_LENGTH.fullmatch(lengths[0]) and int(lengths[0]) <= BODY_LIMIT)):
-        raise FramingError(f"a body of over {BODY_LIMIT} bytes, or of no length")
-    return words[0], words[1], int(lengths[0]) if lengths else 0
+    def _begin_next(self) -> None:
+        after, _ = self._connection.trailing_data
+        self._connection, self._begun = _connection(), None
+        if after:
+            self._connection.receive_data(after)
+
+
+def _connection() -> h11.Connection:
+    return h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_LIMIT)
+
+
+def _text(part: bytes) -> str:
+    return part.decode("latin-1")
 
 
 def page(status: str, text: str, *, is_asking: bool = False) -> bytes:

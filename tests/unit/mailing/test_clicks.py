@@ -65,12 +65,20 @@ def test_one_click_is_a_post_that_says_so(method, body, is_one):
 
 @given(st.lists(st.integers(1, 30), max_size=30))
 def test_requests_are_read_however_they_are_cut(cuts):
-    data = b"POST /u/x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /u/y HTTP/1.0\r\n\r\n"
+    data = (
+        b"POST /u/x HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET /u/y HTTP/1.0\r\n\r\n"
+        b"POST /u/z HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
     reader, found, at = HttpReader(), [], 0
     for cut in [*cuts, len(data)]:
-        found += reader.feed(data[at : at + cut])
+        if part := data[at : at + cut]:
+            found += reader.feed(part)
         at += cut
-    assert found == [HttpRequest("POST", "/u/x", b"abc"), HttpRequest("GET", "/u/y", b"")]
+    assert found == [
+        HttpRequest("POST", "/u/x", b"abc"),
+        HttpRequest("GET", "/u/y", b""),
+        HttpRequest("POST", "/u/z", b"abcde"),
+    ]
     assert not reader.is_within
 
 
@@ -78,14 +86,15 @@ def test_requests_are_read_however_they_are_cut(cuts):
     "data",
     [
         b"nothing\r\n\r\n",
-        b"GET / HTTP/2.0\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
         b"GET / x HTTP/1.1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-        b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % (BODY_LIMIT + 1),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n" + b"x" * (BODY_LIMIT + 1),
         b"x" * (HEAD_LIMIT + 1),
-        b"GET / HTTP/1.1\r\nX: " + b"x" * HEAD_LIMIT + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: h\r\nX: " + b"x" * HEAD_LIMIT,
     ],
 )
 def test_what_is_no_request_ends_the_connection(data):
