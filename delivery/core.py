@@ -59,7 +59,7 @@ from delivery.log import Log
 from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes
 from delivery.model import Kept, Quality
-from delivery.origin import BACKLOG_BYTES_LIMIT, OPEN_BYTES_LIMIT, Origin
+from delivery.origin import BACKLOG_BYTES_LIMIT, Origin
 from delivery.policy import Policies
 from delivery.post import Post
 from delivery.queue import Queue, QueuedMessage
@@ -228,7 +228,7 @@ class DeliveryCore:
     @property
     def has_open(self) -> bool:
         """Whether messages wait for `CloseParcels`."""
-        return self.origin.has_open
+        return bool(self.origin.open)
 
     def next_number(self, numbering: Numbering) -> int:
         """Of the next message of a sender to a target, as far as they are in parcels."""
@@ -403,7 +403,7 @@ class DeliveryCore:
     def _require_room(self, spreading: Spreading) -> None:
         if spreading is not self.spreading:
             self.in_memory.require_room(self._reach)
-        elif self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open_bytes >= OPEN_BYTES_LIMIT:
+        elif self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open.is_full:
             raise refuse(
                 Reason.BACKLOG_FULL,
                 "too many messages wait for servers that are out of reach, or for the database; try again later",

@@ -31,7 +31,7 @@ from delivery.log_writer import LogWriter
 from delivery.mailboxes import Mailboxes, SubscriptionKey
 from delivery.memory_lanes import Broken, MemoryLanes
 from delivery.model import Kept, Position
-from delivery.origin import OPEN_BYTES_LIMIT, Origin
+from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.running_time import RunningTime
@@ -199,7 +199,7 @@ class InMemory:
         origin = self.origin
         if origin.backlog_bytes >= self.backlog_limit_bytes:
             self._give_up_for_servers_away(reach)
-        if origin.backlog_bytes >= self.backlog_limit_bytes or origin.open_bytes >= OPEN_BYTES_LIMIT:
+        if origin.backlog_bytes >= self.backlog_limit_bytes or origin.open.is_full:
             raise refuse(Reason.BACKLOG_FULL, "too many messages are in memory here and on their way; try again later")
 
     def _give_up_for_servers_away(self, reach: Reach) -> None:
@@ -230,7 +230,7 @@ class InMemory:
 
     def make_parcels(self, reach: Reach, now: float) -> None:
         """Make parcels of what came, if it is time, or if it is enough for one."""
-        if self.origin.has_open and (now >= self._close_at or self.origin.open_bytes >= PARCEL_BYTES_LIMIT):
+        if self.origin.open and (now >= self._close_at or self.origin.open.bytes >= PARCEL_BYTES_LIMIT):
             self._close_at = now + CLOSE_SECONDS
             self.spreading.close()
         self.spreading.make_parcels(reach, at=self._running.seconds)
@@ -238,7 +238,7 @@ class InMemory:
     def next_deadline(self) -> float | None:
         """When a step is wanted, if none is taken before."""
         of_lanes = self.lanes.next_deadline()
-        if not self.origin.has_open:
+        if not self.origin.open:
             return of_lanes
         return self._close_at if of_lanes is None else min(self._close_at, of_lanes)
 

@@ -23,13 +23,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import takewhile
 
 from msgspec import Struct, structs
 
-from delivery.events import Answer, Send, Settled
+from delivery.events import Answer, Settled
 from delivery.model import Kept, Quality
+from delivery.open_messages import OpenMessages, Waiting, asked_to_be_told
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import is_apart, own_onward, servers_below
@@ -46,8 +46,6 @@ from delivery.unsettled import (
     Sequence,
 )
 from delivery.wire import (
-    PARCEL_BYTES_LIMIT,
-    PARCEL_MESSAGES_LIMIT,
     Confirm,
     Over,
     Parcel,
@@ -61,9 +59,6 @@ from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, T
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 """Of parcels that are not settled: they are kept in memory, too."""
-
-OPEN_BYTES_LIMIT = 8 * 1024 * 1024
-"""Of messages that wait for the next parcels."""
 
 START_CHANCES = 2**16
 """Among so many values what is random in the number of a start is drawn: its last bits."""
@@ -80,19 +75,6 @@ class _SequenceRow(Struct, array_like=True):
     """In which the last one was accepted."""
 
 
-@dataclass(slots=True)
-class Waiting:
-    """A message that waits for the next parcel, and who is to be told of it."""
-
-    send: Send
-    again: tuple[Send, ...] = ()
-    """The same message, where it was sent again meanwhile."""
-
-    def also_for(self, send: Send) -> None:
-        """The same message was sent again."""
-        self.again = (*self.again, send)
-
-
 class Origin:
     """All sequences of this server."""
 
@@ -107,10 +89,7 @@ class Origin:
         self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
-        self._open: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
-        """Messages that are in no parcel yet."""
-        self._open_last: list[Waiting] = []
-        """Of these, where the last one is."""
+        self.open = OpenMessages()
         self._waiting: dict[int, list[tuple[int, str]]] = {}
         """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
         self._to_release: dict[int, None] = {}
@@ -118,7 +97,6 @@ class Origin:
         self.start = 0
         """Names this start of the server: what it accepts has it in its id."""
         self.backlog_bytes = 0
-        self.open_bytes = 0
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences[row.sequence]
@@ -148,38 +126,16 @@ class Origin:
 
     # -- messages become parcels
 
-    def take(self, send: Send, quality: Quality) -> Waiting:
-        """Let a message of this quality wait for the next parcel."""
-        self._open_last = self._open.setdefault((send.targets, quality), [])
-        return self.take_next(send)
-
-    def take_next(self, send: Send) -> Waiting:
-        """The same of a message of the same targets and quality as the one that was taken last, in the same step."""
-        waiting = Waiting(send)
-        self._open_last.append(waiting)
-        self.open_bytes += send.message.size
-        return waiting
-
-    @property
-    def has_open(self) -> bool:
-        """Whether messages wait for the next parcel."""
-        return bool(self._open)
-
-    def open_targets(self) -> list[TargetSet]:
-        """The target sets of messages that wait for the next parcel."""
-        return [targets for targets, _ in self._open]
-
     def close(self) -> Iterator[tuple[Parcel, list[Waiting]]]:
         """The parcels of all messages that wait, with what each message of them was."""
-        opened, self._open, self.open_bytes = self._open, {}, 0
-        for key, all_waiting in opened.items():
-            number = self._numbers.get(key)
+        for targets, quality, parcels in self.open.drain():
+            number = self._numbers.get((targets, quality))
             if number is None:
-                number = self._numbers[key] = max(self._rows, default=0) + 1
-                self._rows[number] = _SequenceRow(*key, next_serial=1)
+                number = self._numbers[targets, quality] = max(self._rows, default=0) + 1
+                self._rows[number] = _SequenceRow(targets, quality, next_serial=1)
                 self._sequences[number] = Sequence()
             row = self._rows[number]
-            for together in _cut_up(all_waiting):
+            for together in parcels:
                 messages = tuple(waiting.send.message for waiting in together)
                 named = (number, self.start, row.next_serial, row.targets, row.quality)
                 yield Parcel(*named, messages, kept=self.kept, assigner=self.start), together
@@ -210,7 +166,7 @@ class Origin:
         self._parcels[position] = row
         self._by_serial[row.sequence, row.start, row.first_serial] = position
         self._sequences[parcel.sequence].begin(position, servers)
-        if asked := _asked(parcel, together):
+        if asked := asked_to_be_told(parcel, together):
             self._waiting[position] = asked
         return self.found(parcel.sequence, servers, reach)
 
@@ -382,7 +338,7 @@ class Origin:
     @staticmethod
     def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
         """What callers are to be told of a parcel that nobody gets."""
-        return [Settled(ticket, name, 0, 0) for ticket, name in _asked(parcel, together)]
+        return [Settled(ticket, name, 0, 0) for ticket, name in asked_to_be_told(parcel, together)]
 
     def wait(self, ticket: int, name: str, lacking: tuple[ServerId, ...]) -> list[Answer]:
         """Let one more caller wait until a message is settled; what to tell at once, where it was settled before.
@@ -600,27 +556,3 @@ class Origin:
                     self._parcels.touch(position)
                 leaving.append(self._posted(server, position))
         return leaving
-
-
-def _asked(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
-    return [
-        (send.ticket, parcel.message_id(index))
-        for index, waiting in enumerate(together)
-        if waiting.send.wants_settled or waiting.again
-        for send in (waiting.send, *waiting.again)
-        if send.wants_settled
-    ]
-
-
-def _cut_up(all_waiting: list[Waiting]) -> Iterator[list[Waiting]]:
-    """In parcels of no more messages and bytes than one takes."""
-    together: list[Waiting] = []
-    size = 0
-    for waiting in all_waiting:
-        more = waiting.send.message.size
-        if together and (len(together) == PARCEL_MESSAGES_LIMIT or size + more > PARCEL_BYTES_LIMIT):
-            yield together
-            together, size = [], 0
-        together.append(waiting)
-        size += more
-    yield together

@@ -21,7 +21,8 @@ from delivery.dead_letters import DeadLetters
 from delivery.events import Accepted, Answer, Send
 from delivery.log_writer import LogWriter
 from delivery.model import Quality
-from delivery.origin import Origin, Waiting
+from delivery.open_messages import Waiting
+from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
@@ -91,7 +92,7 @@ class Spreading:
 
     def take(self, send: Send, quality: Quality) -> None:
         """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
-        waiting = self._origin.take(send, quality)
+        waiting = self._origin.open.take(send, quality)
         self._senders.begin((send.message.sender, send.targets[0].name), send.number)
         if send.number or send.request_id:
             self._open[_key_of(send)] = waiting
@@ -100,11 +101,11 @@ class Spreading:
         """The same of a message that follows the one that was taken last, in the same step: by number, and alike."""
         sender, addressed = send.message.sender, send.targets[0].name
         self._senders.begin((sender, addressed), send.number)
-        self._open[sender, addressed, send.number] = self._origin.take_next(send)
+        self._open[sender, addressed, send.number] = self._origin.open.take_next(send)
 
     def close(self) -> None:
         """Have parcels made of all that waits, in this step, or in a later one where they reach very many."""
-        self._is_closing = self._origin.has_open
+        self._is_closing = bool(self._origin.open)
 
     @property
     def has_more(self) -> bool:
@@ -114,7 +115,7 @@ class Spreading:
     def make_parcels(self, reach: Reach, *, at: float) -> None:
         """Make the parcels, log them here and post them, if they are to be made. `at`: the running time."""
         origin = self._origin
-        if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open_targets()):
+        if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
             return
         self._is_closing = False
         self._open.clear()

@@ -138,7 +138,7 @@ class Servers:
         for server, core in self.servers.items():
             while server not in self.gone and core.delivery.has_more:
                 self.step(server, Tick())
-            if server not in self.gone and core.delivery.in_memory.origin.has_open:
+            if server not in self.gone and core.delivery.in_memory.origin.open:
                 self.now += CLOSE_SECONDS
                 self.step(server, Tick())
         while self.under_way:

@@ -145,7 +145,7 @@ def test_what_is_enough_for_a_parcel_waits_for_nothing(servers):
         servers.step(ServerId("a"), send)
     assert [send.ticket in servers.answers for send in asked] == [True, True, True]
     in_memory = servers.servers["a"].delivery.in_memory
-    assert not in_memory.origin.has_open
+    assert not in_memory.origin.open
     assert in_memory.counts == (2, in_memory.ring.size, 2, 0)
     assert in_memory.ring.size > sum(send.message.size for send in asked)
     servers.run()

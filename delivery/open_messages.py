@@ -1,0 +1,92 @@
+"""Messages that were accepted into no parcel yet: those of one target set and quality wait together, in their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from delivery.events import Send
+from delivery.model import Quality
+from delivery.wire import PARCEL_BYTES_LIMIT, PARCEL_MESSAGES_LIMIT, Parcel
+from namegraph import TargetSet
+
+OPEN_BYTES_LIMIT = 8 * 1024 * 1024
+"""Of messages that wait for the next parcels."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A message that waits for the next parcel, and who is to be told of it."""
+
+    send: Send
+    again: tuple[Send, ...] = ()
+    """The same message, where it was sent again meanwhile."""
+
+    def also_for(self, send: Send) -> None:
+        """The same message was sent again."""
+        self.again = (*self.again, send)
+
+
+class OpenMessages:
+    """All that wait at an origin."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
+        self._last: list[Waiting] = []
+        """Of these, where the last one is."""
+        self.bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return self.bytes >= OPEN_BYTES_LIMIT
+
+    def take(self, send: Send, quality: Quality) -> Waiting:
+        """Let a message of this quality wait."""
+        self._last = self._waiting.setdefault((send.targets, quality), [])
+        return self.take_next(send)
+
+    def take_next(self, send: Send) -> Waiting:
+        """The same of a message of the same targets and quality as the one that was taken last, in the same step."""
+        waiting = Waiting(send)
+        self._last.append(waiting)
+        self.bytes += send.message.size
+        return waiting
+
+    def targets(self) -> list[TargetSet]:
+        """The target sets of all that wait."""
+        return [targets for targets, _ in self._waiting]
+
+    def drain(self) -> Iterator[tuple[TargetSet, Quality, list[list[Waiting]]]]:
+        """All that wait, which do not after this: for each target set and quality, what goes into one parcel each."""
+        waiting, self._waiting, self.bytes = self._waiting, {}, 0
+        for (targets, quality), messages in waiting.items():
+            yield targets, quality, list(_cut_up(messages))
+
+
+def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
+    """Of a parcel of these messages: tickets of those who are to be told when it is settled, with the message's id."""
+    return [
+        (send.ticket, parcel.message_id(index))
+        for index, waiting in enumerate(together)
+        if waiting.send.wants_settled or waiting.again
+        for send in (waiting.send, *waiting.again)
+        if send.wants_settled
+    ]
+
+
+def _cut_up(waiting: list[Waiting]) -> Iterator[list[Waiting]]:
+    """In parcels of no more messages and bytes than one takes."""
+    together: list[Waiting] = []
+    size = 0
+    for each in waiting:
+        more = each.send.message.size
+        if together and (len(together) == PARCEL_MESSAGES_LIMIT or size + more > PARCEL_BYTES_LIMIT):
+            yield together
+            together, size = [], 0
+        together.append(each)
+        size += more
+    yield together
