@@ -205,8 +205,10 @@ class Distribution:
                 posted = work.send_shares() if work.post_at is not None else []
                 admitted = work.admit() if work.admit_at is not None else []
                 return [*asked, *posted, *admitted, *work.due_chunks(now)]
-            case Dropped():
+            case Dropped(_, ""):
                 return self._dropped(work, now)
+            case Dropped(_, server):
+                return self._dropped_for(work, server, now)
             case Approved(_, group):
                 if work.message.is_request:
                     return self._admissions.decided(work, Standing.GOES, "", now, group)
@@ -233,7 +235,8 @@ class Distribution:
         work.is_resolving = False
         if self._is_any_too_large(work, event):
             return self._in_progress.saved_then(work, work.ask(), now)
-        is_asked_again = bool(event.missing) and not event.is_lasting and not self._is_too_old(work, now)
+        is_waited_for = not (event.is_lasting or self._is_too_old(work, now) or _is_dropped_for(work, event.away))
+        is_asked_again = bool(event.missing) and is_waited_for
         chunks = [] if work.message.is_dropped else self._new_chunks(work, event, is_last=not is_asked_again)
         work.take(chunks)
         attempts = work.message.attempts + 1 if is_asked_again else 0
@@ -242,6 +245,7 @@ class Distribution:
         work.message = replace(
             work.message,
             missing=event.missing,
+            away=event.away if is_asked_again else (),
             revision=str(event.revision) if is_whole_set else "",
             attempts=attempts,
         )
@@ -288,8 +292,11 @@ class Distribution:
         is_dropped, post = work.message.is_dropped, work.message.post
         if event.destinations != post.destinations and not is_dropped:
             return self._in_progress.saved_then(work, work.send_shares(), now)
-        is_settled = event.is_spread and not event.away
-        post = replace(post, is_settled=is_settled, is_spread=event.is_spread, away=event.away, lost=event.lost, why="")
+        dropped = tuple(server for server in event.away if server in work.message.dropped_for)
+        away = tuple(server for server in event.away if server not in dropped)
+        is_settled = not away and (event.is_spread or bool(dropped))
+        lost = (*event.lost, *dropped)
+        post = replace(post, is_settled=is_settled, is_spread=event.is_spread, away=away, lost=lost, why="")
         if is_settled and work.message.own_people and not (post.is_here or is_dropped):
             work.own_until = now.ticks + OWN_SHARE_S
         return self._looked(work, post, now)
@@ -335,8 +342,10 @@ class Distribution:
             return []
         work.is_resolving = False
         attempts = work.message.attempts + 1
-        work.message = replace(work.message, missing=event.why, attempts=attempts)
-        if self._is_too_old(work, now):
+        is_given_up = self._is_too_old(work, now) or _is_dropped_for(work, event.away)
+        away = () if is_given_up else event.away
+        work.message = replace(work.message, missing=event.why, away=away, attempts=attempts)
+        if is_given_up:
             work.give_up(event.away or {organisation_of(each.group) for each in work.going.values()})
         elif not work.message.is_dropped:
             work.resolve_at = now.ticks + delay_s(attempts)
@@ -380,6 +389,14 @@ class Distribution:
         work.chunks_at.clear()
         return self._in_progress.saved_then(work, [], now, changed)
 
+    def _dropped_for(self, work: Work, server: str, now: Now) -> list[Effect]:
+        """Look again now, and wait for this server no longer."""
+        dropped_for = tuple(sorted({*work.message.dropped_for, server}))
+        work.message = replace(work.message, dropped_for=dropped_for)
+        asked = work.ask() if work.resolve_at is not None else []
+        posted = work.send_shares() if work.post_at is not None else []
+        return self._in_progress.saved_then(work, [*asked, *posted], now)
+
     def _bounced(self, event: Bounced, now: Now) -> list[Effect]:
         work = self._in_progress.works.get(event.id)
         found = [*work.chunks.values()] if work is not None else [*event.earlier.chunks] if event.earlier else []
@@ -422,3 +439,9 @@ class Distribution:
     @staticmethod
     def _is_too_old(work: Work, now: Now) -> bool:
         return now.date > max(work.message.accepted, work.message.released) + TRIED_FOR_S
+
+
+def _is_dropped_for(work: Work, away: Iterable[str]) -> bool:
+    """Whether somebody has said of all who are out of reach that they are waited for no longer."""
+    out_of_reach = set(away)
+    return bool(out_of_reach) and out_of_reach <= {*work.message.dropped_for}

@@ -200,6 +200,8 @@ class Dropped:
     """Somebody wants nothing more to be sent of a message."""
 
     id: str
+    server: str = ""
+    """Only what waits for this server or organisation; empty: all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,9 @@ def _others(message: Message) -> tuple[Share, ...]:
     found = []
     for server, count in sorted(people.items()):
         if server in post.lost:
-            state, why = State.DROPPED, "it did not come within the time, or is gone for good"
+            is_dropped = server in message.dropped_for
+            state = State.DROPPED
+            why = "waited for no longer" if is_dropped else "it did not come within the time, or is gone for good"
         elif server in post.away or not (post.is_settled or post.is_spread or message.is_dropped):
             state = State.WAITING if server in post.away or post.why else State.SENDING
             why = "out of reach: it gets its share when it is back" if server in post.away else post.why

@@ -165,6 +165,10 @@ class Message:
     """How often it was asked who is in the lists, since anything was missing."""
     missing: str = ""
     """Who was not reached, and why; empty: everybody was, as far as is known."""
+    away: tuple[SubnetName, ...] = ()
+    """The organisations among these that are asked again."""
+    dropped_for: tuple[str, ...] = ()
+    """Servers and organisations that are waited for no longer, since somebody has said so."""
     revision: str = ""
     """Of the last answer to who is in all of the lists; empty: that is to be asked."""
     needs_smtputf8: bool = False
@@ -210,6 +214,12 @@ class Message:
         """The same, once its own share is waited for no longer."""
         assert self.post is not None, "there are shares"
         return replace(self, post=replace(self.post, why="this gateway's own share named nobody"))
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """Servers that are to get their shares once they are back, and organisations that are asked again; sorted."""
+        without_share = self.post.away if self.post is not None else ()
+        return tuple(sorted({*self.away, *without_share} - {*self.dropped_for}))
 
     @property
     def is_to_note(self) -> bool:

@@ -45,6 +45,8 @@ class Request(msgspec.Struct, frozen=True):
     id: str | None = None
     address: str = ""
     """Whom it is about, of `why` and `clear`."""
+    server: str = ""
+    """Of `drop`: the one that is waited for no longer; empty: nobody more is to get it."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -114,6 +116,8 @@ class Control:
                 return Answer(error=f"there is no message {request.id} that is not done or dropped")
             if request.word in ("approve", "reject"):
                 return await self._decide(request.id, request.word)
+            if request.word == "drop" and request.server:
+                return await self._drop_for(request.id, request.server)
             await self._spooling.tell_durably(_EVENTS[request.word](request.id))
             return self._told(request.word, await self._one(request.id))
         except SpoolError as error:
@@ -126,6 +130,14 @@ class Control:
         assert spooled is not None, "it is held"
         await self._deciding.by_command(spooled.message, approves=word == "approve")
         return self._told(word, await self._one(id_))
+
+    async def _drop_for(self, id_: str, server: str) -> Answer:
+        spooled = await self._spooling.spooled(id_)
+        waits_for = () if spooled is None else spooled.message.waits_for
+        if server not in waits_for:
+            return Answer(error=f"the message {id_} waits for {', '.join(waits_for) or 'no server'}, not for {server}")
+        await self._spooling.tell_durably(Dropped(id_, server))
+        return self._told("drop", await self._one(id_))
 
     def _all(self, word: Word) -> Answer:
         return Answer(

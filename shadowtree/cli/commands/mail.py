@@ -245,17 +245,24 @@ def retry_command(session: Session, id_: str, config_file: Path) -> int:
 
 @mail_command.command("drop")
 @_id_argument
+@click.option(
+    "--server", "away", metavar="SERVER", default="", help="Only wait for this one no longer, as `queue` names it."
+)
 @_config_option
 @format_option
 @in_session
-def drop_command(session: Session, id_: str, config_file: Path) -> int:
+def drop_command(session: Session, id_: str, away: str, config_file: Path) -> int:
     """Send a message to nobody more. Who is being sent to right now still gets it.
 
+    With --server the message goes on, and only what waits for that server is given up; the author is told, as of what
+    is given up after five days.
+
     \b
-    Example:
+    Examples:
       shadowtree mail drop 4bf92f3577b34da6a3ce929d0e0e4736 --config mail.toml
+      shadowtree mail drop 4bf92f3577b34da6a3ce929d0e0e4736 --server sfu.example --config mail.toml
     """
-    return _tell(session, "drop", id_, config_file)
+    return _tell(session, "drop", id_, config_file, server=away)
 
 
 @mail_command.command("why")
@@ -339,10 +346,10 @@ def stats_command(session: Session, config_file: Path) -> int:
     return DONE
 
 
-def _tell(session: Session, word: Word, id_: str | None, config_file: Path) -> int:
+def _tell(session: Session, word: Word, id_: str | None, config_file: Path, *, server: str = "") -> int:
     from mailing.shell.control import Request
 
-    answer = _ask(Request(word, id_), config_file)
+    answer = _ask(Request(word, id_, server=server), config_file)
     if isinstance(answer, int):
         return answer
     if session.is_json:

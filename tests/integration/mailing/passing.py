@@ -34,9 +34,9 @@ class Running:
         found = await lmtp(self.port, sender, f"{recipient}@lists.ubc.example", data=b"Subject: rcpt\r\n\r\n")
         return found[0]
 
-    async def ask(self, word, id_=None):
+    async def ask(self, word, id_=None, server=""):
         """The messages that a command tells of."""
-        return (await ask(self.settings.control, Request(word, id_))).messages
+        return (await ask(self.settings.control, Request(word, id_, server=server))).messages
 
     async def why(self, id_, address):
         """What `mail why` tells of somebody."""

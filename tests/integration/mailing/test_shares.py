@@ -283,6 +283,27 @@ async def test_a_server_that_is_away_gets_its_share_when_it_is_back_and_the_queu
     await until_all_have(three, *EVERYBODY, subject="away")
 
 
+async def test_a_server_that_is_dropped_is_waited_for_no_longer_and_still_gets_what_is_on_its_way(three, servers):
+    data = letter("dropped")
+    id_ = key_of(read_content(data))
+    servers.kill(1)
+    await three["ubc"].gate.send("ann@x.example", "all", data=data)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while "sfu.example" not in {each.server for each in (await three["ubc"].told(id_))[0].shares if each.why}:
+            await asyncio.sleep(0.05)
+    with pytest.raises(ControlError, match="waits for sfu.example, not for nobody.example"):
+        await three["ubc"].gate.ask("drop", id_, "nobody.example")
+    await three["ubc"].gate.ask("drop", id_, "sfu.example")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while id_ in {each.id for each in await three["ubc"].told()}:
+            await asyncio.sleep(0.05)
+    (ended,) = await three["ubc"].told(id_)
+    states = {each.server: each.state for each in ended.shares}
+    assert (ended.state, states["sfu.example"]) == (State.DONE, State.DROPPED)
+    servers.start_again(1)
+    await until_all_have(three, *EVERYBODY, subject="dropped")
+
+
 async def test_people_whose_server_is_away_are_served_by_their_own_gateway_though_others_know_of_them(three, servers):
     data = letter("far")
     servers.kill(1)
