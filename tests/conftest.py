@@ -15,6 +15,8 @@ from simulation.sweep import OBJECTS_BETWEEN_COLLECTIONS
 
 # Before gRPC is imported: it would go on in processes that are forked to become other programs, and end them.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# As `shadowtree` has it: gRPC says nothing of its own about peers that end.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 # What a shell starts in the background ignores SIGINT, and so would every process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
