@@ -165,10 +165,6 @@ class Message:
     """How often it was asked who is in the lists, since anything was missing."""
     missing: str = ""
     """Who was not reached, and why; empty: everybody was, as far as is known."""
-    away: tuple[SubnetName, ...] = ()
-    """The organisations among these that are asked again."""
-    dropped_for: tuple[str, ...] = ()
-    """Servers and organisations that are waited for no longer, since somebody has said so."""
     revision: str = ""
     """Of the last answer to who is in all of the lists; empty: that is to be asked."""
     needs_smtputf8: bool = False
@@ -208,6 +204,10 @@ class Message:
     """How many this gateway's own share is expected to name."""
     post: PostState | None = None
     """None: no shares are to go out."""
+    away: tuple[SubnetName, ...] = ()
+    """The organisations that are out of reach and asked again."""
+    dropped_for: tuple[str, ...] = ()
+    """Servers and organisations that are waited for no longer, since somebody has said so."""
 
     @property
     def without_own_share(self) -> Message:
