@@ -1,4 +1,4 @@
-"""What an author is told of servers that stayed away until a message was given up: one report, which names no person.
+"""What an author is told of servers for which a message was given up: one report, which names no person.
 
 It goes to an address that the own mail server has confirmed, and to nobody else: others may have been made up.
 """
@@ -16,11 +16,9 @@ from mailing.rules.addresses import quoted
 from mailing.rules.authors import shown
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.retries import TRIED_FOR_S
 from mailing.rules.spooled import Destination, Message
 from shadowtree.vocabulary import GroupId, SubnetName
 
-DAYS = TRIED_FOR_S // 86_400
 SERVERS_TOLD = 50
 EXPIRED = "4.4.7"
 """Delivery time expired (RFC 3463)."""
@@ -56,7 +54,7 @@ def report_to_author(message: Message, lists: Sequence[Destination], date: int) 
     status = EmailMessage(policy=policy)
     status["Content-Type"] = "message/delivery-status"
     about = {"Reporting-MTA": f"dns; {domain}", "Arrival-Date": formatdate(message.accepted)}
-    why = f"x-shadowtree; out of reach for {DAYS} days: {', '.join(servers)}"
+    why = f"x-shadowtree; out of reach until nothing more was tried: {', '.join(servers)}"
     recipients = [
         {"Final-Recipient": f"rfc822; {each.address}", "Action": "failed", "Status": EXPIRED, "Diagnostic-Code": why}
         for each in lists
@@ -95,9 +93,9 @@ def _lines(message: Message, lists: Sequence[Destination], servers: Sequence[str
         *(f"  {each.address}" for each in lists),
         "",
         "These organisations, whose people are in these lists, were out of reach",
-        f"for {DAYS} days, or are gone for good:",
+        "until nothing more was tried, or are gone for good:",
         "",
         *(f"  {server}" for server in servers),
         "",
-        "Nothing more is tried. Others were sent it. Who was not is not known here.",
+        "Others were sent it. Who was not is not known here.",
     ]

@@ -9,9 +9,9 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.mail_simulation import distribution, shares
+from tests.mail_simulation import distribution, giving_up, shares
 
-KINDS = {"distribution": distribution.run, "shares": shares.run}
+KINDS = {"distribution": distribution.run, "giving up": giving_up.run, "shares": shares.run}
 COMMAND = "python -m tests.mail_simulation"
 
 
@@ -34,7 +34,7 @@ def main():
                     continue
                 failures += 1
                 say("".join(traceback.format_exception(error)))
-                say(f"mail, {kind}: seed {seed} failed: {COMMAND} --kind {kind} --seed {seed} --seeds 1")
+                say(f"mail, {kind}: seed {seed} failed: {COMMAND} --kind {kind!r} --seed {seed} --seeds 1")
             told = ", ".join(f"{count:,} {what}" for what, count in sorted(counts.items()))
             say(f"mail, {kind}: {len(seeds):,} seeds, {failures} failed; {told}")
             failed |= failures > 0
