@@ -1,8 +1,9 @@
 """Servers that stay away for days, from seeds: who is told of a message that was given up; crashes between effects.
 
 What holds: an author whom the mail server confirms gets a report of each message that was given up for a server, it
-names just these servers, and nobody else is written to. Somebody may say before that a server is waited for no longer. Owners have the servers in the note of the day. Nothing is told
-of a message whose servers came back in time, and no person is ever named.
+names just these servers, and nobody else is written to. Somebody may say before that a server is waited for no longer.
+Owners have the servers in the note of the day. Nothing is told of a message whose servers came back in time, and no
+person is ever named.
 """
 
 import random
@@ -50,6 +51,8 @@ class World:
         self.away, self.back_at = set(), {}
         self.accepted, self.answered, self.shares = {}, set(), defaultdict(set)
         self.reports, self.notes, self.crashes, self.dropped = defaultdict(dict), {}, 0, set()
+        self.given_up = defaultdict(list)
+        """For which servers each message was given up, as it was written: one that is back after that was named."""
         self.start()
 
     def start(self):
@@ -77,6 +80,8 @@ class World:
         match effect:
             case Save(message, chunks, content):
                 self.messages[message.id] = message
+                if message.given_up:
+                    self.given_up[message.id].append({*message.given_up})
                 self.chunks |= {(message.id, chunk.number): chunk for chunk in chunks}
                 if content is not None:
                     self.contents[message.id] = content
@@ -193,7 +198,8 @@ def check(world, told):
         assert len(reports) == 1 or world.crashes, f"{id_}: {len(reports)} reports"
         texts = [report.as_string() for report in reports.values()]
         named = [set(re.findall(r"^  ([abc]\.example)", text, re.M)) for text in texts]
-        assert expected in named, f"{id_}: {expected} given up, {named} told"
+        assert any(expected <= each for each in named), f"{id_}: {expected} given up, {named} told"
+        assert all(each in world.given_up[id_] for each in named), f"{id_}: {named} told, not given up"
         assert not any(re.search(r"p@|chair@", text) for text in texts), "somebody was named"
     assert not world.reports, "somebody else was written to"
 
