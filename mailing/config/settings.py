@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from mailing.config.signing_key import KeyFileError, read_private_key
 from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
@@ -22,11 +23,27 @@ SUGGESTED_SMTP = "127.0.0.1:7425"
 LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT = 1_000, 100_000_000
 HIGHEST_PEOPLE_LIMIT = 1_000_000_000
 _CLICK_URL = re.compile(r"https?://[A-Za-z0-9.:\[\]-]{1,255}(?:/[A-Za-z0-9._~-]+)*/?")
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_SELECTOR = re.compile(rf"(?=.{{1,100}}\Z){_LABEL}(?:\.{_LABEL})*")
+_SIGNING_DOMAIN = re.compile(rf"(?=.{{1,150}}\Z){_LABEL}(?:\.{_LABEL})+")
 _AUTHSERV_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
 
 
 class SettingsError(Exception):
     """Wrong settings; the message is one line that says where and what."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArcSettings:
+    """In whose name what is handed over is sealed."""
+
+    domain: str
+    selector: str
+    """Under which the domain publishes the public key."""
+    key_file: Path
+    """With the private key, in PEM."""
+    numbers: dict[str, int] | None = field(default=None, repr=False)
+    """Of the key; None: it was not read, since nothing is to be sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +66,8 @@ class DistributionSettings:
     """Where members reach it, without a slash at its end."""
     metrics_listen: str | None = None
     """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
+    arc: ArcSettings | None = None
+    """None: nothing is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +85,11 @@ class MailSettings:
     """What messages pass through; None: none do."""
 
 
-def load_settings(path: Path) -> MailSettings:
-    """Read a file, or raise `SettingsError`."""
+def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
+    """Read a file, or raise `SettingsError`.
+
+    `with_key`: read the key of seals, too, which is for the gateway alone.
+    """
     try:
         file = ConfigFile.read(path)
     except ConfigFileError as error:
@@ -95,6 +117,13 @@ def load_settings(path: Path) -> MailSettings:
         _require_nothing_held(file, found.get("defaults"), settings)
     if "click_listen" not in found:
         _require_no_clicks(file, found.get("defaults"), settings)
+    if "arc" in found and "authserv_id" not in found:
+        raise SettingsError(f"{file.place_of('arc')}: a seal says what authserv_id has found out, which is not set")
+    if "arc" in found and with_key:
+        try:
+            found["arc"] = replace(found["arc"], numbers=read_private_key(found["arc"].key_file))
+        except KeyFileError as error:
+            raise SettingsError(f"{file.place_of('arc', 'key')}: {error}") from None
     return MailSettings(
         found.get("server", DEFAULT_SERVER),
         Lists(subnets, found.get("defaults", ListSettings()), settings),
@@ -144,7 +173,7 @@ def _require_no_clicks(
 def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
     suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
     if "lmtp_listen" not in found:
-        for key in ("control", "authserv_id", "click_listen", "click_url", "metrics_listen", *suggested):
+        for key in ("control", "authserv_id", "click_listen", "click_url", "metrics_listen", "arc", *suggested):
             if key in found:
                 raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
         return None
@@ -163,6 +192,7 @@ def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings 
         found.get("click_listen"),
         found.get("click_url", ""),
         found.get("metrics_listen"),
+        found.get("arc"),
     )
 
 
@@ -209,10 +239,6 @@ def _read_database(value: object) -> str:
         # A URL may hold a password, so it is not shown.
         raise _WrongValueError("sqlite:///FILE or postgresql://USER@HOST/DATABASE is wanted")
     return text
-
-
-def _read_control(value: object) -> Path:
-    return Path(_text(value)).resolve()
 
 
 def _read_domains(value: object) -> dict[str, SubnetName]:
@@ -316,6 +342,40 @@ def _read_authserv_id(value: object) -> str:
     return text
 
 
+def _read_arc(value: object) -> ArcSettings:
+    table = _table(value, "a table of domain, selector and key")
+    for key in (*table, *_ARC_KEYS):
+        if key not in _ARC_KEYS:
+            raise _WrongValueError(f"there is no such key; the keys are {', '.join(_ARC_KEYS)}", key)
+        if key not in table:
+            raise _WrongValueError(f"no value for {key}; a seal needs {', '.join(_ARC_KEYS)}")
+    found = list[object]()
+    for key, read in _ARC_KEYS.items():
+        try:
+            found.append(read(table[key]))
+        except _WrongValueError as error:
+            raise _WrongValueError(str(error), key) from None
+    return ArcSettings(*found)  # type: ignore[arg-type]
+
+
+def _read_signing_domain(value: object) -> str:
+    text = _text(value)
+    if _SIGNING_DOMAIN.fullmatch(text) is None:
+        raise _WrongValueError(f"{text!r:.80} is no domain, as it stands in DNS")
+    return text.lower()
+
+
+def _read_selector(value: object) -> str:
+    text = _text(value)
+    if _SELECTOR.fullmatch(text) is None:
+        raise _WrongValueError(f"{text!r:.80} is no selector, as it stands in DNS in front of ._domainkey")
+    return text
+
+
+def _read_path(value: object) -> Path:
+    return Path(_text(value)).resolve()
+
+
 def _read_truth(value: object) -> bool:
     if not isinstance(value, bool):
         raise _WrongValueError(f"true or false is wanted, not {_kind(value)}")
@@ -338,6 +398,8 @@ _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "fanout": ("goes_by_shares", _choice_reader(central=False, shares=True)),
 }
 
+_ARC_KEYS: Mapping[str, Reader] = {"domain": _read_signing_domain, "selector": _read_selector, "key": _read_path}
+
 _KEYS: Mapping[str, Reader] = {
     "server": _read_server,
     "maps_listen": _read_listen,
@@ -345,11 +407,12 @@ _KEYS: Mapping[str, Reader] = {
     "lmtp_listen": _read_listen,
     "database": _read_database,
     "smtp": _read_smtp,
-    "control": _read_control,
+    "control": _read_path,
     "authserv_id": _read_authserv_id,
     "click_listen": _read_listen,
     "click_url": _read_click_url,
     "metrics_listen": _read_listen,
+    "arc": _read_arc,
     "domains": _read_domains,
     "defaults": _read_list,
     "lists": _read_lists,

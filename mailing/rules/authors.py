@@ -7,7 +7,6 @@ field of its own (RFC 8601), or by a login that is this very address. Fields of 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.errors import HeaderParseError
@@ -77,7 +76,7 @@ def author_of(content: Content, authserv_id: str | None) -> Author:
     if authserv_id is None:
         return Author(address, name, "no authserv_id is set by which a mail server could confirm the author")
     domain = address.rpartition("@")[2].lower()
-    results = list(_results(content, authserv_id))
+    results = own_results(content, authserv_id)
     verdicts = {each.result for each in results if each.method == "dmarc" and _value(each, "header", "from") == domain}
     if verdicts == {"pass"}:
         is_signed = any(
@@ -103,10 +102,11 @@ def shown(text: str) -> str:
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:TEXT_LIMIT]
 
 
-def _results(content: Content, authserv_id: str) -> Iterator[authres.AuthenticationResult]:
-    """What the own mail server found out."""
+def own_results(content: Content, authserv_id: str) -> list[authres.AuthenticationResult]:
+    """What the own mail server found out, as it says in `Authentication-Results`."""
     wanted = authserv_id.lower()
     own = [value for value in content.values("authentication-results") if value.lower().startswith(wanted)]
+    found = list[authres.AuthenticationResult]()
     for value in own[:RESULTS_LIMIT]:
         if len(value) > RESULT_CHARACTERS_LIMIT or value.count("(") > COMMENTS_LIMIT:
             continue
@@ -115,7 +115,8 @@ def _results(content: Content, authserv_id: str) -> Iterator[authres.Authenticat
         except authres.AuthResError:
             continue
         if header.authserv_id == wanted:
-            yield from header.results
+            found += header.results
+    return found
 
 
 def _value(result: authres.AuthenticationResult, kind: str, name: str) -> str:

@@ -73,12 +73,16 @@ class Copies:
             after.append(_field("Message-ID", f"<{message.id}@{named}>"))
         kept = (field.raw for field in content.fields if field.name not in replaced)
         self._leave = _mailto(places.leave) if destination.is_list and places.leave else ""
-        self._before, self._after = b"".join(before), b"".join((*after, *kept, content.rest))
-        self.are_ascii = self._before.isascii() and self._after.isascii()
+        self._before, header = b"".join(before), b"".join((*after, *kept))
+        self.header = self._before + header
+        """Of all copies: those fields that tell how to leave are not in it."""
+        self._after = header + content.rest
+        self.seal = b""
+        """What stands in front of each copy (`mailing.rules.arc`)."""
 
     def of(self, click: str = "") -> bytes:
         """The copy of one person, who leaves by one click there (RFC 8058); or, without that, of all others."""
-        return b"".join((self._before, *self._fields(self._ways_to_leave(click)), self._after))
+        return b"".join((self.seal, self._before, *self._fields(self._ways_to_leave(click)), self._after))
 
     def _ways_to_leave(self, click: str) -> Iterable[tuple[str, str]]:
         ways = [way for way in (click, self._leave) if way]

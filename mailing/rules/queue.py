@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mailing.rules.events import Spooled
 from mailing.rules.failures import Failing
@@ -227,6 +227,8 @@ class Stats:
     suppressed: int
     """Those of them to whom nothing is sent."""
     database_failing: bool
+    seals: Mapping[str, int] = field(default_factory=dict)
+    """Seals of what was handed over since the start, by what became of them."""
 
 
 UNFINISHED_STATES = tuple(state for state in State if state not in FINAL_STATES)

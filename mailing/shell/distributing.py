@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from mailing.config.settings import DistributionSettings
+from mailing.rules.arc import SigningKey
 from mailing.rules.clicks import HttpReader
 from mailing.rules.lists import Lists
 from mailing.shell.clicks import Clicks
@@ -23,6 +24,7 @@ from mailing.shell.names import Names
 from mailing.shell.other_bounces import detector
 from mailing.shell.others import Others
 from mailing.shell.resolving import Resolving
+from mailing.shell.sealing import Sealing
 from mailing.shell.seeing import Seeing
 from mailing.shell.sharing import Sharing
 from mailing.shell.spooling import Spooling, read_clocks
@@ -60,10 +62,11 @@ class Distributing:
         )
         others = Others(names)
         self._resolving = Resolving(names, lists, others, self._spooling.tell)
+        self._sealing = Sealing(self._spooling.seals, _signing_key(settings))
         self._handing = HandingOver(
-            self._spooling, names, lists, smtp=settings.smtp, host=host, click_url=settings.click_url
+            self._spooling, names, lists, self._sealing, smtp=settings.smtp, host=host, click_url=settings.click_url
         )
-        self._sharing = Sharing(names, lists, others, self._spooling, self._handing, repeated, host=host)
+        self._sharing = Sharing(names, lists, others, self._spooling, self._handing, self._sealing, repeated, host=host)
         self._spooling.resolve = self._resolving.resolve
         self._spooling.post = self._sharing.post
         self._spooling.admit = deciding.admit
@@ -127,8 +130,9 @@ class Distributing:
         """Reports that somebody cannot be reached, by what became of them."""
         return self._spooling.reports
 
-    def follow(self, lists: Lists) -> None:
-        """Go by other settings of lists from now on."""
+    def follow(self, lists: Lists, settings: DistributionSettings) -> None:
+        """Go by other settings of lists, and seal with the key of these settings, from now on."""
+        self._sealing.use(_signing_key(settings))
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
         self._seeing.lists = self._sharing.lists = lists
 
@@ -156,7 +160,15 @@ class Distributing:
             self._control_server.close()
             with suppress(OSError):
                 self._settings.control.unlink(missing_ok=True)
+        self._sealing.close()
         await self._spooling.close()
+
+
+def _signing_key(settings: DistributionSettings) -> SigningKey | None:
+    arc = settings.arc
+    if arc is None or arc.numbers is None or settings.authserv_id is None:
+        return None
+    return SigningKey(arc.domain, arc.selector, settings.authserv_id, arc.numbers)
 
 
 def _first(error: BaseException) -> BaseException:

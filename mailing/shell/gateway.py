@@ -35,7 +35,8 @@ OPEN_FILES = 2 * CONNECTIONS_LIMIT + 200
 def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
 
-    `reload` reads the settings again, at SIGHUP; those of lists are followed. It raises `SettingsError`.
+    `reload` reads the settings again, at SIGHUP; those of lists and the key of seals are followed. It raises
+    `SettingsError`.
     """
     _allow_open_files()
     with written_log():
@@ -131,8 +132,8 @@ def _reload(
         LOGGER.warning("the settings of lists were not read again: the domains changed, which takes a restart")
         return
     lookups.lists = posting.lists = settings.lists
-    if distributing is not None:
-        distributing.follow(settings.lists)
+    if distributing is not None and settings.distribution is not None:
+        distributing.follow(settings.lists, settings.distribution)
     LOGGER.info("the settings of lists were read again")
 
 

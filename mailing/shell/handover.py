@@ -28,6 +28,7 @@ from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, 
 from mailing.rules.spooled import Chunk, Destination, Message
 from mailing.shell.log import LOGGER
 from mailing.shell.names import Names
+from mailing.shell.sealing import Sealing
 from mailing.shell.spooling import DEFERRED, REFUSED, TAKEN, Spooling
 from mailing.spool.store import SpoolError
 from shadowtree.vocabulary import GroupId, MemberId
@@ -46,7 +47,15 @@ class HandingOver:
     """Carries out `HandOver`. `lists` may be replaced at any time."""
 
     def __init__(
-        self, spooling: Spooling, names: Names, lists: Lists, *, smtp: str, host: str, click_url: str = ""
+        self,
+        spooling: Spooling,
+        names: Names,
+        lists: Lists,
+        sealing: Sealing,
+        *,
+        smtp: str,
+        host: str,
+        click_url: str = "",
     ) -> None:
         """`smtp`: ``HOST:PORT`` of the mail server; `host`: the name that is told it.
 
@@ -55,6 +64,7 @@ class HandingOver:
         self._spooling = spooling
         self._names = names
         self.lists = lists
+        self._sealing = sealing
         self._address = smtp
         self._host = host
         self._click_url = click_url
@@ -103,9 +113,13 @@ class HandingOver:
     async def _handed(self, effect: HandOver, connection: _Connection) -> Handed:
         message, chunk = effect.message, effect.chunk
         try:
-            copies = _ChunkCopies(self, message, message.destinations[chunk.destination], await self._content(message))
+            content = await self._spooling.content(message.id)
         except SpoolError as error:
             return Handed(message.id, chunk.number, deferred=dict.fromkeys(chunk.waiting, str(error)))
+        read, destination = read_content(content), message.destinations[chunk.destination]
+        alike = self.copies(message, destination, read)
+        alike.seal = await self._sealing.of_copies(message, alike, content, read)
+        copies = _ChunkCopies(self, message, destination, alike)
         sending = _Sending(message, chunk, copies, token_of(self._spooling.secret, message.id))
         refused, deferred = await sending.over(connection)
         taken = len(chunk.waiting) - len(refused) - len(deferred)
@@ -119,9 +133,6 @@ class HandingOver:
             len(deferred),
         )
         return Handed(message.id, chunk.number, refused, deferred, frozenset(sending.unknown))
-
-    async def _content(self, message: Message) -> Content:
-        return read_content(await self._spooling.content(message.id))
 
     def copies(self, message: Message, destination: Destination, content: Content) -> Copies:
         """Those for whom a destination reaches first."""
@@ -167,12 +178,11 @@ class HandingOver:
 class _ChunkCopies:
     """Those of one chunk."""
 
-    def __init__(self, handing: HandingOver, message: Message, destination: Destination, content: Content) -> None:
+    def __init__(self, handing: HandingOver, message: Message, destination: Destination, copies: Copies) -> None:
         self._handing = handing
         self._message = message
         self._destination = destination
-        self._copies = handing.copies(message, destination, content)
-        self.are_ascii = self._copies.are_ascii
+        self._copies = copies
 
     def are_own(self, person: MemberId) -> bool:
         """Whether a person has one of their own."""

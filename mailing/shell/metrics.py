@@ -51,6 +51,7 @@ class StatsCollector(Collector):
         for name, text, counts in (
             ("copies", "People of transactions with the mail server, by what it said.", stats.copies),
             ("reports", "Bounces and complaints, by what became of them.", stats.reports),
+            ("seals", "Seals of what is handed over, by what became of them.", stats.seals),
         ):
             family = CounterMetricFamily(f"shadowtree_mail_{name}", text, labels=["outcome"])
             for outcome, count in counts.items():

@@ -27,6 +27,7 @@ from mailing.shell.log import LOGGER, Repeated
 from mailing.shell.names import Names
 from mailing.shell.others import Others
 from mailing.shell.resolving import target_for
+from mailing.shell.sealing import Sealing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
 from shadowtree.errors import ShadowtreeError, TakenOver
@@ -53,6 +54,7 @@ class Sharing:
         others: Others,
         spooling: Spooling,
         handing: HandingOver,
+        sealing: Sealing,
         repeated: Repeated,
         *,
         host: str,
@@ -63,6 +65,7 @@ class Sharing:
         self._others = others
         self._spooling = spooling
         self._handing = handing
+        self._sealing = sealing
         self._repeated = repeated
         self._host = host
         self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
@@ -89,6 +92,7 @@ class Sharing:
             return Posted(message.id, positions, is_spread=True)
         try:
             content = await self._spooling.content(message.id)
+            seal = await self._sealing.of_share(message, content)
             share = Share(
                 message.id,
                 message.sender,
@@ -98,7 +102,7 @@ class Sharing:
                 message.addressed,
                 tuple(sorted(set(self.lists.subnets.values()))),
                 tuple(self._shared_list(message.id, effect.destinations[at], target) for at, target in there.items()),
-                content,
+                seal + content,
             )
             sent = await self._names.client.send(
                 list(there.values()),

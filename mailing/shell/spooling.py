@@ -44,6 +44,7 @@ from mailing.rules.queue import UNFINISHED_STATES, Stats
 from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
 from mailing.shell.log import LOGGER
+from mailing.shell.sealing import SEALS
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
 from shadowtree.vocabulary import GroupId, MemberId
 
@@ -106,6 +107,8 @@ class Spooling:
         """Reports that somebody cannot be reached, by what became of them."""
         self.copies: Counter[str] = Counter()
         """People of transactions with the mail server, by what it said of them."""
+        self.seals: Counter[str] = Counter()
+        """Seals of what is handed over, by what became of them."""
         self.accepted = 0
         """Transactions that brought a message."""
         self._open = {each.message.id for each in found.unfinished}
@@ -241,6 +244,7 @@ class Spooling:
             failing=self._core.failures.count,
             suppressed=len(self._core.failures.suppressed()),
             database_failing=self.is_failing,
+            seals={outcome: self.seals[outcome] for outcome in SEALS},
         )
 
     def is_suppressed(self, person: MemberId) -> bool:

@@ -55,7 +55,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     """Answer the lookups of a mail server, say who may post, and distribute messages, until SIGTERM or Ctrl-C.
 
     It prints `serving mail of DOMAINS: maps HOST:PORT, policy HOST:PORT, lmtp HOST:PORT` once it answers. SIGHUP has
-    the settings of lists read again.
+    the settings of lists, and the key of seals, read again.
 
     \b
     Example:
@@ -66,7 +66,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     from mailing.config.settings import SettingsError, load_settings
 
     try:
-        settings = load_settings(config_file)
+        settings = load_settings(config_file, with_key=True)
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
     if check_config:
@@ -76,7 +76,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     from mailing.shell.gateway import run
 
     try:
-        return run(settings, lambda: load_settings(config_file))
+        return run(settings, lambda: load_settings(config_file, with_key=True))
     except StartError as error:
         return _complain(str(error), FAILED)
 

@@ -54,6 +54,10 @@ class Running:
         """What `mail stats` tells."""
         return (await ask(self.settings.control, Request("stats"))).stats
 
+    def follow(self, lists, settings):
+        """Go by other settings, as after SIGHUP."""
+        self._distributing.follow(lists, settings)
+
     @property
     def reports(self):
         """What became of bounces, by number."""

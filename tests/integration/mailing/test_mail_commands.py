@@ -11,6 +11,7 @@ import pytest
 from shadowtree.cli.commands import mail
 from shadowtree.cli.main import status_of
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.fakes.signing_keys import SigningKeyFiles
 from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.mailing.postfix import PATIENCE_SECONDS
 from tests.integration.mailing.sink import lmtp
@@ -94,6 +95,27 @@ def test_settings_are_checked_and_told_where_they_are_wrong(shadowtree, config, 
         found = shadowtree("mail", command[0], "--config", wrong, *command[1:], status=2)
         assert found.stderr.startswith(f"shadowtree: {wrong}: domains: no value")
         assert found.stderr.count("\n") == 1
+
+
+def test_a_key_of_seals_is_read_at_the_start_and_again_and_not_by_other_commands(start, shadowtree, own_config):
+    key = SigningKeyFiles(1).write(own_config.with_suffix(".pem"))
+    own_config.write_text(
+        'lmtp_listen = "127.0.0.1:0"\nsmtp = "127.0.0.1:9"\nauthserv_id = "mx.ubc.example"\n'
+        f'database = "sqlite:///{own_config.with_suffix(".db")}"\n{own_config.read_text()}'
+        f'[arc]\ndomain = "ubc.example"\nselector = "s"\nkey = "{key}"\n'
+    )
+    check = ("mail", "serve", "--config", own_config, "--check-config")
+    assert shadowtree(*check).stdout == "the settings are good\n"
+    gateway = start(own_config)
+    key.chmod(0o644)
+    line = len(own_config.read_text().splitlines())
+    told = f"{own_config}:{line}: arc.key: {key}: everybody on this machine may read or change it"
+    assert shadowtree(*check, status=2).stderr.startswith(f"shadowtree: {told}")
+    assert shadowtree("mail", "stats", "--config", own_config).stdout.count("seals ") == 4
+    gateway.process.send_signal(signal.SIGHUP)
+    assert gateway.lookup("lists", "all@lists.ubc.example")[0] == "OK"
+    _, errors = gateway.terminate()
+    assert f"the settings were not read again: {told}" in errors
 
 
 def test_a_port_that_is_taken_is_told(shadowtree, own_config):

@@ -3,17 +3,21 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
+import dkim
 import pytest
 import pytest_asyncio
+from dkim.crypto import parse_pem_private_key
 
-from mailing.config.settings import DistributionSettings
+from mailing.config.settings import ArcSettings, DistributionSettings
 from mailing.rules.lists import Lists, ListSettings
 from mailing.rules.message import key_of, read_content
 from mailing.rules.shares import CONTENT_BYTES_LIMIT, FORMAT, HEADER, PATTERN, SUBSCRIPTION, Share, SharedList, encoded
 from mailing.rules.spooled import Origin, State
+from mailing.shell import arc_seals
 from mailing.shell.control import ControlError
 from shadowtree.aio import Client
 from shadowtree.updates import Join
+from tests.fakes.signing_keys import Dns, SigningKeyFiles
 from tests.integration.mailing.links import RecordedServers, Recorder
 from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
@@ -82,12 +86,12 @@ class Organisation:
         self._folder = folder
         self._stack = AsyncExitStack()
 
-    async def start(self, settings=SHARES):
+    async def start(self, settings=SHARES, **more):
         self._folder.mkdir(exist_ok=True)
         self.sink = await Sink("XVERP", "SMTPUTF8").start()
         self._stack.callback(self.sink.close)
         url, control = f"sqlite:///{self._folder / 'mail.db'}", self._folder / "mail.sock"
-        distribution = DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{self.sink.port}", control)
+        distribution = DistributionSettings("127.0.0.1:0", url, f"127.0.0.1:{self.sink.port}", control, **more)
         lists = Lists({f"lists.{self.name}.example": f"{self.name}.example"}, settings)
         self.client = await self._stack.enter_async_context(Client(self.address))
         self.gate = await self._stack.enter_async_context(running_gateway(self.client, distribution, lists))
@@ -321,6 +325,29 @@ async def test_people_whose_server_is_away_are_served_by_their_own_gateway_thoug
                 await three["ubc"].gate.ask("retry", waiting[0].id)
             await asyncio.sleep(0.05)
     await until_all_have(three, *NATIVE["ubc"], *NATIVE["sfu"], subject="far")
+
+
+async def test_each_gateway_with_a_key_seals_what_it_passes_on(three, monkeypatch):
+    keys = {f"{name}.example": SigningKeyFiles(name) for name in ("ubc", "sfu")}
+    dns = Dns(keys)
+    monkeypatch.setattr(arc_seals, "get_txt", dns)
+    for name in ("ubc", "sfu"):
+        arc = ArcSettings(f"{name}.example", "s", None, parse_pem_private_key(keys[f"{name}.example"].pem.encode()))
+        await three[name].stop()
+        await three[name].start(authserv_id=f"mx.{name}.example", arc=arc)
+    results = b"Authentication-Results: mx.%b.example; dmarc=pass header.from=x.example\r\n"
+    await three["ubc"].gate.send("ann@x.example", "all", data=results % b"ubc" + results % b"sfu" + letter("sealed"))
+    await until_all_have(three, *EVERYBODY, subject="sealed")
+    found = {}
+    for name in ORGANISATIONS:
+        copy = three[name].copy_for(NATIVE[name][0], "sealed").data
+        assert dkim.ARC(copy).verify(dnsfunc=dns)[0] == dkim.CV_Pass
+        found[name] = read_content(copy).values("arc-authentication-results")
+    first = "i=1; mx.ubc.example; dmarc=pass header.from=x.example"
+    assert found == {"ubc": [first], "sfu": ["i=2; mx.sfu.example; arc=pass", first], "uvic": [first]}
+    for name in ("ubc", "sfu"):
+        await three[name].stop()
+        await three[name].start()
 
 
 async def test_people_of_an_organisation_without_a_gateway_get_it_from_the_one_that_took_it(three, servers):

@@ -1,11 +1,15 @@
 """`mail.toml`: what is read, and how what is wrong is told."""
 
+import sys
+
 import pytest
 
-from mailing.config.settings import DistributionSettings, SettingsError, load_settings
+from mailing.config.settings import ArcSettings, DistributionSettings, SettingsError, load_settings
 from mailing.rules.lists import Join, ListSettings, Unsubscribe
 from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
+from tests.fakes.signing_keys import SigningKeyFiles
 
+KEY = SigningKeyFiles(1)
 WHOLE = """\
 server = "127.0.0.1:7400, names.example:7401"
 maps_listen = "127.0.0.1:0"
@@ -166,6 +170,85 @@ def test_what_is_wrong_is_told_with_its_line(load, text, says):
     assert says in str(told.value)
     assert "\n" not in str(told.value)
     assert "mail.toml" in str(told.value)
+
+
+THROUGH = 'lmtp_listen = "127.0.0.1:0"\ndatabase = "sqlite:///m.db"\nsmtp = "127.0.0.1:25"\n'
+ARC = f'authserv_id = "mx.y.example"\n{THROUGH}{SMALL}[arc]\n'
+NAMED = 'domain = "Y.example"\nselector = "s2026.mail"\n'
+
+
+def test_a_seal_has_a_domain_a_selector_and_a_key(load, tmp_path):
+    settings = load(f'{ARC}{NAMED}key = "{tmp_path}/key.pem"\n')
+    assert settings.distribution.arc == ArcSettings("y.example", "s2026.mail", tmp_path / "key.pem")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (ARC, ":8: arc: no value for domain; a seal needs domain, selector, key"),
+        (ARC + NAMED, ":8: arc: no value for key"),
+        (
+            ARC + NAMED + 'key = "k"\nalgorithm = "rsa"\n',
+            ":12: arc.algorithm: there is no such key",
+        ),
+        (ARC + NAMED.replace("Y.example", "localhost") + 'key = "k"\n', ":9: arc.domain: 'localhost' is no domain"),
+        (ARC + NAMED.replace("Y.example", "y.example; x=1") + 'key = "k"\n', ":9: arc.domain: 'y.example; x=1' is"),
+        (ARC + NAMED.replace("s2026", "s_") + 'key = "k"\n', ":10: arc.selector: 's_.mail' is no selector"),
+        (ARC + NAMED + "key = 1\n", ":11: arc.key: a text is wanted"),
+        ('arc = "x"\n' + SMALL, ":1: arc: a table of domain, selector and key is wanted"),
+        (
+            ARC.replace("authserv_id", "#") + NAMED + 'key = "k"\n',
+            ":8: arc: a seal says what authserv_id has",
+        ),
+        (ARC.replace("lmtp_listen", "#") + NAMED + 'key = "k"\n', ": authserv_id: it is for distribution"),
+    ],
+)
+def test_what_is_wrong_with_a_seal_is_told_with_its_line(load, text, says):
+    with pytest.raises(SettingsError) as error:
+        load(text)
+    assert says in str(error.value)
+
+
+@pytest.fixture
+def load_key(tmp_path):
+    def read(text, mode=0o600):
+        path, key = tmp_path / "mail.toml", tmp_path / "key.pem"
+        if text is not None:
+            key.write_text(text, newline="")
+            key.chmod(mode)
+        path.write_text(f'{ARC}{NAMED}key = "{key}"\n')
+        return load_settings(path, with_key=True).distribution.arc.numbers
+
+    return read
+
+
+@pytest.mark.parametrize("text", [KEY.pem, KEY.pem.replace("\n", "\r\n"), KEY.pkcs8])
+def test_a_private_key_is_read(load_key, text):
+    assert load_key(text, 0o640)["prime1"] == KEY.prime1
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "says"),
+    [
+        (None, 0, "No such file or directory"),
+        (KEY.pem, 0o604, "everybody on this machine may read or change it"),
+        ("", 0o600, "a private RSA key in PEM, without a password, is wanted"),
+        (KEY.pem[:400], 0o600, "a private RSA key in PEM"),
+        (KEY.pem.replace("MII", "AAA", 1), 0o600, "a private RSA key in PEM"),
+        (KEY.pem.replace(KEY.pem[200:264], KEY.pem[265:329]), 0o600, "a private RSA key in PEM"),
+        (SigningKeyFiles(1, bits=768).pem, 0o600, "a key of 1,024 to 4,096 bits is wanted, not of 768"),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_told_with_its_line(load_key, tmp_path, text, mode, says):
+    with pytest.raises(SettingsError) as error:
+        load_key(text, mode)
+    assert str(error.value).startswith(f"{tmp_path}/mail.toml:11: arc.key: {tmp_path}/key.pem: {says}")
+
+
+def test_a_key_without_the_library_is_told(load_key, monkeypatch):
+    monkeypatch.setitem(sys.modules, "dkim.crypto", None)
+    with pytest.raises(SettingsError, match=r":11: arc.key: seals need a library .* of the extra mail"):
+        load_key(KEY.pem)
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

@@ -1,0 +1,130 @@
+"""Seals what is handed over (ARC), once for all copies that are alike, beside the event loop.
+
+Nothing waits for it for long, and nothing is lost by it: what cannot be sealed goes without.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from mailing.rules.arc import Chain, SigningKey, assessment, chain_of
+from mailing.rules.authors import own_results
+from mailing.rules.list_headers import Copies
+from mailing.rules.message import Content, read_content
+from mailing.rules.spooled import Message
+from mailing.shell.log import LOGGER
+
+THREADS = 4
+SEALS_KEPT = 1_000
+"""Of some 2 kB: what is tried again is not sealed again."""
+DNS_SECONDS = 5.0
+"""For the keys of all earlier seals of a message."""
+DNS_PAUSE_SECONDS = 30.0
+"""Nothing is asked for so long where DNS did not answer."""
+VERIFIED_BYTES_LIMIT = 1_000_000
+"""Of a message with earlier seals, where the own mail server says nothing of them."""
+SEALED, UNCHECKED, BROKEN, FAILED = SEALS = ("sealed", "unchecked", "broken", "failed")
+"""It was made; the mail server has found out nothing; earlier seals are not right, or not verified; it failed."""
+
+Made = tuple[str, str, bytes]
+"""What became of it, why, and the seal; empty: none."""
+
+
+class Sealing:
+    """All seals of a gateway. `key` may be replaced at any time; None: nothing is sealed."""
+
+    def __init__(self, counts: Counter[str], key: SigningKey | None) -> None:
+        """`counts`: seals, by what became of them."""
+        self._counts = counts
+        self._key = key
+        self._kept: dict[tuple[str, bytes], asyncio.Task[bytes]] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "seals")
+        self._dns_pauses_until = 0.0
+
+    def use(self, key: SigningKey | None) -> None:
+        """Seal with another key from now on, or not at all."""
+        if key != self._key:
+            self._key = key
+            self._kept.clear()
+
+    def close(self) -> None:
+        """Make no more."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def of_copies(self, message: Message, copies: Copies, content: bytes, read: Content) -> bytes:
+        """What stands in front of each of these copies; empty: they go without. `content`: what came."""
+        return await self._of(message, copies.header, content, read, is_copy=True)
+
+    async def of_share(self, message: Message, content: bytes) -> bytes:
+        """What stands in front of a message for which other gateways make copies; empty: it goes without."""
+        read = read_content(content)
+        header = b"".join(field.raw for field in read.fields)
+        return await self._of(message, header, content, read, is_copy=False)
+
+    async def _of(self, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool) -> bytes:
+        key = self._key
+        if key is None or message.is_letter:
+            return b""
+        # The body is that of the message's id.
+        place = message.id, hashlib.sha256(header).digest()
+        making = self._kept.get(place)
+        if making is None:
+            while len(self._kept) >= SEALS_KEPT:
+                del self._kept[next(iter(self._kept))]
+            making = asyncio.create_task(self._made(key, message, header, content, read, is_copy=is_copy))
+            self._kept[place] = making
+        return await asyncio.shield(making)
+
+    async def _made(
+        self, key: SigningKey, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool
+    ) -> bytes:
+        outcome, why, seal = await asyncio.get_running_loop().run_in_executor(
+            self._threads, lambda: self._make(key, message, header, content, read, is_copy=is_copy)
+        )
+        self._counts[outcome] += 1
+        LOGGER.info("%s: %s", message.id, outcome if outcome == SEALED else f"not sealed: {why}")
+        return seal
+
+    def _make(
+        self, key: SigningKey, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool
+    ) -> Made:
+        """In a thread."""
+        from mailing.shell.arc_seals import HOSTILE_ERRORS, seal_of
+
+        # What another gateway has sent did not pass the own mail server, which takes out what is forged.
+        came_here = all(each.origin is None for each in message.destinations)
+        results = own_results(read, key.authserv_id) if came_here else []
+        chain = chain_of(read, results)
+        if chain is Chain.UNKNOWN:
+            chain, why = self._verified(content)
+        else:
+            why = "the mail server says that earlier seals are not right"
+        if chain is Chain.BROKEN:
+            return BROKEN, why, b""
+        said = assessment(results, chain)
+        if not said:
+            return UNCHECKED, "the mail server says nothing about its author", b""
+        try:
+            seal = seal_of(header, read.rest[2:], key, said, chain, is_copy=is_copy, date=message.accepted)
+        except HOSTILE_ERRORS as error:
+            return FAILED, " ".join(str(error).split())[:200], b""
+        return SEALED, "", seal
+
+    def _verified(self, content: bytes) -> tuple[Chain, str]:
+        """How earlier seals stand of which the own mail server says nothing, and why so."""
+        from mailing.shell.arc_seals import DnsSilentError, is_chain_whole
+
+        if len(content) > VERIFIED_BYTES_LIMIT:
+            return Chain.BROKEN, "it is too large for its earlier seals to be verified here"
+        if time.monotonic() < self._dns_pauses_until:
+            return Chain.BROKEN, "earlier seals cannot be verified: DNS did not answer a moment ago"
+        try:
+            is_whole = is_chain_whole(content, seconds=DNS_SECONDS)
+        except DnsSilentError as error:
+            self._dns_pauses_until = time.monotonic() + DNS_PAUSE_SECONDS
+            return Chain.BROKEN, f"earlier seals cannot be verified: {error}"
+        return (Chain.PASS, "") if is_whole else (Chain.BROKEN, "earlier seals are not right")
