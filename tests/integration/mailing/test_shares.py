@@ -241,6 +241,28 @@ async def test_a_message_that_is_too_large_for_a_share_goes_from_the_gateway_tha
     assert found["ubc"] == EVERYBODY
 
 
+async def test_each_gateway_with_a_key_seals_what_it_passes_on(three, monkeypatch):
+    keys = {f"{name}.example": SigningKeyFiles(name) for name in ("ubc", "sfu")}
+    dns = Dns(keys)
+    monkeypatch.setattr(arc_seals, "get_txt", dns)
+    for name in ("ubc", "sfu"):
+        arc = ArcSettings(f"{name}.example", "s", None, parse_pem_private_key(keys[f"{name}.example"].pem.encode()))
+        three[name].follow(authserv_id=f"mx.{name}.example", arc=arc)
+    said = "dkim=pass header.d=x.example; dmarc=pass header.from=x.example"
+    results = b"Authentication-Results: mx.%b.example; " + said.encode() + b"\r\n"
+    await three["ubc"].gate.send("ann@x.example", "all", data=results % b"ubc" + results % b"sfu" + letter("sealed"))
+    await until_all_have(three, *EVERYBODY, subject="sealed")
+    found = {}
+    for name in ORGANISATIONS:
+        copy = three[name].copy_for(NATIVE[name][0], "sealed").data
+        assert dkim.ARC(copy).verify(dnsfunc=dns)[0] == dkim.CV_Pass
+        found[name] = read_content(copy).values("arc-authentication-results")
+    first = f"i=1; mx.ubc.example; {said}"
+    assert found == {"ubc": [first], "sfu": ["i=2; mx.sfu.example; arc=pass", first], "uvic": [first]}
+    for name in ("ubc", "sfu"):
+        three[name].follow()
+
+
 async def test_what_is_no_share_of_the_gateway_that_it_names_is_refused_and_nobody_is_reached(three):
     def share(group, subnets, data):
         origin = Origin("lists.evil.example", "ab; cd")
@@ -330,28 +352,6 @@ async def test_people_whose_server_is_away_are_served_by_their_own_gateway_thoug
                 await three["ubc"].gate.ask("retry", waiting[0].id)
             await asyncio.sleep(0.05)
     await until_all_have(three, *NATIVE["ubc"], *NATIVE["sfu"], subject="far")
-
-
-async def test_each_gateway_with_a_key_seals_what_it_passes_on(three, monkeypatch):
-    keys = {f"{name}.example": SigningKeyFiles(name) for name in ("ubc", "sfu")}
-    dns = Dns(keys)
-    monkeypatch.setattr(arc_seals, "get_txt", dns)
-    for name in ("ubc", "sfu"):
-        arc = ArcSettings(f"{name}.example", "s", None, parse_pem_private_key(keys[f"{name}.example"].pem.encode()))
-        three[name].follow(authserv_id=f"mx.{name}.example", arc=arc)
-    said = "dkim=pass header.d=x.example; dmarc=pass header.from=x.example"
-    results = b"Authentication-Results: mx.%b.example; " + said.encode() + b"\r\n"
-    await three["ubc"].gate.send("ann@x.example", "all", data=results % b"ubc" + results % b"sfu" + letter("sealed"))
-    await until_all_have(three, *EVERYBODY, subject="sealed")
-    found = {}
-    for name in ORGANISATIONS:
-        copy = three[name].copy_for(NATIVE[name][0], "sealed").data
-        assert dkim.ARC(copy).verify(dnsfunc=dns)[0] == dkim.CV_Pass
-        found[name] = read_content(copy).values("arc-authentication-results")
-    first = f"i=1; mx.ubc.example; {said}"
-    assert found == {"ubc": [first], "sfu": ["i=2; mx.sfu.example; arc=pass", first], "uvic": [first]}
-    for name in ("ubc", "sfu"):
-        three[name].follow()
 
 
 async def test_people_of_an_organisation_without_a_gateway_get_it_from_the_one_that_took_it(three, servers):
