@@ -179,21 +179,22 @@ class DeliveryCore:
     def step(self, event: Event | DeliveryEvent, records: Records, now: float) -> tuple[list[PeerLetter], list[Answer]]:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
         self._now = now
+        reach = self._reach
         self.running.step(now)
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self._take(event)
-        self.spreading.make_parcels(self._reach, at=self.running.seconds)
-        self.in_memory.make_parcels(self._reach, now)
-        self.spreading.take_posts(self._reach)
-        self.in_memory.spreading.take_posts(self._reach)
-        self.policies.forget_deleted(records, self._reach.is_group)
-        self.spreading.end_step(self._reach)
-        self.in_memory.spreading.end_step(self._reach)
+        self.spreading.make_parcels(reach, at=self.running.seconds)
+        self.in_memory.make_parcels(reach, now)
+        self.spreading.take_posts(reach)
+        self.in_memory.spreading.take_posts(reach)
+        self.policies.forget_deleted(records, reach.is_group)
+        self.spreading.end_step(reach)
+        self.in_memory.spreading.end_step(reach)
         if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
-            self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, self._reach)
+            self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
         self.origin.release()
         new, cut = self.log.take_rows()
         records.log += new
@@ -245,9 +246,9 @@ class DeliveryCore:
     @property
     def has_more(self) -> bool:
         """Whether the last step left something for a `Tick`."""
-        is_overrun = self._retention.overrun_by(self.origin.oldest_needed()) is not None
         has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
-        return has_parcels or self.giving_up.has_more or self.gateways.has_more or is_overrun
+        has_more = has_parcels or self.giving_up.has_more or self.gateways.has_more
+        return has_more or self._retention.overrun_by(self.origin.oldest_needed()) is not None
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:

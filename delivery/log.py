@@ -110,9 +110,11 @@ class Log:
     @property
     def size(self) -> int:
         """Bytes of parcels in it; of a segment of which a part was cut, the share of its entries that are left."""
-        for first, last in self._through(self.last):
-            return self._segments_size - self._share(first, last, max(0, self.cut - first + 1))
-        return 0
+        oldest = self._oldest()
+        if oldest is None:
+            return 0
+        first, last = oldest
+        return self._segments_size - self._share(first, last, max(0, self.cut - first + 1))
 
     def _is_much(self, position: int) -> bool:
         """Whether there is much at a position and before, about: as if all entries of a segment had one size."""
@@ -142,7 +144,13 @@ class Log:
     @property
     def oldest_through(self) -> int | None:
         """The last position of the oldest segment; None where the log is empty."""
-        return next((last for _, last in self._through(self.last)), None)
+        oldest = self._oldest()
+        return None if oldest is None else oldest[1]
+
+    def _oldest(self) -> tuple[int, int] | None:
+        positions = iter(self._segments)
+        first = next(positions, None)
+        return None if first is None else (first, next(positions, self.last + 1) - 1)
 
     def oldest_for(self) -> dict[int, ForAudience]:
         """What the oldest segment has, by the number of an audience."""
@@ -152,14 +160,15 @@ class Log:
     @property
     def is_too_large(self) -> bool:
         """Whether its oldest segment is to go, because it is larger than it may be."""
-        return self.size > self.limit_bytes and len(self._segments) > 1
+        return self._segments_size > self.limit_bytes and len(self._segments) > 1 and self.size > self.limit_bytes
 
     def is_too_old(self, at: float) -> bool:
         """Whether its oldest segment is to go, because all in it was kept for longer than it may be."""
-        for first, _ in self._through(self.last):
-            kept_seconds = at - self._segments[first].began_at
-            return kept_seconds >= self.limit_seconds + min(SEGMENT_SECONDS, self.limit_seconds)
-        return False
+        oldest = self._oldest()
+        if oldest is None:
+            return False
+        kept_seconds = at - self._segments[oldest[0]].began_at
+        return kept_seconds >= self.limit_seconds + min(SEGMENT_SECONDS, self.limit_seconds)
 
     def take_rows(self) -> tuple[list[LogRecord], int | None]:
         """What this step has appended, and through which position it has cut; None: it has not."""

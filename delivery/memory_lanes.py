@@ -282,8 +282,9 @@ class MemoryLanes:
 
     def next_deadline(self) -> float | None:
         """When `leaving` is to be asked again, if nothing happens before."""
-        deadlines = [out.resend_at for out in self._out.values()] + [found.confirm_at for found in self._in.values()]
-        return min((at for at in deadlines if at is not None), default=None)
+        again = [out.resend_at for out in self._out.values() if out.resend_at is not None]
+        confirmed = [found.confirm_at for found in self._in.values() if found.confirm_at is not None]
+        return min(again + confirmed, default=None)
 
     def met(self, server: ServerId) -> None:
         """A server is there: what waits for it is sent at once."""

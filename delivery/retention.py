@@ -43,6 +43,11 @@ class Retention:
         `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: gives the
         numbers of those that something else than entries refers to.
         """
+        if self._log.last > self._log.cut:
+            self._cut(posted_from, audiences)
+        self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
+
+    def _cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]]) -> None:
         log, before = self._log, self._log.cut
         needed = (self._mailboxes.needed_from(), self._listeners.needed_from(), posted_from)
         log.cut_through(min((entry for entry in needed if entry is not None), default=log.last + 1) - 1)
@@ -58,7 +63,6 @@ class Retention:
         if log.cut != before:
             self._audiences.forget_unused(cut=log.cut, started_at=self._started_at, needed=audiences())
             self._gateways.look_again()
-        self._gateways.forget(reach.lives_here, lambda: self._audiences.everybody() | self._in_memory.everybody())
 
     def overrun_by(self, posted_from: int | None) -> LossReason | None:
         """Why the oldest segment of the log is to go, whoever has not read it; None: it is not."""

@@ -93,9 +93,10 @@ class Server(ServerCore):
     @property
     def next_deadline(self) -> float | None:
         """When a `Tick` is wanted, on the clock of `step`'s `now`: at once where a step has left something to do."""
-        deadlines = [super().next_deadline, self.delivery.next_deadline]
         if self.delivery.has_more:
-            deadlines.append(self._stepped_at)
+            # Nothing was due before the step was taken, or it was done in it.
+            return self._stepped_at
+        deadlines = (super().next_deadline, self.delivery.next_deadline)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:

@@ -469,8 +469,9 @@ class ServerCore(CoreQueries):
         context.change_log.take_rows(records)
         self._views.note_view()
         records.protocol += context.durable.take_rows()
-        self.channels.faults.update(context.faults)
-        context.faults = []
+        if context.faults:
+            self.channels.faults.update(context.faults)
+            context.faults = []
 
     def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
         """Let callers know what became of their updates."""
