@@ -248,8 +248,11 @@ class _Requests:
         if self._remaining is None:
             self._remaining = aiter(self._requests)
         try:
-            async with asyncio.timeout(self._seconds):
+            if self._seconds is None:
                 request = await anext(self._remaining)
+            else:
+                async with asyncio.timeout(self._seconds):
+                    request = await anext(self._remaining)
         except TimeoutError:
             raise refuse(
                 Reason.DEADLINE_EXCEEDED,

@@ -73,10 +73,20 @@ class Acknowledging:
 
     def take(self, kept: Kept, through: Position) -> None:
         """All through a position is handled."""
-        self._standings[kept].acknowledge(through)
+        standing = self._standings[kept]
+        standing.acknowledge(through)
+        if (passed := standing.passed()) is not None:
+            standing.acknowledge(passed)
+            through = passed
         self._through[kept] = max(through, self._through.get(kept, through))
         self._has_taken = True
         self._together.take(self)
+
+    def pass_over(self, kept: Kept) -> None:
+        """So are entries that were not for the endpoint, where they are many."""
+        passed = self._standings[kept].passed()
+        if passed is not None:
+            self.take(kept, passed)
 
     async def finish(self) -> None:
         """Return once all that was taken is durable; raises `RefusedError` where it cannot be."""

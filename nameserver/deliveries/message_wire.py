@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final
 
 from delivery.events import Accepted, Answer, DatagramSent, Queued, Settled
@@ -23,6 +24,10 @@ RECIPIENTS_BYTES: Final = 64 * 1024
 
 FILTER_LIMIT: Final = 64
 """Groups, and senders, that one endpoint may name."""
+
+POSITIONS_REMEMBERED: Final = 1_024
+"""What they say that listeners acknowledged last."""
+
 _QUALITIES: Final[dict[int, Quality]] = {
     wire.QUALITY_FIFO: Quality.FIFO,
     wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
@@ -142,8 +147,12 @@ def read_sending_process(told: wire.SendRequest.Message, known: KnownIds) -> Nod
     return conversion.read_id(told.as_process, "as_process", known) if told.as_process else None
 
 
+@lru_cache(maxsize=POSITIONS_REMEMBERED)
 def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
-    """A position of this server's log, of whatever incarnation; raises `RefusedError`."""
+    """A position of this server's log, of whatever incarnation; raises `RefusedError`.
+
+    Read once for all listeners who acknowledge the same message.
+    """
     found = _POSITION.fullmatch(text)
     if found is None:
         raise refuse(Reason.INVALID_REQUEST, f"{text[:100]!r} is no position", field=field)

@@ -182,9 +182,11 @@ class SubscribeCalls:
         endpoint.changed.set()
 
     def _take(self, request: wire.SubscribeRequest, endpoint: Endpoint, acknowledging: Acknowledging) -> None:
+        had_credit = endpoint.has_credit
         endpoint.credit_messages = min(endpoint.credit_messages + request.credit_messages, CREDIT_MESSAGES_LIMIT)
         endpoint.credit_bytes = min(endpoint.credit_bytes + request.credit_bytes, CREDIT_BYTES_LIMIT)
-        endpoint.changed.set()
+        if not had_credit:
+            endpoint.changed.set()
         if request.acknowledged:
             machine = self._machine
             told = message_wire.read_positions(request.acknowledged, "acknowledged", server=machine.server)
@@ -210,10 +212,9 @@ class SubscribeCalls:
                 await self._hand_out_datagrams(endpoint, context)
             has_some = False
             for reading in readings:
-                has_some |= endpoint.has_credit and await self._hand_out_some(endpoint, reading, context)
-                passed = reading.standing.passed()
-                if passed is not None:
-                    acknowledging.take(reading.source.kept, passed)
+                if endpoint.has_credit and reading.is_behind:
+                    has_some |= await self._hand_out_some(endpoint, reading, context)
+                    acknowledging.pass_over(reading.source.kept)
             if not (has_some and any(reading.is_behind for reading in readings)):
                 await endpoint.changed.wait()
 
