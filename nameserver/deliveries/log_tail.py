@@ -141,10 +141,14 @@ class LogTail:
             self._unread += sum(len(record.encoded) for record in records)
             self._add([LogEntry(record, self._machine) for record in records])
 
-    async def read(self, after: int) -> Sequence[LogEntry]:
-        """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+    def wait(self, after: int) -> None:
+        """Somebody has come through a position, and waits for what comes behind it."""
         if after >= self._through:
             self._unread = 0
+
+    async def read(self, after: int) -> Sequence[LogEntry]:
+        """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+        self.wait(after)
         if self._machine.logged <= after:
             return ()
         if after < self._begin:

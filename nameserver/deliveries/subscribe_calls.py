@@ -58,6 +58,7 @@ class SubscribeCalls:
         self._machine = machine
         self._known = known
         self._endpoints = endpoints
+        self._tail = tail
         self._log, self._ring = LogSource(machine, tail), RingSource(machine)
         self._acknowledgements = Acknowledgements(machine)
         self._now_ms = now_ms
@@ -105,6 +106,7 @@ class SubscribeCalls:
         try:
             with machine.told_of_end(endpoint.end), machine.told_of_more(endpoint.changed.set):
                 token = PositionToken(self._machine.server, self._machine.incarnation, of_log.cursor)
+                self._tail.wait(of_log.cursor.entry - 1)
                 await context.write(wire.SubscribeResponse(position=str(token)).SerializeToString())
                 await self._hand_out(endpoint, readings, acknowledging, context)
                 await reader
