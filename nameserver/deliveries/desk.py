@@ -20,7 +20,8 @@ from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.deliveries.ring_view import RingView
-from nameserver.driver.run_loop import DatagramCounts, RunLoop
+from nameserver.driver.letting_out import DatagramCounts
+from nameserver.driver.run_loop import RunLoop
 from storage.store import LogWanted
 
 
@@ -62,7 +63,7 @@ class Desk:
         self.logged = core.delivery.log.last
         """The last position of the log that is durable."""
         self.ring = RingView(core.delivery.in_memory)
-        run_loop.desk = self
+        run_loop.begin_messages(self)
 
     @property
     def server(self) -> ServerId:

@@ -16,7 +16,7 @@ from delivery.policy import Policy
 from delivery.queue import Due
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId, Subnet
 from nameserver.deliveries.ring_view import RingView
-from nameserver.driver.run_loop import DatagramCounts
+from nameserver.driver.letting_out import DatagramCounts
 
 
 class Progress(NamedTuple):

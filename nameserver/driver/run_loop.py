@@ -34,19 +34,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import Answer, CloseParcels, DatagramCame, DeliveryEvent
+from delivery.events import CloseParcels, DatagramCame, DeliveryEvent
 from delivery.server import ServerEffects
-from delivery.unkept import RingGrew, Unkept
 from namegraph import (
     AddPeer,
-    Channels,
     Command,
     Committed,
     CutCommand,
@@ -71,21 +67,18 @@ from namegraph import (
     Tick,
     refuse,
 )
+from nameserver.driver.database_work import DatabaseWork
+from nameserver.driver.gathering import Gathering
 from nameserver.driver.gc_tuning import keep_apart, paused_collector
 from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.leavings import Leavings
+from nameserver.driver.letting_out import DatagramCounts, LettingOut
 from nameserver.driver.observer import Observer
-from storage.errors import DatabaseLostError, StorageError
+from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, LongSteps
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
-
-GATHER_SECONDS = 0.002
-"""How long a flush waits for the next of the callers that were just answered: about the time of one flush."""
-
-GATHER_ROUNDS_LIMIT = 10
-"""How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
 
 LARGE_LETTER_BYTES = 256 * 1024
 """A letter of this size makes tens of thousands of objects."""
@@ -93,115 +86,11 @@ LARGE_LETTER_BYTES = 256 * 1024
 MANY_ROWS = 20_000
 """A step that changes so many nodes and arcs has made as many objects that stay."""
 
-RECEIPTS_SECONDS = 0.02
-"""How long receipts of posts, for which nobody waits, wait for something to become durable with: much less than the
-senders of many posts would notice, and enough that a message does not wait for the receipts of the one before it."""
-
-FIRST_RETRY_SECONDS = 0.1
 SHORTEST_TICK_SECONDS = 0.001
 """A timer may fire a little early; the core is then not asked again at once, without end."""
 
 PROBE_SECONDS = 1.0
 """How often a server that writes nothing looks whether it could."""
-
-LONGEST_RETRY_SECONDS = 5.0
-"""A full disk is found usable again within this time after somebody made room."""
-
-
-UNKEPT_HELD_LIMIT = 10_000
-"""Datagrams that wait for a batch: a slow disk holds up no more of them."""
-
-
-@dataclass(slots=True)
-class DatagramCounts:
-    """What became of datagrams since the server started."""
-
-    sent: int = 0
-    """Copies to other servers."""
-    handed: int = 0
-    """To endpoints."""
-    dropped: int = 0
-    """Copies and hand-overs for which there was no room, or no way, and those that came while the server was busy."""
-
-
-class Core(Protocol):
-    """The part of the core that the loop drives."""
-
-    server: ServerId
-    told_revision: str | None
-    """What to tell as the newest revision, where that is not the newest one in memory."""
-
-    @property
-    def servers_met(self) -> Sequence[ServerId]:
-        """All other servers that are known by name."""
-
-    @property
-    def revision(self) -> str:
-        """The newest revision to tell."""
-
-    @property
-    def next_deadline(self) -> float | None:
-        """When the core wants a `Tick`, on the clock of `step`'s `now`."""
-
-    def channels_of(self, lane: Lane) -> Channels:
-        """The channels of one lane."""
-
-    def step(self, event: Event | DeliveryEvent, now: float) -> Effects:
-        """Take one event."""
-
-
-class LongSteps(Protocol):
-    """What readers see while a step is carried out in another thread."""
-
-    def may_take_long(self, event: Event) -> bool:
-        """Whether the step of an event is to leave the loop's thread."""
-
-    def hold(self) -> None:
-        """Show readers no later state until the step is durable."""
-
-    def let_go(self, *, earliest: bool) -> LeftBehind:
-        """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
-
-
-class DeliveryDesk(Protocol):
-    """Whoever speaks with the callers of the delivery half."""
-
-    def has_open(self) -> bool:
-        """Whether messages wait for the next parcel."""
-
-    def answer(self, answers: Iterable[Answer]) -> None:
-        """Tell callers: what they are told is durable."""
-
-    def show(self, shown: Shown) -> None:
-        """Hand a datagram to those who listen."""
-
-    def in_memory_through(self, through: int) -> None:
-        """What is kept in memory may be handed out through a position."""
-
-    def fail(self, why: str) -> None:
-        """Tell all callers that wait that it is not known when the database can be written."""
-
-    def was_logged(self, records: Sequence[LogRecord]) -> None:
-        """These entries are durable, at least one, and so is the log through the last of them."""
-
-    def end(self, refusal: Refusal) -> None:
-        """The server is about to end: tell whoever listens, or sends one message after another."""
-
-
-class DurableStore(Protocol):
-    """The part of a store that the loop uses."""
-
-    def commit(self, records: Records) -> None:
-        """Make all records durable, or none and raise `StorageError`."""
-
-    def probe(self) -> None:
-        """Raise `StorageError` where a commit would, as far as that can be told."""
-
-    def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
-        """Read the record of changes; raises `StorageError`."""
-
-    def read_log(self, wanted: LogWanted) -> list[LogRecord]:
-        """Read entries of the log of messages; raises `StorageError`."""
 
 
 class Unfinished(NamedTuple):
@@ -249,18 +138,14 @@ class RunLoop:
         """What of it must not leave."""
         self._later: deque[Event | DeliveryEvent] = deque()
         """Events that came meanwhile."""
-        self._store = store
-        self._worker = worker
+        self._database = DatabaseWork(store, worker, self)
         self._clock = clock
         self._on_storage_state = on_storage_state
         self._tickets = itertools.count(1)
         self._waiting: dict[int, Waiting] = {}
         self._batches = Batches()
         self._leavings = Leavings()
-        self._expected_replies = 0
-        self._gathered = asyncio.Event()
-        self._holds_receipts = False
-        """Whether a batch waits that has nothing but these."""
+        self._gathering = Gathering(self._has_open)
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -283,11 +168,7 @@ class RunLoop:
         self.followers: list[Callable[[Effects], None]] = []
         """Told what each step did, at once: readers that go on over several steps."""
         self.observers: list[Observer] = []
-        self.desk: DeliveryDesk | None = None
-        """None: no messages are taken."""
-        self.datagrams = DatagramCounts()
-        self.send_datagram: Callable[[ServerId, bytes], bool] = lambda _receiver, _encoded: False
-        """Sends what nobody keeps to another server, if it can leave soon; whether it will."""
+        self._letting_out = LettingOut()
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
         """Told for which servers there are letters or receipts that may leave."""
 
@@ -295,6 +176,24 @@ class RunLoop:
     def server(self) -> ServerId:
         """Whose core this is."""
         return self._core.server
+
+    @property
+    def desk(self) -> DeliveryDesk | None:
+        """Who is told of messages; None: none are taken."""
+        return self._letting_out.desk
+
+    @property
+    def datagrams(self) -> DatagramCounts:
+        """What became of datagrams."""
+        return self._letting_out.counts
+
+    def begin_messages(self, desk: DeliveryDesk) -> None:
+        """Tell a desk of messages from now on."""
+        self._letting_out.desk = desk
+
+    def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
+        """`send` sends what nobody keeps to another server, if it can leave soon; it returns whether it will."""
+        self._letting_out.send_datagram = send
 
     @property
     def newest_batch(self) -> Batch | None:
@@ -440,7 +339,7 @@ class RunLoop:
             raise RefusedError(unavailable(self.storage_failure))
         reader: asyncio.Future[Refusal | None] = asyncio.get_running_loop().create_future()
         batch.held_reads.append(reader)
-        self._gathered.set()
+        self._gathering.hurry()
         refusal = await reader
         if refusal is not None:
             raise RefusedError(refusal)
@@ -454,17 +353,11 @@ class RunLoop:
         """Read the record of changes; raises `RefusedError` where the database fails, or the server is about to end."""
         if self._refuses_updates_because is not None:
             raise RefusedError(self._refuses_updates_because)
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_changes, wanted)
-        except StorageError as error:
-            raise RefusedError(unavailable(str(error))) from None
+        return await self._database.read_changes(wanted)
 
     async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
         """Read entries of the log of messages; raises `RefusedError` where the database fails."""
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._worker, self._store.read_log, wanted)
-        except StorageError as error:
-            raise RefusedError(unavailable(str(error))) from None
+        return await self._database.read_log(wanted)
 
     async def newest_change(self) -> int:
         """The number of the newest record of changes; 0 where none is kept."""
@@ -495,7 +388,7 @@ class RunLoop:
         await self._take_own_letters()
         while True:
             if not await self._is_woken():
-                await self._probe()
+                await self._database.probe()
                 continue
             self._wake.clear()
             while self._batches.is_any_to_write() and self._bug is None:
@@ -516,7 +409,7 @@ class RunLoop:
     def finish(self) -> None:
         """Let `flush_forever` return once everything taken is durable."""
         self._ends = True
-        self._gathered.set()
+        self._gathering.end()
         self._disarm_timer()
         self._wake.set()
 
@@ -566,7 +459,7 @@ class RunLoop:
     async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
-        self._gathered.set()
+        self._gathering.hurry()
         long_steps.hold()
         self.step_count += 1
         now = self._clock()
@@ -610,35 +503,58 @@ class RunLoop:
             self._stepped = None
         for follow in self.followers:
             follow(effects)
-        if not effects.records.is_empty():
-            collecting = self._batches.collecting
-            if collecting is None:
-                collecting = self._batches.collecting = Batch()
-                self._wake.set()
-            collecting.records.extend(effects.records)
-            collecting.revision = self._core.revision
-        elif self.desk is not None and self.desk.has_open() and self._batches.collecting is None:
-            # What waits for its parcel has no records yet: these are made when the batch is written.
-            self._batches.collecting = Batch()
-            self._batches.collecting.revision = self._core.revision
-            self._wake.set()
+        self._collect(effects.records)
         batch = self._batches.newest
-        if isinstance(effects, ServerEffects) and effects.answers and self.desk is not None:
+        if isinstance(effects, ServerEffects):
+            self._tell_of_messages(effects, batch)
+        self._reply(effects, batch)
+        self._let_peers_know(effects, batch)
+        if isinstance(event, Restored):
+            self._batches.begin_channels_again(self._core.servers_met)
+        elif isinstance(event, PeerRestored):
+            self._batches.begin_channels_again([event.peer])
+        elif isinstance(event, PeerMet) and is_first_meeting:
+            self._batches.hold_letters_to([event.peer])
+        if batch is not None:
+            self._gathering.came(batch)
+        self._arm_timer()
+
+    def _collect(self, records: Records) -> None:
+        # What waits for its parcel has no records yet: these are made when the batch is written.
+        is_nothing = records.is_empty()
+        if is_nothing and (self._batches.collecting is not None or not self._has_open()):
+            return
+        if self._batches.collecting is None:
+            self._batches.collecting = Batch()
+            self._wake.set()
+        if not is_nothing:
+            self._batches.collecting.records.extend(records)
+        self._batches.collecting.revision = self._core.revision
+
+    def _tell_of_messages(self, effects: ServerEffects, batch: Batch | None) -> None:
+        if effects.answers and self.desk is not None:
             if batch is None:
                 self.desk.answer(effects.answers)
             else:
                 batch.answers += effects.answers
-        if isinstance(effects, ServerEffects) and effects.unkept:
-            self._let_out_or_hold(effects.unkept)
+        if effects.unkept:
+            rests_on = self._batches.newest_of_graph
+            if rests_on is None:
+                self._letting_out.let_out(effects.unkept)
+            else:
+                self._letting_out.hold(effects.unkept, rests_on)
+
+    def _reply(self, effects: Effects, batch: Batch | None) -> None:
         for reply in effects.replies:
             waiting = self._waiting.get(reply.ticket)
             if waiting is None:
                 continue
-            waiter = waiting.outcome
             if batch is not None and not reply.is_confirmed:
-                batch.replies.append((waiter, reply.outcome))
-            elif not waiter.done():
-                waiter.set_result(reply.outcome)
+                batch.replies.append((waiting.outcome, reply.outcome))
+            elif not waiting.outcome.done():
+                waiting.outcome.set_result(reply.outcome)
+
+    def _let_peers_know(self, effects: Effects, batch: Batch | None) -> None:
         of_step = Batch() if batch is None else batch
         for letter in effects.messages:
             of_step.first_letters.setdefault(Flow(letter.receiver, letter.lane), letter.number)
@@ -647,47 +563,9 @@ class RunLoop:
                 of_step.handled_before.setdefault(Flow(sender, lane), handled)
         if batch is None and of_step.concerns_peers():
             self.notify_peers(of_step.peers())
-        if isinstance(event, Restored):
-            self._batches.begin_channels_again(self._core.servers_met)
-        elif isinstance(event, PeerRestored):
-            self._batches.begin_channels_again([event.peer])
-        elif isinstance(event, PeerMet) and is_first_meeting:
-            self._batches.hold_letters_to([event.peer])
-        if batch is not None and not self._can_wait(batch):
-            is_enough = len(batch.replies) >= self._expected_replies or batch.concerns_peers()
-            if is_enough or self._holds_receipts:
-                self._gathered.set()
-        self._arm_timer()
 
-    def _can_wait(self, batch: Batch) -> bool:
-        return batch.can_wait and not (self.desk is not None and self.desk.has_open())
-
-    def _let_out_or_hold(self, unkept: list[Unkept]) -> None:
-        batch = self._batches.newest_of_graph
-        if batch is None:
-            self._let_out(unkept)
-            return
-        for each in unkept:
-            # Somebody waits for an answer, or for what comes into memory.
-            if not isinstance(each, PeerDatagram | Shown) or len(batch.unkept) < UNKEPT_HELD_LIMIT:
-                batch.unkept.append(each)
-            else:
-                self.datagrams.dropped += 1
-
-    def _let_out(self, unkept: Iterable[Unkept]) -> None:
-        for each in unkept:
-            if isinstance(each, PeerDatagram):
-                has_left = self.send_datagram(each.receiver, each.encoded)
-                self.datagrams.sent += has_left
-                self.datagrams.dropped += not has_left
-            elif self.desk is None:
-                continue
-            elif isinstance(each, Shown):
-                self.desk.show(each)
-            elif isinstance(each, RingGrew):
-                self.desk.in_memory_through(each.through)
-            else:
-                self.desk.answer([each])
+    def _has_open(self) -> bool:
+        return self.desk is not None and self.desk.has_open()
 
     def _arm_timer(self) -> None:
         deadline = self._core.next_deadline
@@ -708,31 +586,6 @@ class RunLoop:
         self._disarm_timer()
         self._step(Tick())
 
-    async def _gather(self) -> None:
-        """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
-        batch = self._batches.collecting
-        assert batch is not None
-        if self._can_wait(batch):
-            self._holds_receipts = True
-            await self._until_gathered(RECEIPTS_SECONDS)
-            self._holds_receipts = False
-        for _ in range(GATHER_ROUNDS_LIMIT):
-            came_so_far = len(batch.replies)
-            if came_so_far >= self._expected_replies or batch.concerns_peers() or self._ends:
-                return
-            await self._until_gathered(GATHER_SECONDS)
-            if len(batch.replies) == came_so_far:
-                return
-
-    async def _until_gathered(self, seconds: float) -> None:
-        """Wait so long, or until more is not to be waited for."""
-        if self._ends:
-            return
-        self._gathered.clear()
-        end_of_wait = asyncio.get_running_loop().call_later(seconds, self._gathered.set)
-        await self._gathered.wait()
-        end_of_wait.cancel()
-
     async def _is_woken(self) -> bool:
         """Wait until there is something to do, but not for ever."""
         with suppress(TimeoutError):
@@ -740,42 +593,18 @@ class RunLoop:
                 await self._wake.wait()
         return self._wake.is_set()
 
-    async def _probe(self) -> None:
-        """Find out whether the database is there while nothing is to be written."""
-        try:
-            await asyncio.get_running_loop().run_in_executor(self._worker, self._store.probe)
-        except DatabaseLostError as error:
-            self._fail(str(error))
-            raise
-        except StorageError as error:
-            self._fail(str(error))
-        else:
-            self._recover()
-
     async def _flush_collected(self) -> None:
         if not self._batches.is_any_sealed():
-            await self._gather()
-            if self.desk is not None and self.desk.has_open():
+            assert self._batches.collecting is not None
+            await self._gathering.gather(self._batches.collecting)
+            if self._has_open():
                 self._step(CloseParcels())
             self._batches.seal()
         batch = self._batches.take_next()
-        retry_seconds = FIRST_RETRY_SECONDS
-        event_loop = asyncio.get_running_loop()
         began = self._clock()
         for observer in self.observers:
             observer.commit_began(batch.row_count())
-        while True:
-            try:
-                await event_loop.run_in_executor(self._worker, self._store.commit, batch.records)
-            except DatabaseLostError as error:
-                self._fail(str(error))
-                raise
-            except StorageError as error:
-                self._fail(str(error))
-                await asyncio.sleep(retry_seconds)
-                retry_seconds = min(2 * retry_seconds, LONGEST_RETRY_SECONDS)
-            else:
-                break
+        await self._database.commit(batch.records)
         self._batches.written()
         if batch.records.changes:
             self._tell_changes()
@@ -788,10 +617,10 @@ class RunLoop:
             self._leavings.add(LeftBehind([], batch.records.nodes))
             self._leavings.add(LeftBehind([], batch.records.arcs))
             self.step_count += 1
-        self._recover()
+        self.recover()
         collecting = self._batches.collecting
         came_meanwhile = 0 if collecting is None else len(collecting.replies)
-        self._expected_replies = len(batch.replies) + came_meanwhile
+        self._gathering.expect(len(batch.replies) + came_meanwhile)
         is_logged_first = not batch.answers
         if is_logged_first:
             # All that leaves says that posts have come: those who listen here go first.
@@ -799,7 +628,7 @@ class RunLoop:
         self.notify_peers(batch.peers())
         unkept = batch.unkept
         batch.release()
-        self._let_out(unkept)
+        self._letting_out.let_out(unkept)
         if not is_logged_first:
             self._tell_logged(batch)
         if self.desk is not None:
@@ -826,14 +655,16 @@ class RunLoop:
                 await self.between_steps()
                 self._step(PeerMessage(server, letter.number, letter.encoded, lane))
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
+        """The database can be written, as before or again."""
         if self.storage_failure is not None:
             self.storage_failure = None
             self._on_storage_state(None)
         self._core.told_revision = None
         self._room.set()
 
-    def _fail(self, why: str) -> None:
+    def fail(self, why: str) -> None:
+        """The database cannot be written: whoever waits is told."""
         self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)

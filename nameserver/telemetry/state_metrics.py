@@ -24,7 +24,7 @@ from delivery.dead_letters import Undelivered
 from delivery.in_memory import MemoryCounts
 from namegraph import CoreQueries
 from nameserver.detector.liveness import Life
-from nameserver.driver.run_loop import DatagramCounts
+from nameserver.driver.letting_out import DatagramCounts
 from nameserver.reads.counting import counted
 from nameserver.transport.peer_report import PeerReport
 from resolver.census import Census

@@ -134,8 +134,8 @@ class PeerLoop(UndurableLetters, Protocol):
     async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane) -> None:
         """Have the core handle letters, in order."""
 
-    send_datagram: Callable[[ServerId, bytes], bool]
-    """Sends what nobody keeps, if it can leave soon; whether it will."""
+    def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
+        """`send` sends what nobody keeps, if it can leave soon; it returns whether it will."""
 
     def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
         """Have the core handle what nobody keeps, if it can be handled at once."""
@@ -231,7 +231,7 @@ class PeerTransport:
         if not core.servers_met:
             self._has_met_all.set()
         run_loop.notify_peers = self._wake
-        run_loop.send_datagram = self._send_datagram
+        run_loop.begin_datagrams(self._send_datagram)
 
     # -- life
 

@@ -20,7 +20,7 @@ from nameserver.delivery_service import (
     delivery_question_handlers,
     delivery_service_handlers,
 )
-from nameserver.driver.run_loop import DatagramCounts
+from nameserver.driver.letting_out import DatagramCounts
 from resolver.membership import MembershipResolver
 from shadowtree.v1.name_service_pb2 import CheckResponse
 from tests.unit.delivery.servers import Servers

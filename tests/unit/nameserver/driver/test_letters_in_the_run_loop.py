@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from namegraph.events import AddPeer, Lane, PeerLost, PeerMet, PeerRestored, Tick
+from nameserver.driver import database_work, gathering
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.run_loop import RunLoop
 from nameserver.session.durable_outbox import DurableOutbox
@@ -49,7 +50,7 @@ class Server:
 
 @pytest.fixture
 async def server(monkeypatch):
-    monkeypatch.setattr(run_loop_module, "FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(database_work, "FIRST_RETRY_SECONDS", 0.001)
     server = Server()
     yield server
     server.store.make_room()
@@ -124,7 +125,7 @@ async def test_a_batch_with_letters_does_not_wait_for_clients(server, monkeypatc
         for _ in range(3)
     ]
     await settle()
-    monkeypatch.setattr(run_loop_module, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(gathering, "GATHER_SECONDS", 3600.0)
     server.store.open()
     await asyncio.gather(first, *others)
     # Three more callers are expected now, and none comes.

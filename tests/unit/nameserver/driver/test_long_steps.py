@@ -10,7 +10,7 @@ import pytest
 from namegraph import LeftBehind
 from namegraph.events import AddPeer, Lane, PeerLost, PeerMessage, PeerMet, PeerRestored, Restored
 from namegraph.model.refusals import Reason, Refusal, RefusedError
-from nameserver.driver import run_loop as run_loop_module
+from nameserver.driver import database_work
 from nameserver.driver.run_loop import RunLoop
 from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
@@ -139,7 +139,7 @@ class Server:
 
 @pytest.fixture
 async def server(monkeypatch):
-    monkeypatch.setattr(run_loop_module, "FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(database_work, "FIRST_RETRY_SECONDS", 0.001)
     server = Server()
     server.run_loop.take(PeerMet(PEER, (PEER,)))
     yield server

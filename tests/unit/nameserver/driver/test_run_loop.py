@@ -16,8 +16,11 @@ from namegraph.core import ServerCore
 from namegraph.events import CutCommand, ImportCommand, UpdateCommand
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.refusals import Reason, Refusal, RefusedError
+from nameserver.driver import database_work, gathering
+from nameserver.driver import letting_out as letting_out_module
 from nameserver.driver import run_loop as run_loop_module
 from nameserver.driver.group_commit import Batch, Flow
+from nameserver.driver.letting_out import LettingOut
 from nameserver.driver.run_loop import RunLoop
 from resolver.reach import GraphReach
 from storage.errors import DatabaseLostError
@@ -64,7 +67,7 @@ class Server:
 
 @pytest.fixture
 async def server(monkeypatch):
-    monkeypatch.setattr(run_loop_module, "FIRST_RETRY_SECONDS", 0.001)
+    monkeypatch.setattr(database_work, "FIRST_RETRY_SECONDS", 0.001)
     server = Server()
     yield server
     server.store.make_room()
@@ -187,7 +190,7 @@ async def test_a_flush_waits_for_the_callers_just_answered(server, monkeypatch):
     await server.until(lambda: server.store.batches)
     others = [server.begin(CreateGroup(f"g{number}@b.c")) for number in range(1, 5)]
     await settle()
-    monkeypatch.setattr(run_loop_module, "GATHER_SECONDS", 3600.0)
+    monkeypatch.setattr(gathering, "GATHER_SECONDS", 3600.0)
     server.store.let_one_through()
     await first
     assert not any(other.done() for other in others)
@@ -200,7 +203,7 @@ async def test_a_flush_waits_for_the_callers_just_answered(server, monkeypatch):
 @pytest.fixture
 def noting(server, monkeypatch):
     """Ticks of the core make a row that nobody waits for, and the loop holds such rows for an hour."""
-    monkeypatch.setattr(run_loop_module, "RECEIPTS_SECONDS", 3600.0)
+    monkeypatch.setattr(gathering, "RECEIPTS_SECONDS", 3600.0)
     step = server.core.step
 
     def noted(event, now):
@@ -231,7 +234,7 @@ async def test_what_nobody_waits_for_becomes_durable_once_somebody_does(server, 
 
 
 async def test_what_nobody_waits_for_becomes_durable_soon(server, noting, monkeypatch):
-    monkeypatch.setattr(run_loop_module, "RECEIPTS_SECONDS", 0.001)
+    monkeypatch.setattr(gathering, "RECEIPTS_SECONDS", 0.001)
     server.run_loop.take(Tick())
     await server.until(lambda: server.store.batches)
 
@@ -415,7 +418,7 @@ async def both_halves(monkeypatch):
     server = Server(BothHalves(server="one", subnets=["b.c"]))
     server.core.begin_delivery(GraphReach, start=7)
     server.desk = Shown()
-    server.run_loop.desk = server.desk
+    server.run_loop.begin_messages(server.desk)
     await server.begin(CreateGroup("staff@b.c"))
     await server.begin(JoinArc("staff@b.c", "ann@b.c"))
     server.run_loop.take(OpenMailbox(server.run_loop.new_ticket(), "ann@b.c"))
@@ -463,7 +466,7 @@ async def test_a_datagram_leaves_at_once_though_the_disk_is_slow(both_halves):
 
 async def test_a_datagram_that_rests_on_a_membership_waits_until_that_is_durable(both_halves, monkeypatch):
     server = both_halves
-    monkeypatch.setattr(run_loop_module, "UNKEPT_HELD_LIMIT", 2)
+    monkeypatch.setattr(letting_out_module, "HELD_LIMIT", 2)
     server.store.hold()
     update = server.begin(JoinArc("staff@b.c", "bob@b.c"))
     await settle()
@@ -493,9 +496,10 @@ async def test_what_comes_while_the_database_fails_is_dropped_and_counted(both_h
         await update
 
 
-async def test_copies_for_servers_to_which_there_is_no_way_are_counted(server):
-    server.run_loop._let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
-    assert (server.run_loop.datagrams.sent, server.run_loop.datagrams.dropped) == (0, 2)
-    server.run_loop.send_datagram = lambda _receiver, encoded: encoded == b"one"
-    server.run_loop._let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
-    assert (server.run_loop.datagrams.sent, server.run_loop.datagrams.dropped) == (1, 3)
+def test_copies_for_servers_to_which_there_is_no_way_are_counted():
+    letting_out = LettingOut()
+    letting_out.let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
+    assert (letting_out.counts.sent, letting_out.counts.dropped) == (0, 2)
+    letting_out.send_datagram = lambda _receiver, encoded: encoded == b"one"
+    letting_out.let_out([PeerDatagram("two", b"one"), PeerDatagram("two", b"two")])
+    assert (letting_out.counts.sent, letting_out.counts.dropped) == (1, 3)
