@@ -51,6 +51,8 @@ class Report:
     unknown: int = 0
     """Updates whose outcome was unknown when the faults ended."""
     unknown_done: int = 0
+    writers: int = WRITERS
+    readers: int = READERS
     quiet_limit: float = QUIET_SECONDS
     quiet_after: float | None = None
     """Seconds from the end of the last fault until nothing went on; None: never."""
@@ -96,13 +98,23 @@ class Report:
         yield from (f"  {count:6d}  {what}" for what, count in sorted(messages.counts.items()))
 
 
-def run(folder, *, seed, seconds, every, quiet_limit=QUIET_SECONDS, say=lambda line: None):
+def run(
+    folder,
+    *,
+    seed,
+    seconds,
+    every,
+    writers=WRITERS,
+    readers=READERS,
+    quiet_limit=QUIET_SECONDS,
+    say=lambda line: None,
+):
     """Let servers live in a folder for so long, a fault every so many seconds; returns the report.
 
-    `say` is told each fault as it begins.
+    `writers`, `readers`: how many clients change the graph, and ask about it. `say` is told each fault as it begins.
     """
     report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
-    report.quiet_limit = quiet_limit
+    report.writers, report.readers, report.quiet_limit = writers, readers, quiet_limit
     try:
         with Cluster(folder) as cluster:
             report.links = cluster.links.told
@@ -117,8 +129,8 @@ def run(folder, *, seed, seconds, every, quiet_limit=QUIET_SECONDS, say=lambda l
 def _trouble(cluster, report, say):
     """Load and faults, until all is quiet and everybody was handed all."""
     history, over, healed = report.history, threading.Event(), threading.Event()
-    writers = [Writer(cluster, history, f"writer-{number}") for number in range(WRITERS)]
-    readers = [Reader(cluster, history, f"reader-{number}") for number in range(READERS)]
+    writers = [Writer(cluster, history, f"writer-{number}") for number in range(report.writers)]
+    readers = [Reader(cluster, history, f"reader-{number}") for number in range(report.readers)]
     mover, senders, endpoints = Mover(cluster, history, "mover-0"), [], []
     writers[0].build()
     mover.build()

@@ -42,15 +42,14 @@ class Experiment:
     def send(self, name, payload):
         """Send a message to a group; returns who got it, and what servers have posted to each other with it."""
         self._posted.clear()
+        before = self.servers.log_ends()
         self.servers.send(self.ids[name], payload=payload)
         copies = [event for event in self._posted if isinstance(event, PeerMessage) and event.lane is Lane.POST]
         copies = [event for event in copies if payload in event.encoded]
-        got = {
-            other: self.servers.log_of(member).count(payload)
-            for other, member in self.listening.items()
-            if payload in self.servers.log_of(member)
+        times = {
+            other: self.servers.log_of(member, after=before).count(payload) for other, member in self.listening.items()
         }
-        return got, copies
+        return {other: count for other, count in times.items() if count}, copies
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS, ids=str)

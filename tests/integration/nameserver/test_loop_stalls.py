@@ -111,7 +111,7 @@ def test_long_turns_are_told_by_the_processor_time_of_their_thread(tmp_path):
     assert any("busy" in place for place, _ in turn["seen"])
 
 
-def test_an_import_on_one_server_and_lists_of_its_groups(watched):
+def test_an_import_on_one_server_lists_of_its_groups_and_first_resolutions_of_the_largest_together(watched):
     subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
     servers, stalls = watched([subnets])
     with span() as importing, _client(servers) as client:
@@ -120,23 +120,16 @@ def test_an_import_on_one_server_and_lists_of_its_groups(watched):
         before = sum(1 for _ in client.groups())
         client.create_group(f"new@{subnets[0]}")
         assert sum(1 for _ in client.groups()) == before + 1
+    largest = _largest_groups(EXAMPLE, SET_GROUPS + 1)
+    with span() as resolving, _client(servers) as client:
+        resolved = client.resolve(largest[:-1], groups=True)
+        assert len(resolved.processes) > 2_000
+        assert client.resolve(largest[1:], groups=True).groups
+        client.resolve(largest[0])
     found = stalls()
     assert found.during(importing) == []
     assert found.during(listing) == []
-
-
-def test_the_first_resolutions_of_the_largest_groups_together(watched):
-    subnets = [line.split("\t")[0] for line in (EXAMPLE.parent / "domains.tsv").read_text().splitlines()]
-    servers, stalls = watched([subnets])
-    largest = _largest_groups(EXAMPLE, SET_GROUPS + 1)
-    with _client(servers) as client:
-        client.import_file(EXAMPLE)
-        with span() as resolving:
-            found = client.resolve(largest[:-1], groups=True)
-            assert len(found.processes) > 2_000
-            assert client.resolve(largest[1:], groups=True).groups
-            client.resolve(largest[0])
-    assert stalls().during(resolving) == []
+    assert found.during(resolving) == []
 
 
 def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched, tmp_path):
@@ -189,24 +182,20 @@ def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):
     assert found.during(reading) == []
 
 
-def test_an_import_over_three_servers(watched, part):
-    servers, stalls = watched(deal(part.groups_of_subnets, 3))
-    with span() as importing, _client(servers) as client:
-        client.import_file(part.file)
-    assert stalls().during(importing) == []
-
-
-def test_the_loop_of_the_demo(watched, part):
+def test_an_import_over_three_servers_and_the_loop_of_the_demo(watched, part):
     servers, stalls = watched(deal(part.groups_of_subnets, 3))
     with _client(servers) as client:
-        client.import_file(part.file)
+        with span() as importing:
+            client.import_file(part.file)
         parent, child = arc_to_turn_round(client.resolve(GROUP, walk=True).walk)
         with span() as changing:
             client.join(child, parent, "group")
             assert client.check(parent, parent)
             client.leave(child, parent, "group")
             assert not client.check(parent, parent)
-    assert stalls().during(changing) == []
+    found = stalls()
+    assert found.during(importing) == []
+    assert found.during(changing) == []
 
 
 def _client(servers):

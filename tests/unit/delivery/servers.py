@@ -215,16 +215,21 @@ class Servers:
         """Open the mailbox of a process, or the archive of a group."""
         self.step(ServerId(name.partition("@")[2]), OpenMailbox(self.ticket(), NodeId(name)))
 
-    def log_of(self, process):
-        """The payloads that the log has for a mailbox, in order."""
+    def log_ends(self):
+        """The last position of each server's log."""
+        return {server: max(disk.log, default=0) for server, disk in self.disks.items()}
+
+    def log_of(self, process, *, after=None):
+        """The payloads that the log has for a mailbox, in order; those behind `after` alone, which `log_ends` gave."""
         server = ServerId(process.partition("@")[2])
         core = self.servers[server].delivery
         number = core.mailboxes.numbers[NodeId(process)]
         log = self.disks[server].log
+        first = 0 if after is None else after[server] + 1
         return [
             message.payload
             for position in sorted(log)
-            if number in core.audiences.bitmap(log[position].audience)
+            if position >= first and number in core.audiences.bitmap(log[position].audience)
             for message in decode_stored(log[position].encoded).messages
         ]
 
