@@ -23,6 +23,8 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from shadowtree.cli.support.free_ports import unused_ports
 
 ROOT = Path(__file__).parents[1]
@@ -84,11 +86,23 @@ def comes_to(shown, said):
     return re.fullmatch("".join(parts), said) is not None
 
 
+def processes_about(path):
+    """Processes in whose command line a path is."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any(str(path) in argument for argument in process.info["cmdline"] or ())
+    ]
+
+
 class PageRun:
     """One page in one folder."""
 
     def __init__(self, folder):
         self._folder = folder
+        self.temporary = folder.with_name(f"{folder.name}-temporary")
+        """Where what the page runs has its temporary files."""
+        self.temporary.mkdir()
         self._addresses = {}
         self._namespace = {}
         self._in_background = []
@@ -192,4 +206,5 @@ class PageRun:
         """That of a shell in which the environment of the project is active."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
-        return clean | {"SHADOWTREE_SERVER": self._address(DEFAULT), "SHADOWTREE_LISTEN": self._address(DEFAULT)}
+        address = self._address(DEFAULT)
+        return clean | {"SHADOWTREE_SERVER": address, "SHADOWTREE_LISTEN": address, "TMPDIR": str(self.temporary)}

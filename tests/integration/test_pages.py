@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.pages import PageRun, blocks_of
+from tests.pages import PageRun, blocks_of, processes_about
 
 PAGES = ["README.md", "docs/cli.md", "docs/client.md", "docs/mail.md", "docs/messages.md", "docs/operators.md"]
 
@@ -26,13 +26,15 @@ NOT_RUN = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_does_what_it_shows_from_its_first_block_to_its_last(page, tmp_path):
+def test_a_page_does_what_it_shows_from_its_first_block_to_its_last_and_leaves_nothing_elsewhere(page, tmp_path):
     run = PageRun(tmp_path)
     try:
         for block in blocks_of(page):
             if block.why_not_run is None:
                 run.run(block)
         run.end()
+        assert not list(run.temporary.iterdir())
+        assert not processes_about(run.temporary)
     finally:
         run.abandon()
 

@@ -1,4 +1,7 @@
-"""The demo as a newcomer runs it: it ends by itself, leaves nothing behind, and nothing running when it is stopped."""
+"""The demo: what it shows, what it leaves where it is told to, and that it leaves nothing where it is stopped.
+
+That the demo ends by itself and leaves nothing is shown with docs/cli.md, which runs it (test_pages.py).
+"""
 
 import os
 import re
@@ -10,6 +13,7 @@ import psutil
 import pytest
 
 from shadowtree.cli.demo.servers import NAMES
+from tests.pages import processes_about
 
 PATIENCE_SECONDS = 120
 COMMAND = [sys.executable, "-m", "shadowtree", "demo"]
@@ -27,36 +31,23 @@ def run(*command, environment):
     )
 
 
-def servers_below(folder):
-    return [
-        process
-        for process in psutil.process_iter(["cmdline"])
-        if any(str(folder) in argument for argument in process.info["cmdline"] or ())
-    ]
-
-
-def test_the_demo_ends_by_itself_and_leaves_nothing(environment, tmp_path):
-    found = run(*COMMAND, environment=environment)
-    assert (found.returncode, found.stderr) == (0, "")
-    assert list(tmp_path.iterdir()) == []
-    assert servers_below(tmp_path) == []
-    assert "23,255 arcs, 2,910 groups" in found.stdout
-    assert "1,988 people" in found.stdout
-    assert re.search(r"formed: \S+@\S+, ", found.stdout)
-    assert re.search(r"broken: \S+@\S+, ", found.stdout)
-    assert "settled: 3 mailboxes on 3 servers have it (" in found.stdout
-    away = re.search(r"settled: 2 mailboxes on 2 servers have it, and (\w+)\.demo is away", found.stdout)[1]
-    answers = re.findall(r"^    (\w+) +(Frozen from Friday on\.|Uploads are open again\.)$", found.stdout, re.M)
+def check_tour(said):
+    assert "23,255 arcs, 2,910 groups" in said
+    assert "1,988 people" in said
+    assert re.search(r"formed: \S+@\S+, ", said)
+    assert re.search(r"broken: \S+@\S+, ", said)
+    assert "settled: 3 mailboxes on 3 servers have it (" in said
+    away = re.search(r"settled: 2 mailboxes on 2 servers have it, and (\w+)\.demo is away", said)[1]
+    answers = re.findall(r"^    (\w+) +(Frozen from Friday on\.|Uploads are open again\.)$", said, re.M)
     assert sorted(name for name, _ in answers) == sorted(2 * NAMES)
     assert answers[-1] == (away, "Uploads are open again.")
-    assert found.stdout.rstrip().endswith("$ shadowtree demo --keep")
 
 
 def test_the_demo_of_mail_ends_by_itself_and_leaves_nothing(environment, tmp_path):
     found = run(*COMMAND, "mail", environment=environment)
     assert (found.returncode, found.stderr) == (0, "")
     assert list(tmp_path.iterdir()) == []
-    assert servers_below(tmp_path) == []
+    assert processes_about(tmp_path) == []
     once = re.findall(r"^    ([\d,]+) people got it once, in \d+ transactions$", found.stdout, re.M)
     assert once[:4] == ["1,399", "900", "1,200", "1,200"]
     assert re.findall(r"^ +(\d+) by lists\.\w+\.example$", found.stdout, re.M) == ["699", "400", "300"]
@@ -82,25 +73,28 @@ def test_a_demo_that_is_stopped_takes_its_servers_along(environment, tmp_path, a
     for line in process.stdout:
         if said in line:
             break
-    assert len(servers_below(tmp_path)) == processes
+    assert len(processes_about(tmp_path)) == processes
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert "Traceback" not in errors
-    assert servers_below(tmp_path) == []
+    assert processes_about(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_kept_servers_are_there_afterwards_and_can_be_stopped_as_it_says(environment, tmp_path):
+def test_it_shows_what_it_says_and_kept_servers_are_there_afterwards_and_can_be_stopped_as_it_says(
+    environment, tmp_path
+):
     found = run(*COMMAND, "--keep", environment=environment)
     try:
-        assert found.returncode == 0
+        assert (found.returncode, found.stderr) == (0, "")
+        check_tour(found.stdout)
         address = re.search(r"export SHADOWTREE_SERVER=(\S+)", found.stdout)[1]
         listed = run(sys.executable, "-m", "shadowtree", "--server", address, "group", "list", environment=environment)
         assert len(listed.stdout.splitlines()) == 2_910
         subprocess.run(re.search(r"\$ (kill \d.*)", found.stdout)[1], shell=True, check=True)
-        psutil.wait_procs(servers_below(tmp_path), timeout=PATIENCE_SECONDS)
-        assert servers_below(tmp_path) == []
+        psutil.wait_procs(processes_about(tmp_path), timeout=PATIENCE_SECONDS)
+        assert processes_about(tmp_path) == []
     finally:
-        for process in servers_below(tmp_path):
+        for process in processes_about(tmp_path):
             process.kill()
