@@ -29,7 +29,7 @@ from spark_graph_jobs.compare.violations import (
     about_node,
     nodes_in_trouble,
 )
-from spark_graph_jobs.snapshot.tables import Tables
+from spark_graph_jobs.snapshot.tables import Tables, place_of
 from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
 
 AUDIT: Final = "virtual nodes"
@@ -230,10 +230,8 @@ def _is_inner() -> Column:
 
 def _unlike_at_servers(tables: Tables, digests: DataFrame) -> DataFrame:
     """Virtual nodes of which servers hold different components, arcs or states."""
-    places = tables.nodes.select(sql.col("local").alias("node"), "at")
     unlike = (
-        digests.select("node", "vnid", "digest")
-        .join(places, "node")
+        digests.select("node", "vnid", "digest", place_of(sql.col("node")).alias("at"))
         .groupBy("vnid")
         .agg(
             sql.min("node").alias("local"),

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
@@ -168,19 +167,8 @@ def name_troubles(
     troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
 ) -> list[Finding]:
     """Findings of all these. An arc is mended by joining it again, a node by the command that `fixes` has."""
-    names = _names({node for trouble in troubles for node in trouble.mentioned()}, tables)
+    names = tables.work.names("local", (node for trouble in troubles for node in trouble.mentioned()))
     return [_finding(trouble, names, tables, fixes) for trouble in troubles]
-
-
-def _names(wanted: set[int], tables: Tables) -> dict[int, str]:
-    if not wanted:
-        return {}
-    session = tables.nodes.sparkSession
-    numbers = session.createDataFrame(pa.table({"local": pa.array(sorted(wanted), pa.int64())}))
-    rows: list[dict[str, Any]] = (
-        tables.nodes.select("local", "id").join(sql.broadcast(numbers), "local").toArrow().to_pylist()
-    )
-    return {row["local"]: row["id"] for row in rows}
 
 
 def _finding(

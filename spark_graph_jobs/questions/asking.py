@@ -153,4 +153,4 @@ def _totals(graph: Whole) -> dict[str, int]:
         sql.count_distinct(sql.when(sql.col("kind") == "group", sql.col("domain"))).alias("domains"),
         sql.count_distinct("vnid").alias("virtual nodes"),
     ).collect()[0]
-    return {**nodes.asDict(), "arcs": graph.arcs.count()}
+    return {**nodes.asDict(), "arcs": graph.rows_of_arcs().count_rows()}

@@ -25,7 +25,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
     named = found.join(whole.nodes.select(sql.col("key").alias("one"), sql.col("id").alias("in")), "one", "left")
     kept = named.na.fill(0, ["parents"]).persist()
     count = kept.count()
-    rows = kept.orderBy(sql.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect()
+    rows = kept.orderBy(sql.desc("parents"), "id").limit(ROWS_SHOWN_LIMIT).collect() if count else []
     kept.unpersist()
     findings = [
         info(
@@ -55,9 +55,10 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
         .join(sizes, "key")
         .persist()
     )
-    count, alone = tops.count(), tops.filter("processes + groups = 0").count()
+    is_alone = sql.expr("processes + groups = 0")
+    count, alone = tops.agg(sql.count("*"), sql.count_if(is_alone)).collect()[0]
     rows = tops.orderBy(sql.desc("processes"), sql.desc("groups"), "id").limit(ROWS_SHOWN_LIMIT).collect()
-    forgotten = tops.filter("processes + groups = 0").orderBy("id").limit(FINDINGS_SHOWN_LIMIT).collect()
+    forgotten = tops.filter(is_alone).orderBy("id").limit(FINDINGS_SHOWN_LIMIT).collect() if alone else []
     tops.unpersist()
     return Answer(
         UNREACHED,

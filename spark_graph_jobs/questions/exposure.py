@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap
 from pyspark import Broadcast
@@ -43,9 +44,7 @@ class Matrix:
 def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
     """The groups to which most other domains can add members, and who can do so to whom."""
     exposed, matrix = _survey(whole, numbering)
-    about = whole.nodes.select("key", "id", "domain", "server")
-    top = exposed.join(about, "key").orderBy(sql.desc("domains"), "id").limit(ROWS_SHOWN_LIMIT).collect()
-    count = exposed.count()
+    count, top = len(exposed), _most_exposed(whole, exposed)
     strangest = _a_group_of_another_domain(whole, [(row["key"], row["domain"]) for row in top[:FINDINGS_SHOWN_LIMIT]])
     paths = find_paths(whole, strangest.items())
     findings = tuple(
@@ -70,9 +69,22 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
     )
 
 
-def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[DataFrame, Matrix]:
+def _most_exposed(whole: Whole, exposed: pa.Table) -> list[dict[str, Any]]:
+    """Rows key, domains, id, domain, server: the first of all by domains and id. `exposed`: as `_survey` has it."""
+    if not len(exposed):
+        return []
+    least = np.sort(exposed["domains"].to_numpy())[-ROWS_SHOWN_LIMIT:][0]
+    candidates = exposed.filter(pc.greater_equal(exposed["domains"], least))
+    are_candidates = pc.field("key").isin(candidates["key"].combine_chunks())
+    named = whole.rows_of_nodes().to_table(["key", "id", "domain", "server"], filter=are_candidates)
+    ordered = candidates.join(named, "key", join_type="inner").sort_by([("domains", "descending"), ("id", "ascending")])
+    found: list[dict[str, Any]] = ordered.slice(0, ROWS_SHOWN_LIMIT).to_pylist()
+    return found
+
+
+def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[pa.Table, Matrix]:
     """Rows `key`, `domains`: how many others can add members to a group; and the matrix of the largest domains."""
-    groups = whole.nodes.filter("kind = 'group'").select("key", "domain").toArrow()
+    groups = whole.rows_of_nodes().to_table(["key", "domain"], filter=pc.field("kind") == "group")
     sizes = groups["domain"].value_counts().to_pylist()
     largest = [each["values"] for each in sorted(sizes, key=lambda each: (-each["counts"], each["values"]))]
     code = {domain: number for number, domain in enumerate(largest)}
@@ -91,7 +103,7 @@ def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[DataFrame, M
     table = pa.table({"key": keys[found], "domains": others[found]})
     shown = largest[:MATRIX_DOMAINS_LIMIT]
     rows = tuple(tuple(int(value) for value in row[: len(shown)]) for row in values[: len(shown)])
-    return whole.nodes.sparkSession.createDataFrame(table), Matrix(tuple(shown), rows)
+    return table, Matrix(tuple(shown), rows)
 
 
 def _unions(whole: Whole, numbering: Broadcast[Numbering]) -> Iterator[tuple[str, NDArray[np.int64]]]:

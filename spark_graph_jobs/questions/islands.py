@@ -26,12 +26,11 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
             sql.count_distinct("domain").alias("domains"),
             sql.min(sql.when(sql.col("kind") == "group", sql.col("id"))).alias("one"),
         )
-        .orderBy(sql.desc(sql.col("groups") + sql.col("processes")), "one")
-        .persist()
+        .withColumn("nodes", sql.col("groups") + sql.col("processes"))
+        .toArrow()
     )
-    count = islands.count()
-    rows = islands.limit(ROWS_SHOWN_LIMIT).collect()
-    islands.unpersist()
+    largest = islands.sort_by([("nodes", "descending"), ("one", "ascending")])
+    rows = largest.slice(0, ROWS_SHOWN_LIMIT).to_pylist()
     findings = [
         info(
             QUESTION,
@@ -43,7 +42,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
     ]
     return Answer(
         QUESTION,
-        f"The graph falls into {count:,} parts without an arc between them.",
+        f"The graph falls into {len(islands):,} parts without an arc between them.",
         ("smallest group", "groups", "processes", "domains"),
         tuple((row["one"] or "", row["groups"], row["processes"], row["domains"]) for row in rows),
         tuple(findings),

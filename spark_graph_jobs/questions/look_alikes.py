@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -37,6 +38,8 @@ SMALLEST: Final = 5
 BUCKET_LIMIT: Final = 30
 """Groups of one bucket that are compared, the largest; all pairs of a large bucket would be too many."""
 
+_ALIKE: Final = "groups alike"
+
 _HIGHEST: Final = np.uint32(0xFFFFFFFF)
 
 _LEAST: Final = [f"least_{number}" for number in range(HASHES)]
@@ -50,16 +53,17 @@ def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answ
     kinds = whole.tables.store.keep("least hashes", hashed.join(whole.nodes.select("key", "point"), "key"))
     # All groups with equal hashes are one; so are those of one loop, which are equal for sure.
     alike = whole.tables.store.keep(
-        "groups alike",
+        _ALIKE,
         kinds.groupBy(*_LEAST).agg(
             sql.min("key").alias("key"),
             sql.max("processes").alias("processes"),
             sql.count_distinct("point").alias("points"),
         ),
     )
-    copies = alike.agg(sql.sum(sql.col("points") - 1)).collect()[0][0] or 0
-    pairs = _near_pairs(alike)
-    twins = _twins(kinds, alike)
+    points = whole.tables.work.rows(_ALIKE).to_table(["points"])["points"]
+    copies = (pc.sum(points).as_py() or 0) - len(points)
+    pairs = _near_pairs(alike) if len(points) > 1 else []
+    twins = _twins(kinds, alike) if copies else []
     judged = _judge(whole, [*twins, *pairs])
     names = whole.named({key for one, other, *_ in judged for key in (one, other)})
     differing = [(one if from_one else other, member) for one, other, _, _, member, from_one in judged if member]

@@ -6,31 +6,32 @@ the arcs, in the order of their parents' levels, need to be looked at once; one 
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
-from pyspark.sql import functions as sql
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from spark_graph_jobs.questions.answer import Answer, info
 from spark_graph_jobs.questions.whole import Whole
+from spark_graph_jobs.snapshot.node_arrays import NO_LEVEL
 
 QUESTION: Final = "deepest nesting"
 
 ARCS_LIMIT: Final = 20_000_000
-"""Arcs between groups that are collected: 16 bytes each."""
+"""Arcs between groups that are looked at together: 40 bytes each."""
+
+_BETWEEN: Final = ("upper_level", "upper", "lower", "src", "dst")
 
 
 def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     """The longest chain of groups, and how many groups have how many levels of groups above them."""
-    groups = whole.nodes.filter("kind = 'group'").select("key", "point", "level")
-    src = groups.select(
-        sql.col("key").alias("src"), sql.col("point").alias("upper"), sql.col("level").alias("upper_level")
-    )
-    dst = groups.select(sql.col("key").alias("dst"), sql.col("point").alias("lower"))
-    arcs = whole.arcs.join(src, "src").join(dst, "dst").filter("upper != lower and upper_level is not null")
-    count = arcs.count()
+    groups = whole.rows_of_nodes().to_table(["key", "point", "level"], filter=pc.field("kind") == "group")
+    count, table = _arcs_between(whole, groups.sort_by("key"))
     if count > ARCS_LIMIT:
         return Answer(QUESTION, f"Not asked: {count:,} arcs between groups are more than {ARCS_LIMIT:,}."), {}
-    table = arcs.select("upper_level", "upper", "lower", "src", "dst").toArrow()
     table = table.sort_by([(name, "ascending") for name in table.column_names])
     columns = [table[name].to_pylist() for name in ("upper", "lower", "src", "dst")]
     depth: dict[int, int] = {}
@@ -41,7 +42,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
         if deeper > depth.get(lower, 0):
             depth[lower] = deeper
             over[lower] = (upper, parent, child)
-    histogram = _histogram(whole, depth)
+    histogram = _histogram(groups, depth)
     if not depth:
         return Answer(QUESTION, "No group is in another."), histogram
     deepest = max(depth, key=lambda point: (depth[point], -point))
@@ -68,11 +69,31 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     )
 
 
-def _histogram(whole: Whole, depth: dict[int, int]) -> dict[int, int]:
+def _arcs_between(whole: Whole, groups: pa.Table) -> tuple[int, pa.Table]:
+    """How many normal arcs lead from group to group, and these arcs as far as the limit goes.
+
+    `groups`: key, point, level, sorted by key. Arcs of an upper group without a level are left out.
+    """
+    keys, points = groups["key"].to_numpy(), groups["point"].to_numpy()
+    levels = pc.fill_null(groups["level"], NO_LEVEL).to_numpy()
+    count, parts = 0, [_table(*(np.zeros(0, np.int64) for _ in _BETWEEN))]
+    for batch in whole.rows_of_arcs().to_batches(columns=["src", "dst"]):
+        src, dst = batch["src"].to_numpy(), batch["dst"].to_numpy()
+        above, below = (np.minimum(np.searchsorted(keys, ends), len(keys) - 1) for ends in (src, dst))
+        are_groups = (keys[above] == src) & (keys[below] == dst)
+        src, dst, above, below = (values[are_groups] for values in (src, dst, above, below))
+        are_normal = (points[above] != points[below]) & (levels[above] != NO_LEVEL)
+        count += int(are_normal.sum())
+        if count <= ARCS_LIMIT:
+            columns = (levels[above], points[above], points[below], src, dst)
+            parts.append(_table(*(values[are_normal] for values in columns)))
+    return count, pa.concat_tables(parts)
+
+
+def _table(*columns: NDArray[np.int64]) -> pa.Table:
+    return pa.table(dict(zip(_BETWEEN, columns, strict=True)))
+
+
+def _histogram(groups: pa.Table, depth: dict[int, int]) -> dict[int, int]:
     """How many groups lie at each depth; those of a virtual node together."""
-    points = whole.nodes.filter("kind = 'group'").groupBy("point").agg(sql.count("*").alias("groups")).toArrow()
-    counts: dict[int, int] = {}
-    for point, groups in zip(points["point"].to_pylist(), points["groups"].to_pylist(), strict=True):
-        at = depth.get(point, 0)
-        counts[at] = counts.get(at, 0) + groups
-    return dict(sorted(counts.items()))
+    return dict(sorted(Counter(depth.get(point, 0) for point in groups["point"].to_pylist()).items()))

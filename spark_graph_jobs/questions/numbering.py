@@ -45,13 +45,13 @@ class Numbering:
 
 def number_groups(tables: Tables) -> Broadcast[Numbering]:
     """Number all groups that any server knows."""
-    rows = tables.nodes.filter("kind = 'group'").select("at", "number", "key")
-    count = rows.count()
+    rows, are_groups = tables.work.rows("nodes"), pc.field("kind") == "group"
+    count = rows.count_rows(filter=are_groups)
     if count > ROWS_LIMIT:
         raise TooManyGroupsError(
             f"{count:,} groups, counted at each server that knows them, are more than {ROWS_LIMIT:,}"
         )
-    table = rows.toArrow()
+    table = rows.to_table(["at", "number", "key"], filter=are_groups)
     keys = np.unique(table["key"].to_numpy())
     places: dict[int, NDArray[np.int32]] = {}
     for at in range(len(tables.servers)):

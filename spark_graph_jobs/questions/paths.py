@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import functions as sql
+import pyarrow.compute as pc
 
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
@@ -41,7 +41,7 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
         path = _walk(arcs.get(place, {}), *place)
         if path and (pair not in found or len(path) < len(found[pair])):
             found[pair] = path
-    names = _names(whole, {node for path in found.values() for node in path})
+    names = whole.tables.work.names("local", (node for path in found.values() for node in path))
     return {pair: tuple(names[node] for node in path) for pair, path in found.items()}
 
 
@@ -77,13 +77,11 @@ def _between(whole: Whole, group: int, member: int) -> set[int]:
 
 def _arcs(whole: Whole, between: Mapping[Pair, set[int]]) -> Mapping[Pair, Mapping[int, list[int]]]:
     """For each pair, the children of each parent among what lies between."""
-    spark = whole.nodes.sparkSession
     nodes = pa.array(sorted(set().union(*between.values())), pa.int64())
-    held = whole.tables.arcs.filter("present and is_record and child_held")
-    ends = held.select("parent", "child", "parent_derived", "child_derived")
-    for end in ("child_derived", "parent_derived"):
-        ends = ends.join(sql.broadcast(spark.createDataFrame(pa.table({end: nodes}))), end, "left_semi")
-    rows = ends.select("parent", "child", "parent_derived", "child_derived").toArrow().to_pylist()
+    held = pc.field("present") & pc.field("is_record") & pc.field("child_held")
+    are_between = pc.field("parent_derived").isin(nodes) & pc.field("child_derived").isin(nodes)
+    columns = ["parent", "child", "parent_derived", "child_derived"]
+    rows = whole.tables.work.rows("arcs").to_table(columns, filter=held & are_between).to_pylist()
     rows.sort(key=lambda row: (row["parent"], row["child"]))
     arcs: dict[Pair, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for pair, among in between.items():
@@ -113,8 +111,3 @@ def _back(came_from: Mapping[int, int], group: int, member: int) -> list[int]:
     while path[-1] != group:
         path.append(came_from[path[-1]])
     return path[::-1]
-
-
-def _names(whole: Whole, nodes: Iterable[int]) -> dict[int, str]:
-    wanted = sql.broadcast(whole.nodes.sparkSession.createDataFrame([(node,) for node in sorted(nodes)], "local long"))
-    return {row["local"]: row["id"] for row in whole.tables.nodes.join(wanted, "local").select("local", "id").collect()}

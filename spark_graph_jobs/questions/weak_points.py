@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import rustworkx as rx
 from pyspark.sql import DataFrame, Window, types
 from pyspark.sql import functions as sql
@@ -40,13 +42,12 @@ _FOUND: Final = types.StructType(
 
 def ask(whole: Whole) -> tuple[Answer, list[int]]:
     """Per loop how many single arcs and groups hold it together; and the sizes of all loops, largest first."""
-    found = check_groups(
-        by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND
-    ).persist()
-    sizes = sorted((row["groups"] for row in found.select("groups").collect()), reverse=True)
-    rows = found.orderBy(sql.desc("groups"), sql.desc("bridges"), "point").limit(ROWS_SHOWN_LIMIT).collect()
-    arcs, tight = found.agg(sql.sum("bridges"), sql.count_if(sql.col("bridges") == sql.col("arcs"))).collect()[0]
-    found.unpersist()
+    judged = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND)
+    found = judged.toArrow()
+    sizes = sorted(found["groups"].to_pylist(), reverse=True)
+    largest = found.sort_by([("groups", "descending"), ("bridges", "descending"), ("point", "ascending")])
+    rows = largest.slice(0, ROWS_SHOWN_LIMIT).to_pylist()
+    arcs, tight = pc.sum(found["bridges"]).as_py(), pc.sum(pc.equal(found["bridges"], found["arcs"])).as_py()
     keys = {key for row in rows for arc in row["bridges_shown"] for key in arc} | {
         key for row in rows for key in row["cuts_shown"]
     }
@@ -69,7 +70,7 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
         Answer(
             QUESTION,
             f"{len(sizes):,} loops. {arcs or 0:,} arcs hold one together alone: whoever leaves one breaks its loop."
-            f" {tight:,} loops fall apart whichever arc is left.",
+            f" {tight or 0:,} loops fall apart whichever arc is left.",
             ("loop of", "groups", "arcs", "single arcs that hold it", "single groups that hold it", "for instance"),
             tuple(
                 (
@@ -120,8 +121,10 @@ def _inner_arcs(whole: Whole) -> DataFrame:
 
 
 def _smallest(whole: Whole, points: list[int]) -> dict[int, str]:
-    rows = whole.nodes.filter(sql.col("point").isin(points)).groupBy("point").agg(sql.min("id").alias("id")).collect()
-    return {row["point"]: row["id"] for row in rows}
+    are_there = pc.field("point").isin(pa.array(points, pa.int64()))
+    rows = whole.rows_of_nodes().to_table(["point", "id"], filter=are_there)
+    least = rows.group_by("point").aggregate([("id", "min")])
+    return dict(zip(least["point"].to_pylist(), least["id_min"].to_pylist(), strict=True))
 
 
 def _judge(rows: Sequence[Row]) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import pyarrow.dataset as ds
 from pyroaring import BitMap
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -17,6 +18,9 @@ from pyspark.sql import functions as sql
 from spark_graph_jobs.snapshot.node_arrays import Found, NodeArray, open_nodes
 from spark_graph_jobs.snapshot.set_files import open_sets
 from spark_graph_jobs.snapshot.tables import FOREIGN, Tables
+
+_NODES: Final = "nodes of the whole"
+_ARCS: Final = "arcs of the whole"
 
 _NO_NAME: Final = "virtual node"
 """Keeps the hash of a virtual node apart from that of the group it is named after."""
@@ -52,9 +56,15 @@ class Whole:
 
     def named(self, keys: Iterable[int]) -> dict[int, str]:
         """The names of these nodes."""
-        wanted = self.nodes.sparkSession.createDataFrame([(key,) for key in sorted(set(keys))], "key long")
-        found = self.tables.nodes.select("key", "id").join(sql.broadcast(wanted), "key")
-        return {row["key"]: row["id"] for row in found.collect()}
+        return self.tables.work.names("key", keys)
+
+    def rows_of_nodes(self) -> ds.Dataset:
+        """The rows of `nodes`, for the driver."""
+        return self.tables.work.rows(_NODES)
+
+    def rows_of_arcs(self) -> ds.Dataset:
+        """The rows of `arcs`, for the driver."""
+        return self.tables.work.rows(_ARCS)
 
 
 def whole(tables: Tables) -> Whole:
@@ -70,7 +80,7 @@ def whole(tables: Tables) -> Whole:
             sql.when(sql.col("vnid").isNull(), sql.col("key")).otherwise(sql.xxhash64(sql.lit(_NO_NAME), "vnid")),
         )
     )
-    nodes = tables.store.keep("nodes of the whole", nodes)
+    nodes = tables.store.keep(_NODES, nodes)
     ends = nodes.select("key")
     arcs = (
         tables.arcs.filter("present and is_truth")
@@ -93,7 +103,7 @@ def whole(tables: Tables) -> Whole:
     return Whole(
         tables,
         nodes,
-        tables.store.keep("arcs of the whole", arcs),
+        tables.store.keep(_ARCS, arcs),
         tables.store.keep("sets of the whole", sets),
         open_nodes(tables.work.arrays),
         open_sets(tables.work.sets),

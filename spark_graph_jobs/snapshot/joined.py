@@ -6,7 +6,7 @@ of a table. Rows never pass through Java on the way. Whoever runs a task again w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -64,6 +65,9 @@ ANCESTORS: Final = pa.schema(
     [_AT, pa.field("local", pa.int64()), pa.field("derived", pa.int64()), pa.field("ancestors", pa.binary())]
 )
 
+_SCHEMAS: Final = {"nodes": NODES, "arcs": ARCS, "ancestors": ANCESTORS}
+"""Of tables that may have no files."""
+
 
 @dataclass(frozen=True, slots=True)
 class Work:
@@ -84,6 +88,18 @@ class Work:
     def table(self, name: str) -> Path:
         """Of a table."""
         return self.folder / name
+
+    def rows(self, name: str) -> ds.Dataset:
+        """The rows of a table, for the driver: a few that it looks for cost it a scan, and Spark a plan as well."""
+        return ds.dataset(self.table(name), _SCHEMAS.get(name), format="parquet")
+
+    def names(self, column: str, wanted: Iterable[int]) -> dict[int, str]:
+        """The names of nodes by their `local` or `key`."""
+        numbers = pa.array(sorted(set(wanted)), pa.int64())
+        if not len(numbers):
+            return {}
+        found = self.rows("nodes").to_table([column, "id"], filter=pc.field(column).isin(numbers))
+        return dict(zip(found[column].to_pylist(), found["id"].to_pylist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,6 +167,11 @@ def local(number: Column | str, at: Column | str = "at") -> Column:
     return place.cast("long") * sql.lit(NUMBERS_OF_SERVER) + numbered.cast("long")
 
 
+def place_of(numbered: Column) -> Column:
+    """The place of the server of a node, by its `local`."""
+    return sql.floor(numbered / sql.lit(NUMBERS_OF_SERVER)).cast("int")
+
+
 def _local_here(number: Column) -> Column:
     return local(number)
 

@@ -10,8 +10,7 @@ from pyroaring import BitMap
 
 from spark_graph_jobs.audits import messages
 from spark_graph_jobs.compare.violations import collect_troubles
-from spark_graph_jobs.results import Verdict
-from spark_graph_jobs.run import run
+from spark_graph_jobs.finding import Severity
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.schema import MESSAGE_TABLES
 from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
@@ -253,12 +252,9 @@ def test_what_a_server_does_not_tell_is_named_and_the_others_are_judged(spark, t
         del silent.rows[table]
     collection = world.write(tmp_path / "silent")
     assert collection.is_partial
-    result = run(spark, collection, tmp_path / "out", progress=lambda _text: None)
-    assert {(one.audit, one.severity.value, one.subject) for one in result.findings} == {
-        ("snapshots", "warning", "b"),
-        ("messages", "error", f"3@{world.group('sound')}#1"),
-    }
-    assert result.verdict is Verdict.ERRORS
+    assert [(one.severity, one.subject) for one in collection.findings] == [(Severity.WARNING, "b")]
+    content = "is not the same parcel everywhere"
+    assert found(spark, collection, tmp_path / "work") == {(f"3@{world.group('sound')}#1", content)}
 
 
 @pytest.mark.parametrize("lacking", ["message_log", "reached"])

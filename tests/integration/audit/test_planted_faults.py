@@ -1,18 +1,33 @@
 """Each audit finds what it claims to find, names it, and finds nothing else; and nothing at all in clean clusters.
 
 All faults are planted in one collection of snapshots, each in a cluster of its own that no arc leaves, and judged by
-one run. So are the clean clusters.
+one run, beside clean clusters and a delivery log. The same run asks all questions.
 """
 
 import re
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from spark_graph_jobs.audits import acyclic, agreement, ancestry, in_flight, virtual_nodes
+from spark_graph_jobs.engines.choice import Choice
+from spark_graph_jobs.engines.on_driver import DriverEngine
+from spark_graph_jobs.questions import (
+    duplicates,
+    empty,
+    exposure,
+    from_scratch,
+    islands,
+    largest,
+    look_alikes,
+    nesting,
+    weak_points,
+)
+from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.results import Verdict
-from spark_graph_jobs.run import run
+from spark_graph_jobs.run import Inquiry, run
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.schema import DELIVERIES, DELIVERIES_SCHEMA
 from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
@@ -21,6 +36,7 @@ from tests.integration.audit.faults import FAULTS
 
 TAGS = {name: f"f{number:03}" for number, name in enumerate(FAULTS, start=1)}
 CLEAN = "f000"
+AUDITS = {one.AUDIT for one in (acyclic, virtual_nodes, ancestry, agreement, in_flight)}
 CLEAN_CLUSTERS = 50
 OF_B = ("up@b -> mid@b", "mid@b -> low@b", "low@b -> below@a", "low@b -> beside@c")
 
@@ -46,15 +62,41 @@ SEEN_AT_B_ALONE = frozenset(
 """Faults of which the snapshots of `a` and `c` show nothing."""
 
 
-def judge(spark, snapshots, folder):
-    write(snapshots, folder / "snapshots")
-    return run(spark, read_collection(folder / "snapshots"), folder / "out", progress=lambda _text: None)
+ABOUT_MESSAGES = {"originator": Cluster(CLEAN, {}).name("top@a"), "sender": "ann@a.x"}
+MEMBER, GUEST, STRANGER, OF_A = (
+    Cluster(CLEAN, {}).name(name) for name in ("p@b", "guest@people.example", "stranger@b", "m@a")
+)
+DELIVERED = [
+    # message, place, receiver, received as
+    ("lost", 1, MEMBER, 1),
+    ("lost", 1, GUEST, None),
+    ("twice", 2, MEMBER, 2),
+    ("twice", 2, MEMBER, 3),
+    ("twice", 2, GUEST, 2),
+    ("stray", 3, MEMBER, 4),
+    ("stray", 3, GUEST, 3),
+    ("stray", 3, STRANGER, 1),
+    ("late", 4, MEMBER, 6),
+    ("late", 4, GUEST, 4),
+    ("last", 5, MEMBER, 5),
+    ("last", 5, GUEST, 5),
+]
+DELIVERED_WITHOUT_B = [("m", 1, receiver, 1) for receiver in (MEMBER, OF_A, GUEST, Cluster(CLEAN, {}).name("odd@a"))]
 
 
-def planted():
-    """Snapshots in which each fault has a cluster of its own, with arcs that only `b` and records of others have."""
+def write_deliveries(rows, folder):
+    columns = ("message", "place", "receiver", "received_as")
+    log = [{**ABOUT_MESSAGES, **dict(zip(columns, row, strict=True)), "sent_as": row[1]} for row in rows]
+    pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), folder / DELIVERIES)
+
+
+def planted(beside=()):
+    """Snapshots in which each fault has a cluster of its own, with arcs that only `b` and records of others have.
+
+    `beside`: arcs of other clusters.
+    """
     tags = [CLEAN, *TAGS.values()]
-    arcs = [arc for tag in tags for arc in whole_cluster(tag)]
+    arcs = [*beside, *(arc for tag in tags for arc in whole_cluster(tag))]
     arcs += [Arc(*Cluster(tag, {}).arc(text).split(" -> ")) for tag in tags for text in OF_B]
     groups = [Cluster(tag, {}).name("lonely@a") for tag in tags]
     snapshots = snapshots_of(arcs, OWNERS, groups=groups)
@@ -66,15 +108,38 @@ def planted():
 def by_tag(findings):
     found = {}
     for finding in findings:
-        (tag,) = set(re.findall(r"-(f\d{3})@", finding.subject))
-        found.setdefault(tag, []).append(finding)
+        if finding.audit in AUDITS:
+            (tag,) = set(re.findall(r"-([fr]\d{3})@", finding.subject))
+            found.setdefault(tag, []).append(finding)
     return found
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What came of a run, and what it said on the way."""
+
+    findings: tuple
+    said: list
+
+
 @pytest.fixture(scope="module")
-def found(spark, tmp_path_factory):
-    """The findings of a run over all planted faults, by the tag of the cluster."""
-    return by_tag(judge(spark, planted(), tmp_path_factory.mktemp("planted")).findings)
+def judged(spark, tmp_path_factory):
+    """A run over all planted faults, clean clusters and the delivery log, with all questions."""
+    folder, said = tmp_path_factory.mktemp("planted"), []
+    snapshots = planted(random_clusters(CLEAN_CLUSTERS, seed=6))
+    of_random = [row for one in snapshots.values() for row in one.rows["arcs"]]
+    assert {row["state"] for row in of_random} >= {"normal", "shadow", "fade", None}
+    write(snapshots, folder / "snapshots")
+    write_deliveries(DELIVERED, folder / "snapshots")
+    inquiry = Inquiry(Choice(DriverEngine(), ""), Wishes(from_scratch=True))
+    collection = read_collection(folder / "snapshots")
+    return Judged(run(spark, collection, folder / "out", progress=said.append, inquiry=inquiry).findings, said)
+
+
+@pytest.fixture(scope="module")
+def found(judged):
+    """The findings of audits by the tag of the cluster."""
+    return by_tag(judged.findings)
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +147,7 @@ def without_b(spark, tmp_path_factory):
     """The result of the same run where one file of `b` is cut off."""
     folder = tmp_path_factory.mktemp("without")
     write(planted(), folder / "snapshots")
+    write_deliveries(DELIVERED_WITHOUT_B, folder / "snapshots")
     arcs = folder / "snapshots" / "b" / "arcs.parquet"
     arcs.write_bytes(arcs.read_bytes()[:-20])
     return run(spark, read_collection(folder / "snapshots"), folder / "out", progress=lambda _text: None)
@@ -105,20 +171,15 @@ def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
 
 def test_every_audit_of_snapshots_has_its_faults():
     named = {audit for fault in FAULTS.values() for audit, _ in fault.found}
-    assert named == {one.AUDIT for one in (acyclic, virtual_nodes, ancestry, agreement, in_flight)}
+    assert named == AUDITS
 
 
 def test_nothing_is_found_in_the_cluster_where_nothing_was_planted(found):
     assert CLEAN not in found
 
 
-def test_nothing_is_found_in_random_clusters(spark, tmp_path):
-    snapshots = snapshots_of(random_clusters(CLEAN_CLUSTERS, seed=6), OWNERS)
-    arcs = [row for one in snapshots.values() for row in one.rows["arcs"]]
-    assert {row["state"] for row in arcs} == {"normal", "shadow", "fade", None}
-    result = judge(spark, snapshots, tmp_path)
-    assert result.findings == ()
-    assert result.verdict is Verdict.CONSISTENT
+def test_nothing_is_found_in_random_clusters(found):
+    assert not [tag for tag in found if tag.startswith("r")]
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -145,51 +206,25 @@ def test_what_a_missing_server_keeps_from_being_judged_is_counted_beside_the_err
     assert CLEAN not in by_tag(finding for finding in without_b.findings if finding.subject != "b")
 
 
-def test_without_one_server_the_others_are_judged_and_what_a_delivery_log_says_of_its_members_is_not(spark, tmp_path):
-    cluster = Cluster(CLEAN, {})
-    about = {"originator": cluster.name("top@a"), "sender": "ann@a.x", "message": "m", "sent_as": 1, "place": 1}
-    receivers = [cluster.name(name) for name in ("p@b", "m@a", "guest@people.example", "odd@a")]
-    log = [{**about, "receiver": receiver, "received_as": 1} for receiver in receivers]
-    snapshots = snapshots_of(whole_cluster(CLEAN), OWNERS)
-    del snapshots["b"]
-    (tmp_path / "snapshots").mkdir()
-    pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
-    found = judge(spark, snapshots, tmp_path).findings
-    strangers = [one.evidence for one in found if one.message == "was delivered to one who is no member"]
-    assert strangers == [(f"receiver: {cluster.name('m@a')}",), (f"receiver: {receivers[-1]}",)]
-    others = [(one.audit, one.subject) for one in found if one.audit != "deliveries"]
-    assert others == [("snapshots", "b")]
+def test_without_one_server_what_a_delivery_log_says_of_its_members_is_not_judged(without_b):
+    of_log = [one for one in without_b.findings if one.audit == "deliveries"]
+    strangers = [one.evidence for one in of_log if one.message == "was delivered to one who is no member"]
+    assert strangers == [(f"receiver: {receiver}",) for _, _, receiver, _ in DELIVERED_WITHOUT_B[1::2]]
 
 
-def test_a_delivery_log_is_judged_by_who_was_a_member(spark, tmp_path):
-    cluster = Cluster(CLEAN, {})
-    member, guest = cluster.name("p@b"), cluster.name("guest@people.example")
-    rows = [
-        # message, place, receiver, received as
-        ("lost", 1, member, 1),
-        ("lost", 1, guest, None),
-        ("twice", 2, member, 2),
-        ("twice", 2, member, 3),
-        ("twice", 2, guest, 2),
-        ("stray", 3, member, 4),
-        ("stray", 3, guest, 3),
-        ("stray", 3, cluster.name("stranger@b"), 1),
-        ("late", 4, member, 6),
-        ("late", 4, guest, 4),
-        ("last", 5, member, 5),
-        ("last", 5, guest, 5),
-    ]
-    columns = ("message", "place", "receiver", "received_as")
-    about = {"originator": cluster.name("top@a"), "sender": "ann@a.x"}
-    log = [{**dict(zip(columns, row, strict=True)), **about, "sent_as": row[1]} for row in rows]
-    (tmp_path / "snapshots").mkdir()
-    pq.write_table(pa.Table.from_pylist(log, DELIVERIES_SCHEMA), tmp_path / "snapshots" / DELIVERIES)
-    result = judge(spark, snapshots_of(whole_cluster(CLEAN), OWNERS), tmp_path)
-    assert {(finding.subject, finding.message) for finding in result.findings} == {
+def test_a_delivery_log_is_judged_by_who_was_a_member(judged):
+    assert {(one.subject, one.message) for one in judged.findings if one.audit == "deliveries"} == {
         ("lost", "was not delivered to a member"),
         ("twice", "was delivered 2 times to one receiver"),
         ("stray", "was delivered to one who is no member"),
         ("late", "came out of the one order of all messages"),
         ("late", "came out of its sender's order"),
     }
-    assert {finding.audit for finding in result.findings} == {"deliveries"}
+
+
+def test_every_question_is_answered_whatever_is_wrong_with_the_snapshots(judged):
+    questions = (from_scratch, largest, nesting, duplicates, weak_points, exposure, look_alikes, islands)
+    for name in (*(each.QUESTION for each in questions), empty.EMPTY, empty.UNREACHED):
+        assert any(line.startswith(f"{name} (") for line in judged.said), name
+    second_opinion = {one.subject for one in judged.findings if one.audit == from_scratch.QUESTION}
+    assert any(TAGS["loop_without_a_virtual_node"] in subject for subject in second_opinion)

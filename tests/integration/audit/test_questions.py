@@ -27,9 +27,6 @@ from spark_graph_jobs.questions.whole import whole
 from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from spark_graph_jobs.snapshot.tables import load
-from tests.integration.audit.clusters import OWNERS as CLUSTER_OWNERS
-from tests.integration.audit.clusters import Cluster, whole_cluster
-from tests.integration.audit.faults import FAULTS
 
 DOMAINS = [f"d{number}.example" for number in range(6)]
 OWNERS = {domain: f"server{number % 3}" for number, domain in enumerate(DOMAINS)}
@@ -273,19 +270,3 @@ def test_the_second_opinion_finds_a_loop_that_no_server_recorded(spark, tmp_path
     assert [finding.subject for finding in answer.findings] == [min(missed)]
     assert answer.findings[0].severity is Severity.ERROR
     assert set(answer.findings[0].evidence) <= missed
-
-
-def test_every_question_is_answered_whatever_is_wrong_with_the_snapshots(spark, tmp_path):
-    tags = {name: f"f{number:03}" for number, name in enumerate(FAULTS)}
-    arcs = [arc for tag in tags.values() for arc in whole_cluster(tag)]
-    lonely = [Cluster(tag, {}).name("lonely@a") for tag in tags.values()]
-    snapshots = snapshots_of(arcs, CLUSTER_OWNERS, groups=lonely)
-    for name, tag in tags.items():
-        FAULTS[name].plant(Cluster(tag, snapshots))
-    write(snapshots, tmp_path / "in")
-    with load(spark, read_collection(tmp_path / "in"), tmp_path / "work") as tables:
-        found = ask_all(tables, Choice(DriverEngine(), ""), Wishes(from_scratch=True), None, lambda text: None)
-    assert len(found.answers) == 10
-    second_opinion, _ = found.answers[0]
-    subjects = {finding.subject for finding in second_opinion.findings}
-    assert any(tags["loop_without_a_virtual_node"] in subject for subject in subjects)
