@@ -51,6 +51,7 @@ bounce unix - - n - 0 bounce
 defer unix - - n - 0 bounce
 trace unix - - n - 0 bounce
 flush unix n - n 1000? 0 flush
+showq unix n - n - - showq
 proxymap unix - - n - - proxymap
 smtp unix - - n - - smtp
 lmtp unix - - n - - lmtp

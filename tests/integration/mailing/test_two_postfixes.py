@@ -3,13 +3,17 @@
 import asyncio
 import re
 import smtplib
-from contextlib import ExitStack
+import subprocess
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 
+import psutil
 import pytest
 
 from mailing.config.settings import load_settings
-from mailing.shell.control import Request, ask
-from shadowtree.cli.demo.postfix import start_postfix
+from mailing.shell.control import ControlError, Request, ask
+from shadowtree.cli.demo.postfix import program, start_postfix
 from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.updates import Join
 from tests.integration.mailing.gateways import GatewayProcess
@@ -40,11 +44,18 @@ post = "anyone"
 ROUTES = """\
 virtual_mailbox_domains = {name}.example, lists.{name}.example
 virtual_transport = smtp:[127.0.0.1]:{port}
+transport_retry_time = 1s
+service_throttle_time = 1s
 """
-"""Where mail to the other organisation goes. No setting is written twice: each of Postfix's programs would log that."""
+"""Where mail to the other organisation goes, and that what has failed is tried again before a minute is over.
 
-ALL, LAB = "all@ubc.example", "lab@sfu.example"
+No setting is written twice: each of Postfix's programs would log that.
+"""
+
+ALL, TOWN, LAB = "all@ubc.example", "town@ubc.example", "lab@sfu.example"
 ANN, BOB, BEA = "ann@ubc.example", "bob@sfu.example", "bea@sfu.example"
+MESSAGES = 12
+CONNECTIONS = 4
 
 
 class Organisation:
@@ -78,6 +89,41 @@ class Organisation:
     def asked(self, word, id_=None):
         return asyncio.run(ask(self._control, Request(word, id_))).messages
 
+    def flush(self):
+        """Have Postfix and the gateway try what waits; returns whether nothing does."""
+        in_postfix = self.run("postqueue", "-j")
+        if in_postfix:
+            self.run("postqueue", "-f")
+        in_gateway = self.asked("queue")
+        for each in in_gateway:
+            with suppress(ControlError):
+                # It may be done by now.
+                self.asked("retry", each.id)
+        return not (in_postfix or in_gateway)
+
+    def run(self, name, *arguments):
+        """One of Postfix's own programs; what it prints."""
+        command = [program(name), "-c", str(self.postfix.folder / "etc"), *arguments]
+        return subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
+
+    def kill_postfix(self):
+        """kill -9 of all its processes; how many of them may have been handing something over to another server."""
+        master = psutil.Process(int((self.postfix.folder / "spool/pid/master.pid").read_text()))
+        # So that it starts nothing meanwhile.
+        master.suspend()
+        processes = [master, *master.children(recursive=True)]
+        sending = sum(each.name() == "smtp" for each in processes)
+        for each in processes:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+        psutil.wait_procs(processes, PATIENCE_SECONDS)
+        return sending
+
+    def start_postfix_again(self):
+        """Without a log: one of its own stands still for ever where its programs log much before that is open."""
+        self.run("postconf", "-X", "maillog_file")
+        self.run("postfix", "start")
+
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory, shadowtree, clean_environment):
@@ -88,9 +134,9 @@ def two(tmp_path_factory, shadowtree, clean_environment):
         servers = SeveralServers(start, folder, unused_ports(2), [["ubc.example"], ["sfu.example"]])
         stack.callback(servers.close)
         names = servers.clients[0]
-        for group in (ALL, LAB):
+        for group in (ALL, TOWN, LAB):
             names.create_group(group)
-        arcs = [(ALL, LAB, "group"), (LAB, ALL, "group")]
+        arcs = [(ALL, LAB, "group"), (LAB, ALL, "group"), (TOWN, LAB, "group")]
         arcs += [(ALL, ANN, "process"), (LAB, BOB, "process"), (LAB, BEA, "process")]
         names.apply([Join(*arc) for arc in arcs])
         ports = unused_ports(2)
@@ -108,12 +154,19 @@ def has_gateway(client):
 
 
 def send(organisation, name, *lists):
-    """Hand its Postfix a message."""
+    """Hand its Postfix a message, as often as it takes until that has it."""
     data = f"Message-ID: <{name}@x.example>\r\nFrom: {ANN}\r\nDate: Wed, 25 Nov 2026 12:00:00 +0000\r\n\r\nHello.\r\n"
     places = [group.replace("@", "@lists.") for group in lists]
-    with smtplib.SMTP("127.0.0.1", organisation.port, timeout=PATIENCE_SECONDS) as smtp:
-        refused = smtp.sendmail(ANN, places, data)
-    assert not refused, refused
+
+    def is_taken():
+        with (
+            suppress(OSError, smtplib.SMTPException),
+            smtplib.SMTP("127.0.0.1", organisation.port, timeout=PATIENCE_SECONDS) as smtp,
+        ):
+            return not smtp.sendmail(ANN, places, data)
+        return False
+
+    wait_until(is_taken, f"that {name} is taken")
 
 
 def test_a_message_to_a_list_of_the_other_organisation_comes_to_everybody_from_their_own(two):
@@ -138,3 +191,28 @@ def test_a_bounce_of_the_other_organisation_comes_back_and_is_counted(two):
 
     wait_until(lambda: told() == ("done", 3, 2, 1), "that the bounce is counted")
     sfu.inbox.refused.clear()
+
+
+def test_a_postfix_is_killed_in_the_middle_of_a_stream(two):
+    ubc, sfu = two
+    lists = ((ALL,), (TOWN,), (ALL, TOWN))
+    names = [f"stream-{number}" for number in range(MESSAGES)]
+
+    def stream():
+        for number, name in enumerate(names):
+            send(ubc, name, *lists[number % len(lists)])
+
+    with ThreadPoolExecutor(1) as threads:
+        sending = threads.submit(stream)
+        wait_until(lambda: ubc.copies(names[1]), "that messages come")
+        under_way = ubc.kill_postfix()
+        ubc.start_postfix_again()
+        sending.result()
+    everything = {(name, person) for name in names for person in (ANN, BOB, BEA)}
+
+    def copies():
+        return Counter((name, person) for name in names for each in two for person in each.copies(name))
+
+    wait_until(lambda: ubc.flush() & sfu.flush() and everything <= copies().keys(), "that everybody has everything")
+    assert copies().keys() == everything
+    assert copies().total() - len(everything) <= under_way + CONNECTIONS * 3, "more than what was under way came twice"
