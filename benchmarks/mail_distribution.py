@@ -64,7 +64,7 @@ def measure(*, quick: bool) -> list[Figure]:
         running([sys.executable, "-m", "benchmarks.mail_sink"], r"sink on 127.0.0.1:(\d+)$") as sink,
     ):
         _fill(clients[0], people, clicking)
-        with _gateway(Path(folder), servers[0], int(sink.address), SUBNETS[0], "central") as gateway:
+        with running_gateway(Path(folder), servers[0], int(sink.address), SUBNETS[0], "central") as gateway:
             figures = [
                 *_how_soon_handed_over(gateway, int(sink.address), people, rounds),
                 *_how_soon_safe(int(gateway.address), messages),
@@ -72,7 +72,7 @@ def measure(*, quick: bool) -> list[Figure]:
             ]
         with ExitStack() as stack:
             first, *_ = [
-                stack.enter_context(_gateway(Path(folder), server, int(sink.address), subnet, "shares"))
+                stack.enter_context(running_gateway(Path(folder), server, int(sink.address), subnet, "shares"))
                 for server, subnet in zip(servers, SUBNETS, strict=True)
             ]
             for client in clients:
@@ -81,7 +81,10 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 @contextmanager
-def _gateway(folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str) -> Iterator[ServerProcess]:
+def running_gateway(
+    folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str
+) -> Iterator[ServerProcess]:
+    """One for the lists of a subnet; its address is the port for LMTP. `sink`: the port that it sends to."""
     place = folder / f"{fanout} {subnet}"
     place.mkdir()
     config = place / "mail.toml"
@@ -120,11 +123,11 @@ def _fill(names: Client, people: int, clicking: int) -> None:
 
 
 def _how_soon_safe(port: int, messages: int) -> list[Figure]:
-    with _session(port) as session:
+    with lmtp_session(port) as session:
         alone = [session.seconds_until_safe("one") for _ in range(messages // 4)]
 
     def some(_: int) -> None:
-        with _session(port) as session:
+        with lmtp_session(port) as session:
             for _ in range(messages // CLIENTS):
                 session.seconds_until_safe("one")
 
@@ -141,16 +144,16 @@ def _how_soon_safe(port: int, messages: int) -> list[Figure]:
 
 def _how_soon_handed_over(gateway: ServerProcess, sink: int, people: int, rounds: int) -> list[Figure]:
     seconds: dict[int, list[float]] = {1: [], len(OVERLAPPING): []}
-    with _session(int(gateway.address)) as session:
+    with lmtp_session(int(gateway.address)) as session:
         for _ in range(rounds):
             for count, taken in seconds.items():
-                _wait_until_quiet(sink)
+                wait_until_quiet(sink)
                 reset(sink)
                 session.seconds_until_safe(*OVERLAPPING[:count])
                 started = time.perf_counter()
-                _wait_for(sink, people)
+                wait_for(sink, people)
                 taken.append(time.perf_counter() - started)
-                _wait_until_quiet(sink)
+                wait_until_quiet(sink)
                 _, copies, transactions, size = counted(sink)
                 assert copies == people, f"{copies} copies for {people} people"
     one, several = (statistics.median(each) for each in seconds.values())
@@ -166,16 +169,16 @@ def _how_soon_handed_over(gateway: ServerProcess, sink: int, people: int, rounds
 
 def _how_soon_personal(gateway: ServerProcess, sink: int, people: int, rounds: int) -> Figure:
     rates, processor = [], []
-    with _session(int(gateway.address)) as session:
+    with lmtp_session(int(gateway.address)) as session:
         for _ in range(rounds):
-            _wait_until_quiet(sink)
+            wait_until_quiet(sink)
             reset(sink)
             used = gateway.processor_seconds()
             session.seconds_until_safe("personal")
             started = time.perf_counter()
-            _wait_for(sink, people)
+            wait_for(sink, people)
             rates.append(people / (time.perf_counter() - started))
-            _wait_until_quiet(sink)
+            wait_until_quiet(sink)
             processor.append((gateway.processor_seconds() - used) / people)
             _, copies, transactions, _ = counted(sink)
             assert copies == transactions == people, f"{copies} copies in {transactions} transactions"
@@ -194,15 +197,15 @@ def _wait_until_it_listens(client: Client) -> None:
 
 def _how_soon_by_shares(gateway: ServerProcess, sink: int, people: int, rounds: int) -> Figure:
     seconds = []
-    with _session(int(gateway.address)) as session:
+    with lmtp_session(int(gateway.address)) as session:
         for _ in range(rounds):
-            _wait_until_quiet(sink)
+            wait_until_quiet(sink)
             reset(sink)
             session.seconds_until_safe("every")
             started = time.perf_counter()
-            _wait_for(sink, people)
+            wait_for(sink, people)
             seconds.append(time.perf_counter() - started)
-            _wait_until_quiet(sink)
+            wait_until_quiet(sink)
             _, copies, _, _ = counted(sink)
             assert copies == people, f"{copies} copies for {people} people"
     taken = statistics.median(seconds)
@@ -210,14 +213,15 @@ def _how_soon_by_shares(gateway: ServerProcess, sink: int, people: int, rounds: 
     return Figure(what, taken, 20, "s", note=f"{people / taken:,.0f} people a second")
 
 
-def _wait_for(sink: int, people: int) -> None:
+def wait_for(sink: int, people: int) -> None:
+    """Once so many people have a copy at the sink of a port."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while counted(sink)[0] < people:
         assert time.monotonic() < deadline, f"{counted(sink)} of {people} people"
         time.sleep(POLL_SECONDS)
 
 
-def _wait_until_quiet(sink: int) -> None:
+def wait_until_quiet(sink: int) -> None:
     """Once nothing has come for a while: what was sent before is over."""
     before = None
     while (now := counted(sink)) != before:
@@ -225,7 +229,7 @@ def _wait_until_quiet(sink: int) -> None:
         time.sleep(0.5)
 
 
-class _Session:
+class Session:
     """A mail server's connection to the gateway."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -234,13 +238,15 @@ class _Session:
 
     def seconds_until_safe(self, *lists: str) -> float:
         """Send one message of its own to lists."""
-        head = f"Message-ID: <{next(_numbers)}@people.example>\r\nFrom: ann@people.example\r\n\r\n".encode()
+        addressed = [f"{each}@{DOMAIN}" for each in lists]
+        fields = (f"<{next(_numbers)}@people.example>", "ann@people.example", ", ".join(addressed))
+        head = "Message-ID: {}\r\nFrom: {}\r\nTo: {}\r\nSubject: hello\r\n\r\n".format(*fields).encode()
         line = b"x" * 70 + b"\r\n"
         message = head + line * ((MESSAGE_BYTES - len(head)) // len(line))
         started = time.perf_counter()
         self.say("MAIL FROM:<ann@people.example>")
-        for each in lists:
-            self.say(f"RCPT TO:<{each}@{DOMAIN}>")
+        for each in addressed:
+            self.say(f"RCPT TO:<{each}>")
         self.say("DATA")
         self._connection.sendall(message + b".\r\n")
         for _ in lists:
@@ -258,11 +264,12 @@ class _Session:
 
 
 @contextmanager
-def _session(port: int) -> Iterator[_Session]:
+def lmtp_session(port: int) -> Iterator[Session]:
+    """Connect by LMTP."""
     with ExitStack() as stack:
         connection = stack.enter_context(socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        session = _Session(connection)
+        session = Session(connection)
         session.hear()
         session.say("LHLO benchmark")
         yield session
