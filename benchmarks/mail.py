@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks import mail_beside_mailman, mail_distribution, mail_lookups
+from benchmarks import mail_beside_aliases, mail_beside_mailman, mail_distribution, mail_lookups
 from benchmarks.report import Figure
 
-PARTS = (mail_lookups.measure, mail_distribution.measure, mail_beside_mailman.measure)
+PARTS = (
+    mail_lookups.measure,
+    mail_distribution.measure,
+    mail_beside_mailman.measure,
+    mail_beside_aliases.measure,
+)
 
 
 def measure(*, quick: bool) -> list[Figure]:
