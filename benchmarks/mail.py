@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import mail_beside_aliases, mail_beside_mailman, mail_distribution, mail_lookups
+from benchmarks import mail_beside_aliases, mail_beside_mailman, mail_beside_sql, mail_distribution, mail_lookups
 from benchmarks.report import Figure
 
 PARTS = (
@@ -10,6 +10,7 @@ PARTS = (
     mail_distribution.measure,
     mail_beside_mailman.measure,
     mail_beside_aliases.measure,
+    mail_beside_sql.measure,
 )
 
 
