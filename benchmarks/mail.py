@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from benchmarks import mail_beside_aliases, mail_beside_mailman, mail_beside_sql, mail_distribution, mail_lookups
+from benchmarks import (
+    mail_beside_aliases,
+    mail_beside_ldap,
+    mail_beside_mailman,
+    mail_beside_sql,
+    mail_distribution,
+    mail_lookups,
+)
 from benchmarks.report import Figure
 
 PARTS = (
@@ -11,6 +18,7 @@ PARTS = (
     mail_beside_mailman.measure,
     mail_beside_aliases.measure,
     mail_beside_sql.measure,
+    mail_beside_ldap.measure,
 )
 
 

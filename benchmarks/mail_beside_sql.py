@@ -50,7 +50,7 @@ def measure(*, quick: bool) -> list[Figure]:
     if (why := _why_not()) is not None:
         print(f"not compared: Postfix's map for PostgreSQL: {why}", file=sys.stderr)
         return []
-    lookups, rounds = (1_000, 1) if quick else (5_000, 5)
+    lookups, rounds = (1_000, 1) if quick else (2_000, 5)
     arcs = list(_arcs())
     with (
         tempfile.TemporaryDirectory() as folder,
