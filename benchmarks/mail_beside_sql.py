@@ -30,7 +30,6 @@ GROUPS = (3, 5)
 PEOPLE_EACH = 10
 PEOPLE = 150
 TIMES_AS_MANY = 20
-WHAT = f"mail: lookups of a list of {PEOPLE} nested people, of {LISTS}: times Postfix's pgsql map"
 BY_INDEX = ("enable_hashjoin = off", "enable_mergejoin = off", "enable_seqscan = off", "jit = off")
 """Left alone, PostgreSQL reads the whole table at each step of a recursion."""
 TABLE = "CREATE TABLE arcs (parent text, child text, is_group boolean NOT NULL, PRIMARY KEY (parent, child))"
@@ -65,13 +64,20 @@ def measure(*, quick: bool) -> list[Figure]:
         with running_maps(Path(folder), server) as gateway:
             ours, theirs = members_map(int(gateway.address)), f"pgsql:{pgsql}"
             _compare(postmap, ours, theirs)
-            figures = [
-                _figure(postmap, ours, theirs, WHAT, [_address(0)] * lookups, rounds, TIMES_AS_MANY),
-                _figure(postmap, ours, theirs, f"{WHAT}, all in turns", _all(lookups), rounds),
-            ]
+            figures = _figures(postmap, ours, theirs, "", lookups, rounds, TIMES_AS_MANY)
             _use_index(url)
-            tuned = f"{WHAT} where PostgreSQL must use its index"
-            return [*figures, _figure(postmap, ours, theirs, tuned, [_address(0)] * lookups, rounds)]
+            return figures + _figures(postmap, ours, theirs, " that is told to use its index", lookups, rounds, None)
+
+
+def _figures(
+    postmap: str, ours: str, theirs: str, how: str, lookups: int, rounds: int, target: int | None
+) -> list[Figure]:
+    one, turns = [_address(0)] * lookups, [_address(number % LISTS) for number in range(lookups)]
+    what = f"mail: a list of {PEOPLE} nested people looked up: times Postfix's pgsql map{how}"
+    return [
+        _figure(postmap, ours, theirs, what, one, rounds, target),
+        _figure(postmap, ours, theirs, f"{what}, {LISTS} lists in turns", turns, rounds),
+    ]
 
 
 def _figure(
@@ -85,10 +91,6 @@ def _figure(
     found, yardstick = (statistics.median(each) for each in zip(*rates, strict=True))
     note = f"the gateway {found:,.0f} a second, pgsql {yardstick:,.0f}"
     return Figure(what, found / yardstick, target, "x", lower_is_better=False, note=note)
-
-
-def _all(lookups: int) -> list[str]:
-    return [_address(number % LISTS) for number in range(lookups)]
 
 
 def _address(number: int) -> str:
