@@ -15,6 +15,7 @@ from shadowtree.cli.commands import audit
 from shadowtree.cli.main import status_of
 from shadowtree.client.snapshots.schema import MESSAGE_TABLES, TABLES
 from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
+from tests.integration.nameserver.warm_process import run_command
 
 SUBNETS = ["a.example", "b.example", "c.example"]
 SECONDS = 60
@@ -44,8 +45,7 @@ def with_a_loop(servers):
 
 
 def snapshot(address, out, *options):
-    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot", "--server", address, "--out", out, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return run_command("audit", "snapshot", "--server", address, "--out", out, *options)
 
 
 def manifests(out):
@@ -79,8 +79,9 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
 )
 def test_snapshots_are_their_users_alone_unless_they_are_opened(servers, tmp_path, options, file_mode, folder_mode):
     out, before = tmp_path / "out", os.umask(0)
+    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot", "--server", servers.address(0), "--out", out]
     try:
-        assert snapshot(servers.address(0), out, *options).returncode == 0
+        subprocess.run([*command, *options], capture_output=True, timeout=SECONDS, check=True)
     finally:
         os.umask(before)
     modes = {(found.is_dir(), stat.S_IMODE(found.stat().st_mode)) for found in (out, *out.rglob("*"))}
@@ -174,8 +175,7 @@ def test_messages_are_told_of_without_their_payloads(own_servers, tmp_path):
 
 
 def test_without_a_folder_it_is_wrong_usage():
-    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+    done = run_command("audit", "snapshot")
     assert done.returncode == 2
     assert "--out" in done.stderr
 

@@ -13,6 +13,7 @@ import time
 import pytest
 
 from shadowtree import Client
+from tests.integration.nameserver.warm_process import run_command
 
 PATIENCE_SECONDS = 60
 PROGRAM = [sys.executable, "-m", "shadowtree"]
@@ -56,17 +57,9 @@ def server(serve, tmp_path_factory):
 
 
 @pytest.fixture
-def shadowtree(server, clean_environment):
+def shadowtree(server):
     def run(*arguments, stdin="", status=None):
-        found = subprocess.run(
-            [*PROGRAM, *map(str, arguments)],
-            input=stdin,
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            env={**clean_environment, "SHADOWTREE_SERVER": server},
-        )
+        found = run_command(*arguments, standard_input=stdin.encode(), SHADOWTREE_SERVER=server)
         assert "Traceback" not in found.stderr
         if status is not None:
             assert found.returncode == status, found.stderr
@@ -121,15 +114,15 @@ def test_a_file_goes_in_and_comes_out_the_same(shadowtree, tmp_path):
 
 def test_bad_lines_of_a_long_file_refuse_all_of_it(shadowtree, tmp_path):
     file = tmp_path / "long.tsv"
-    lines = [f"bad-{number % 100}@x.example\tp-{number}@z\tmember" for number in range(100_000)]
-    lines[77_776] = "bad-1@x.example\tp-1@z"
+    lines = [f"bad-{number % 100}@x.example\tp-{number}@z\tmember" for number in range(20_000)]
+    lines[17_776] = "bad-1@x.example\tp-1@z"
     file.write_text("\n".join(lines))
     refused = shadowtree("import", file, status=4)
-    assert refused.stderr.startswith(f"shadowtree: {file}:77777: 2 columns instead of 3")
+    assert refused.stderr.startswith(f"shadowtree: {file}:17777: 2 columns instead of 3")
     assert refused.stderr.count("\n") == 1
     shadowtree("resolve", "bad-0@x.example", status=4)
     skipped = shadowtree("import", file, "--skip-bad", "--format", "json", status=0)
-    assert [line["line"] for line in json.loads(skipped.stdout)["skipped"]] == [77_777]
+    assert [line["line"] for line in json.loads(skipped.stdout)["skipped"]] == [17_777]
 
 
 def test_a_group_of_a_subnet_that_nobody_owns_is_a_bad_line(shadowtree):
@@ -319,13 +312,14 @@ def test_the_files_of_a_server_are_its_users_alone(serve, tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "limit_seconds"), [(("--help",), 0.25), (("check", "s@x.example", "p@z"), 0.4)])
-def test_the_prompt_comes_soon(shadowtree, arguments, limit_seconds):
+def test_the_prompt_comes_soon(shadowtree, server, clean_environment, arguments, limit_seconds):
     """The best of several runs, with room for a machine that does other things as well."""
     if arguments[0] == "check":
-        shadowtree("group", "create", "s@x.example")
+        shadowtree("group", "create", "s@x.example", status=0)
+    environment = {**clean_environment, "SHADOWTREE_SERVER": server}
     times = []
-    for _ in range(5):
+    while len(times) < 5 and min(times, default=PATIENCE_SECONDS) >= 3 * limit_seconds:
         begun = time.perf_counter()
-        shadowtree(*arguments)
+        subprocess.run([*PROGRAM, *arguments], env=environment, capture_output=True, check=False)
         times.append(time.perf_counter() - begun)
     assert min(times) < 3 * limit_seconds

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import threading
 from collections import Counter
 from contextlib import contextmanager
@@ -11,6 +9,7 @@ from itertools import groupby
 
 import shadowtree
 from tests.integration.nameserver.server_process import PATIENCE_SECONDS, wait_until
+from tests.integration.nameserver.warm_process import run_command
 
 SUBNETS = ("a.x", "b.x", "c.x")
 TOP, MIDDLE, LOW, SIDE = "top@a.x", "middle@b.x", "low@c.x", "side@b.x"
@@ -44,14 +43,8 @@ def server_of(process):
 
 def command(servers, number, *arguments, standard_input=b""):
     """Run the command line at one server; returns its exit status, and what it wrote."""
-    done = subprocess.run(
-        [sys.executable, "-m", "shadowtree", *arguments, "--server", servers.address(number)],
-        input=standard_input,
-        capture_output=True,
-        timeout=PATIENCE_SECONDS,
-        check=False,
-    )
-    return done.returncode, done.stdout.decode(), done.stderr.decode()
+    done = run_command(*arguments, "--server", servers.address(number), standard_input=standard_input)
+    return done.returncode, done.stdout, done.stderr
 
 
 def until_last(client, process, **options):

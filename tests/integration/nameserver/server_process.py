@@ -23,6 +23,9 @@ PATIENCE_SECONDS = 60
 LOOK_SECONDS = 0.02
 """Between two looks at what is waited for: without a pause they take the processor from what is to come about."""
 
+LONGEST_LOOK_SECONDS = 0.25
+"""The same of what takes long: a look is a call, and mostly one that a server answers."""
+
 WRITABLE_BYTES = 4096
 """Of each file, while a disk is full: less than any commit needs."""
 
@@ -58,14 +61,16 @@ class ServerProcess:
         usual = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
         usual["GRPC_VERBOSITY"] = "NONE"
-        if not environment:
-            self.process = WarmProcess(PROGRAM, [json.dumps(values)], usual)
+        own = usual | (environment or {})
+        if "LD_PRELOAD" not in own:
+            self.process = WarmProcess(PROGRAM, [json.dumps(values)], own)
         else:
+            # What is loaded before Python is not in a process that was forked.
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, json.dumps(values)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=usual | environment,
+                env=own,
             )
         self.serving_line = None
         self.address = None
@@ -128,8 +133,9 @@ def full_disk_of(process):
 
 
 def wait_until(condition, what):
-    """Ask now and then until it holds."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    """Ask now and then until it holds: less often the longer it takes, so that it is seen a fifth too late at most."""
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, f"never came: {what}"
-        time.sleep(LOOK_SECONDS)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE_SECONDS, f"never came: {what}"
+        time.sleep(min(max(LOOK_SECONDS, waited / 5), LONGEST_LOOK_SECONDS))

@@ -1,13 +1,12 @@
 """`Drain` ends a server as SIGTERM does, and answers when nothing is under way any more."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 import shadowtree
 from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.warm_process import run_command
 
 TOP, LOW = "top@a.x", "low@b.x"
 
@@ -18,13 +17,7 @@ def life_of_the_peer(client):
 
 
 def drain_by_command(address, *options):
-    return subprocess.run(
-        [sys.executable, "-m", "shadowtree", "drain", "--server", address, *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return run_command("drain", "--server", address, *options)
 
 
 def test_a_server_that_is_drained_ends_and_its_peers_wait_for_it(start_several):

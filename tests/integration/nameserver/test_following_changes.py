@@ -2,10 +2,7 @@
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from datetime import UTC, datetime, timedelta
 from itertools import islice
@@ -15,6 +12,7 @@ import pytest
 import shadowtree
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.warm_process import start_command
 
 CALL_SECONDS = 30
 
@@ -30,21 +28,13 @@ def words(update):
     return [(change.kind, change.group, change.member, change.member_kind) for change in update.changes]
 
 
-def command(address, *arguments, **more):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "shadowtree", *arguments, "--server", address],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        **more,
-    )
+def command(address, *arguments):
+    return start_command(*arguments, "--server", address)
 
 
 def ended(process):
     out, error = process.communicate(timeout=CALL_SECONDS)
-    return process.returncode, out.splitlines(), error
+    return process.returncode, out.decode().splitlines(), error.decode()
 
 
 def test_the_client_lists_changes_of_a_group_since_a_time_and_after_a_revision(server):
@@ -147,9 +137,9 @@ def test_the_command_line_prints_what_was_and_what_comes(server):
             "is_listed",
         }
         watching = command(only.address, "watch", "g@b.c", "--after", first["revision"])
-        assert watching.stdout.readline().split("\t")[1:4] == ["joined", "g@b.c", "ann@b.c"]
+        assert watching.stdout.readline().decode().split("\t")[1:4] == ["joined", "g@b.c", "ann@b.c"]
         names.leave("g@b.c", "ann@b.c")
-        assert watching.stdout.readline().split("\t")[1:4] == ["left", "g@b.c", "ann@b.c"]
+        assert watching.stdout.readline().decode().split("\t")[1:4] == ["left", "g@b.c", "ann@b.c"]
         watching.send_signal(signal.SIGINT)
         status, lines, error = ended(watching)
         assert (status, lines, error.strip()) == (130, [], "")

@@ -1,13 +1,12 @@
 """Sets of groups over name servers as processes, one of which is killed: asked by the command line and the client."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from shadowtree import Target
 from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.warm_process import run_command
 
 ALL, LAB, MUTED = "all@a.x", "lab@b.x", "muted@c.x"
 PEOPLE = {
@@ -17,9 +16,10 @@ PEOPLE = {
 }
 
 
-@pytest.fixture
-def servers(start_several):
-    servers = start_several([["a.x"], ["b.x"], ["c.x"]])
+@pytest.fixture(scope="module")
+def servers(start_shared):
+    """The last test kills one of them, and starts it again."""
+    servers = start_shared([["a.x"], ["b.x"], ["c.x"]])
     for group, people in PEOPLE.items():
         servers.clients[0].create_group(group)
         for name in people:
@@ -29,13 +29,7 @@ def servers(start_several):
 
 def command(servers, number, *arguments):
     """`shadowtree resolve` at one of the servers."""
-    return subprocess.run(
-        [sys.executable, "-m", "shadowtree", "--server", servers.address(number), "resolve", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    return run_command("--server", servers.address(number), "resolve", *arguments)
 
 
 def test_the_command_line_and_the_client_resolve_several_groups_less_others(servers):

@@ -1,18 +1,15 @@
 """A snapshot of a PostgreSQL database says what its server says, while that runs and when it does not."""
 
-import subprocess
-import sys
-
 import pyarrow.parquet as pq
 import pytest
 
 import shadowtree
 from shadowtree.client.snapshots.schema import TABLES
+from tests.integration.nameserver.warm_process import run_command
 
 
 def snapshot(out, *options):
-    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot", "--out", out, *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return run_command("audit", "snapshot", "--out", out, *options)
 
 
 def tables(folder):

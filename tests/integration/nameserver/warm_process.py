@@ -1,4 +1,4 @@
-"""Processes that have imported the server before they begin: nine tenths of what a start takes is imports.
+"""Processes that have imported all before they begin: nine tenths of what a server or a command takes is imports.
 
 Each process of a test run keeps one process that has imported all and does nothing; those that are asked for are forked
 from it. Whoever has one cannot tell it from a `subprocess.Popen`.
@@ -12,26 +12,54 @@ import selectors
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import suppress
 from multiprocessing.connection import Connection
 
 OF_A_NEW_DATABASE = ["alembic.command", "encodings.idna", "migrations", "storage.sqlite"]
 """What a server imports once it has a database to create."""
 
-IMPORTED = ["nameserver.server", *OF_A_NEW_DATABASE, "tests.integration.nameserver.warm_process"]
+OF_METRICS = ["nameserver.telemetry.metrics", "nameserver.telemetry.state_metrics"]
+
+OF_COMMANDS = [
+    "shadowtree.cli.main",
+    "shadowtree.client.sync",
+    "shadowtree.client.snapshots_of_all",
+    *(f"shadowtree.cli.commands.{name}" for name in ("group", "join_leave", "listen", "mailbox", "resolve", "send")),
+]
+
+IMPORTED = [
+    "nameserver.server",
+    *OF_A_NEW_DATABASE,
+    *OF_METRICS,
+    *OF_COMMANDS,
+    "tests.integration.nameserver.warm_process",
+]
+
+COMMAND_SECONDS = 60
+
+COMMAND = "from shadowtree.cli.main import run; run()"
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(IMPORTED)
 
 
 class WarmProcess:
-    """Runs a program, which is Python's text, with `arguments` as `sys.argv[1:]`, in an environment of its own."""
+    """Runs a program, which is Python's text, with `arguments` as `sys.argv[1:]`, in an environment of its own.
 
-    def __init__(self, program: str, arguments: list[str], environment: dict[str, str]) -> None:
+    `standard_input`: all that it reads there.
+    """
+
+    def __init__(
+        self, program: str, arguments: list[str], environment: dict[str, str], standard_input: bytes = b""
+    ) -> None:
         readers, writers = zip(*(_CONTEXT.Pipe(duplex=False) for _ in range(2)), strict=True)
-        self._process = _CONTEXT.Process(target=_run, args=(program, arguments, environment, *writers))
+        source, fed = _CONTEXT.Pipe(duplex=False)
+        self._process = _CONTEXT.Process(target=_run, args=(program, arguments, environment, source, *writers))
         self._process.start()
-        for writer in writers:
-            writer.close()
+        for theirs in (source, *writers):
+            theirs.close()
+        threading.Thread(target=_feed, args=(fed, standard_input)).start()
         self.pid = self._process.pid
         self.stdout, self.stderr = (os.fdopen(os.dup(reader.fileno()), "rb") for reader in readers)
         for reader in readers:
@@ -87,10 +115,37 @@ class WarmProcess:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(program: str, arguments: list[str], environment: dict[str, str], out: Connection, err: Connection) -> None:
-    for place, writer in ((1, out), (2, err)):
-        os.dup2(writer.fileno(), place)
-        writer.close()
+def start_command(*arguments: object, standard_input: bytes = b"", **variables: str) -> WarmProcess:
+    """Start `shadowtree`; of its own variables it has those that are given."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
+    return WarmProcess(COMMAND, [str(one) for one in arguments], environment | variables, standard_input)
+
+
+def run_command(*arguments: object, standard_input: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
+    """The same, to its end."""
+    process = start_command(*arguments, standard_input=standard_input, **variables)
+    output, errors = process.communicate(COMMAND_SECONDS)
+    return subprocess.CompletedProcess(arguments, process.wait(), output.decode(), errors.decode())
+
+
+def _feed(fed: Connection, data: bytes) -> None:
+    with os.fdopen(os.dup(fed.fileno()), "wb") as stream, suppress(BrokenPipeError):
+        fed.close()
+        stream.write(data)
+
+
+def _run(
+    program: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    source: Connection,
+    out: Connection,
+    err: Connection,
+) -> None:
+    for place, end in ((0, source), (1, out), (2, err)):
+        os.dup2(end.fileno(), place)
+        end.close()
+    sys.stdin = os.fdopen(0, closefd=False)
     os.environ.clear()
     os.environ.update(environment)
     sys.argv[1:] = arguments
