@@ -15,6 +15,9 @@ AWAY_SECONDS, PROMISED_SECONDS = 3.0, 3.5
 """What the slowest call takes at most where a server was away for no longer than that: it waits for the next attempt to
 dial, too."""
 
+PAUSE_SECONDS = 0.05
+"""Between two calls of one kind: some are under way at each moment of a restart, and servers have time for it."""
+
 
 @pytest.fixture
 def servers(start_several):
@@ -37,7 +40,7 @@ class Load:
         self._thread.start()
 
     def _ask(self):
-        while not self._is_over.is_set():
+        while not self._is_over.wait(PAUSE_SECONDS):
             began = time.monotonic()
             try:
                 self._call()
