@@ -228,6 +228,8 @@ class ServerCore(CoreQueries):
                     self._take_post(event)
             case PeerReceived(peer, through, lane):
                 self.channels_of(lane).received(peer, through)
+                if not self._cuts_waiting:
+                    return effects  # Nothing else waits for that.
             case PeerMet(peer, subnets, version):
                 self._context.versions[peer] = version
                 self.channels.met(peer)

@@ -28,6 +28,9 @@ class MarkersPending:
         self._channels = channels
         self._through: dict[UpdateId, dict[ServerId, int]] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._through)
+
     def add(self, cuts: Iterable[UpdateId], servers: Iterable[ServerId]) -> None:
         """The turn of these has come; all letters of the step are numbered by now."""
         for update_id in cuts:
