@@ -70,11 +70,13 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
+MAIL_SEEDS ?= 2000
 UPDATES ?= 60
+SERVERS ?= 5
 simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: half an hour
-	$(BIN)/python -m tests.mail_simulation --seeds $(SEEDS) --jobs $(JOBS)
-	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
-	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) --servers 5 --updates $(UPDATES) --jobs $(JOBS)
+	$(BIN)/python -m tests.mail_simulation --seeds $(MAIL_SEEDS) --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
+	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)
