@@ -1,8 +1,8 @@
 """What listeners of one server feel: a thousand of them, and two that are as slow as can be.
 
     crowd:   1,000 listeners, one message a second to all of them
-    others:  20 listeners, 50 messages a second; then beside them one that never acknowledges and one whose connection
-             carries a byte a second
+    others:  20 listeners, 50 messages a second; then beside them two more in processes of their own, as quick as they;
+             then, in place of these, one that never acknowledges and one whose connection carries a byte a second
 
 The listeners live in a process of their own, and each message carries when it was sent on the clock of all processes.
 """
@@ -48,10 +48,15 @@ def measure(*, quick: bool) -> list[Figure]:
             Figure("processor of that server", share, 0.2, "cores"),
         ]
         alone, _ = _hear(server, client, OTHERS, OTHER_LISTENERS, rate=OTHER_RATE, seconds=seconds)
-        with _slow_ones(client, server.address):
+        with _two_more(client, server.address, ("quick", "quick")):
+            with_more, _ = _hear(server, client, OTHERS, OTHER_LISTENERS, rate=OTHER_RATE, seconds=seconds)
+        with _two_more(client, server.address, ("never", "slow")):
             beside, _ = _hear(server, client, OTHERS, OTHER_LISTENERS, rate=OTHER_RATE, seconds=seconds)
     ratio = p99(beside) / p99(alone)
-    note = f"{p99(alone) * 1e3:.1f} ms, beside them {p99(beside) * 1e3:.1f} ms"
+    note = (
+        f"{p99(alone) * 1e3:.1f} ms alone, {p99(with_more) * 1e3:.1f} ms beside two quick ones more, "
+        f"{p99(beside) * 1e3:.1f} ms beside the slow ones: {p99(beside) / p99(with_more):.2f} times that"
+    )
     return [*figures, Figure("p99 of others beside two slow listeners", ratio, 1.2, "x", note=note)]
 
 
@@ -91,20 +96,20 @@ def _listening(address: str, names: Sequence[str], messages: int) -> Iterator[su
 
 
 @contextmanager
-def _slow_ones(client: Client, address: str) -> Iterator[None]:
-    """One that takes all and acknowledges nothing, and one that takes a byte a second."""
-    names = [f"never-acknowledges@{SUBNET}", f"slow@{SUBNET}"]
+def _two_more(client: Client, address: str, how: Sequence[str]) -> Iterator[None]:
+    """Two that listen in processes of their own: `quick`, `never` acknowledging, or `slow`, a byte a second."""
+    names = [f"{each}-{number}@{SUBNET}" for number, each in enumerate(how)]
     client.import_arcs(Arc(OTHERS, name, "member") for name in names)
     with ExitStack() as stack:
         processes = [
             stack.enter_context(
                 subprocess.Popen(
-                    [sys.executable, "-m", "benchmarks.listeners", how, address, name],
+                    [sys.executable, "-m", "benchmarks.listeners", each, address, name],
                     stdout=subprocess.PIPE,
                     text=True,
                 )
             )
-            for how, name in zip(("never", "slow"), names, strict=True)
+            for each, name in zip(how, names, strict=True)
         ]
         try:
             for process in processes:
@@ -113,6 +118,9 @@ def _slow_ones(client: Client, address: str) -> Iterator[None]:
         finally:
             for process in processes:
                 process.kill()
+    for name in names:
+        client.leave(OTHERS, name)
+        client.close_mailbox(name)
 
 
 # -- the processes that listen
@@ -145,11 +153,12 @@ async def _hear_all(address: str, names: Sequence[str], messages: int) -> list[f
     return waits
 
 
-def _never_acknowledge(address: str, name: str) -> None:
+def _take_all(address: str, name: str, *, acknowledging: bool) -> None:
     with Client(address) as client, client.listen(name) as messages:
         print("listening", flush=True)
-        for _ in messages:
-            pass
+        for message in messages:
+            if acknowledging:
+                message.acknowledge()
 
 
 async def _crawl(address: str, name: str) -> None:
@@ -182,7 +191,9 @@ async def _crawl(address: str, name: str) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["never", address, name]:
-            _never_acknowledge(address, name)
+            _take_all(address, name, acknowledging=False)
+        case ["quick", address, name]:
+            _take_all(address, name, acknowledging=True)
         case ["slow", address, name]:
             asyncio.run(_crawl(address, name))
         case _:
