@@ -45,8 +45,6 @@ class DurableState:
     def __init__(self, rows: Iterable[ProtocolRow] = ()) -> None:
         """`rows`: what was written before, for the maps that will be created."""
         self.maps: dict[str, DurableMap[Any, Any]] = {}
-        self.changed: list[DurableMap[Any, Any]] = []
-        """Those of which rows are not taken yet, in the order in which they changed."""
         self._stored: dict[str, list[ProtocolRow]] = {}
         for row in rows:
             self._stored.setdefault(row.part, []).append(row)
@@ -68,8 +66,7 @@ class DurableState:
         if not self.must_write:
             return []
         self.must_write = False
-        changed, self.changed = self.changed, []
-        return [row for each in changed for row in each.take_rows()]
+        return [row for each in self.maps.values() if each._changed for row in each.take_rows()]
 
 
 class VolatileState(DurableState):
@@ -79,9 +76,8 @@ class VolatileState(DurableState):
         """None."""
         if self.must_write:
             self.must_write = False
-            for each in self.changed:
-                each.forget_changed()
-            self.changed.clear()
+            for each in self.maps.values():
+                each._changed.clear()
         return []
 
 
@@ -102,8 +98,6 @@ class DurableMap(dict[K, V]):
 
     def touch(self, key: K) -> None:
         """Say that the value of a key has changed."""
-        if not self._changed:
-            self._durable.changed.append(self)
         self._changed[key] = None
         self._durable.must_write = True
 
@@ -113,8 +107,6 @@ class DurableMap(dict[K, V]):
             super().pop(key, None)
         else:
             super().__setitem__(key, value)
-        if not self._changed:
-            self._durable.changed.append(self)
         self._changed[key] = None
 
     def __copy__(self) -> dict[K, V]:
@@ -136,12 +128,10 @@ class DurableMap(dict[K, V]):
 
     def take_rows(self) -> list[ProtocolRow]:
         """The rows of the keys that changed since this was last asked."""
+        if not self._changed:
+            return []
         changed, self._changed = self._changed, {}
         return list(map(self.row, changed))
-
-    def forget_changed(self) -> None:
-        """Take no rows of what changed since they were last asked for."""
-        self._changed.clear()
 
     def __setitem__(self, key: K, value: V) -> None:
         """As of a dict."""
