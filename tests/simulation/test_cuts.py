@@ -9,6 +9,7 @@ from namegraph.core import ServerCore
 from namegraph.events import CutCommand
 from namegraph.model.names import ServerId, Subnet
 from namegraph.model.outcomes import Committed
+from namegraph.state.durable_maps import DurableMap
 from simulation.checks.cluster_invariants import check_all
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.serial_model import TrueGraph
@@ -32,6 +33,13 @@ def arcs_of(cores):
     return found
 
 
+def copy_of(core):
+    """Its maps are filled before there is all that they tell of a change; nothing of a copy is to be written."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DurableMap, "touch", lambda *_: None)
+        return copy.deepcopy(core)
+
+
 @pytest.fixture
 def taken(monkeypatch):
     """Copies of the servers as they were at each cut, by its name."""
@@ -41,14 +49,14 @@ def taken(monkeypatch):
         effects = step(core, event, now)
         for cut in effects.cuts:
             # A server that crashes before that is durable takes it again.
-            found.setdefault(cut.name, {})[core.server] = copy.deepcopy(core)
+            found.setdefault(cut.name, {})[core.server] = copy_of(core)
         return effects
 
     monkeypatch.setattr(ServerCore, "step", step_and_copy)
     return found
 
 
-@pytest.mark.parametrize(("seed", "servers", "faults"), [(seed, 2 + seed % 4, seed % 3 == 2) for seed in range(18)])
+@pytest.mark.parametrize(("seed", "servers", "faults"), [(seed, 2 + seed % 4, seed % 3 == 2) for seed in range(12)])
 def test_at_a_cut_every_invariant_holds_though_updates_are_under_way(taken, monkeypatch, seed, servers, faults):
     chance = random.Random(f"cuts of {seed}")
     asked = []
