@@ -9,7 +9,6 @@ from namegraph.core import ServerCore
 from namegraph.events import CutCommand
 from namegraph.model.names import ServerId, Subnet
 from namegraph.model.outcomes import Committed
-from namegraph.state.durable_maps import DurableMap
 from simulation.checks.cluster_invariants import check_all
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.serial_model import TrueGraph
@@ -33,13 +32,6 @@ def arcs_of(cores):
     return found
 
 
-def copy_of(core):
-    """Its maps are filled before there is all that they tell of a change; nothing of a copy is to be written."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(DurableMap, "touch", lambda *_: None)
-        return copy.deepcopy(core)
-
-
 @pytest.fixture
 def taken(monkeypatch):
     """Copies of the servers as they were at each cut, by its name."""
@@ -49,7 +41,7 @@ def taken(monkeypatch):
         effects = step(core, event, now)
         for cut in effects.cuts:
             # A server that crashes before that is durable takes it again.
-            found.setdefault(cut.name, {})[core.server] = copy_of(core)
+            found.setdefault(cut.name, {})[core.server] = copy.deepcopy(core)
         return effects
 
     monkeypatch.setattr(ServerCore, "step", step_and_copy)
