@@ -167,8 +167,8 @@ class Audiences:
                 yield len(some)
         if len(self._kept) >= KEPT_LIMIT:
             self._kept.clear()
-        if any(target.excluding for target in targets):
-            foreign = {name: left for name, numbers in foreign.items() if (left := _among(numbers, found))}
+        # Who has a number may be excepted, or served by no gateway any more.
+        foreign = {name: left for name, numbers in foreign.items() if (left := _among(numbers, found))}
         before = self._kept.get(targets)
         if before is not None and before.foreign == foreign:
             # The same one: whoever has looked at it need not do so again.

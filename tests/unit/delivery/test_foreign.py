@@ -82,22 +82,47 @@ def test_whom_a_message_excepts_is_not_claimed(servers):
     assert [text.rstrip("!") for text in all_got(servers)] == ["2"]
 
 
-def test_whom_gateways_serve_is_served_by_one_of_them(servers):
+def with_gateways(servers):
+    """Gateways take the place of mailboxes."""
     for server in (B, C):
         servers.step(server, CloseMailbox(servers.ticket(), NodeId(EVE)))
         servers.listen("*", at=server)
+
+
+def served_by_gateways(servers, server):
+    """For whom of nobody's a server has something in its log, with what that says."""
+    core, log = servers.servers[server].delivery, servers.disks[server].log
+    numbers = {core.gateways.number_of(NodeId(name)): name for name in (EVE, JOE)}
+    return [
+        (numbers[number], decode_stored(record.encoded).messages[0].payload)
+        for _, record in sorted(log.items())
+        for number in core.audiences.bitmap(record.audience)
+        if number in numbers
+    ]
+
+
+def test_whom_gateways_serve_is_served_by_one_of_them(servers):
+    with_gateways(servers)
     servers.join(LEFT, JOE)
     for payload in (b"1", b"2"):
         servers.send(TOP, payload=payload)
-    served = []
-    for server in (B, C):
-        core, log = servers.servers[server].delivery, servers.disks[server].log
-        numbers = {core.gateways.number_of(NodeId(name)): name for name in (EVE, JOE)}
-        for position in sorted(log):
-            audience = core.audiences.bitmap(log[position].audience)
-            payload = decode_stored(log[position].encoded).messages[0].payload
-            served += [(name, payload) for number, name in numbers.items() if number in audience]
+    served = [each for server in (B, C) for each in served_by_gateways(servers, server)]
     assert sorted(served) == [(EVE, b"1"), (EVE, b"2"), (JOE, b"1"), (JOE, b"2")]
+
+
+def test_where_a_gateway_is_closed_another_serves_at_once_though_entries_of_the_log_are_for_its_recipients(servers):
+    with_gateways(servers)
+    servers.send(TOP, payload=b"1")
+    holder, other = (B, C) if served_by_gateways(servers, B) else (C, B)
+    # She keeps her number while an entry has it, and a mailbox keeps the entry.
+    servers.join(LEFT if holder == B else RIGHT, reader := f"reader@{holder}")
+    servers.listen(reader, at=holder)
+    servers.send(TOP, payload=b"2")
+    servers.step(holder, CloseMailbox(servers.ticket(), NodeId("*")))
+    servers.send(TOP, payload=b"3")
+    assert (EVE, b"2") in served_by_gateways(servers, holder)
+    assert served_by_gateways(servers, other) == [(EVE, b"3")]
+    assert at_rest(servers)
 
 
 def test_servers_of_before_serve_whom_they_have(servers, monkeypatch):
