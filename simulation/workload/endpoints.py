@@ -3,7 +3,7 @@
     people       have mailboxes, which are closed now and then; others listen for them for a while, without a mailbox
     archives     are mailboxes of groups
     gateways     are endpoints too, each at some server
-    foreigners   are processes that no server owns, with a mailbox at each server that they like
+    foreigners   are processes that no server owns, with a mailbox at each server that they like, or gateways alone
 
 Source: delivery.md sections 2 and 18.
 """
@@ -85,6 +85,9 @@ FOREIGN_JOIN_OFTEN = 3
 FOREIGN_LISTEN_SHARE = 0.6
 """Of servers in a burst, those where one of these listens."""
 
+GATEWAYS_ALONE_SHARE = 0.5
+"""Of these runs, those in which gateways alone serve them, and are closed and opened all the time."""
+
 HAS_GATEWAYS = True
 """Whether some servers have a gateway. Without them, a seed runs as it did before there were any."""
 
@@ -126,6 +129,7 @@ class Endpoints:
         self._subscribing: dict[int, Endpoint] = {}
         """By ticket."""
         self._are_restless = HAS_OTHER_LISTENERS and chance.random() < RESTLESS_SHARE
+        self._have_gateways_alone = False
         self._settle_people()
 
     def _settle_people(self) -> None:
@@ -144,6 +148,9 @@ class Endpoints:
 
     def _contend_for_foreigners(self) -> None:
         """Let clients join all processes that nobody owns to a group of each server, and these to one of them."""
+        # Drawn apart, so that the other runs are as if there were none of these.
+        own = Random(repr(self._chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
+        self._have_gateways_alone = HAS_GATEWAYS and own.random() < GATEWAYS_ALONE_SHARE
         population, top = self._population, self._chance.choice(self._population.groups)
         one_of_each = {subnet_of(group): group for group in population.groups} | {subnet_of(top): top}
         below = [group for group in one_of_each.values() if group != top]
@@ -165,12 +172,15 @@ class Endpoints:
             for _ in range(RESTLESS_TIMES if self._are_restless else 0):
                 self._later(partial(self._subscribe, process, ""), spread)
                 self._later(partial(self._close, process), spread)
-        for process in self._foreign_people:
+        for process in self._foreign_people if not self._have_gateways_alone else ():
             for server in self._cluster.servers:
                 if chance.random() < FOREIGN_LISTEN_SHARE:
                     self._later(partial(self._subscribe, process, "", server), spread)
         for server in self._cluster.servers if HAS_GATEWAYS else ():
-            self._open_gateway(server, spread)
+            if self._have_gateways_alone:
+                self._open_and_close_gateways(server, spread)
+            else:
+                self._open_gateway(server, spread)
         for targets in self._senders.sets:
             if HAS_OTHER_LISTENERS and chance.random() < ARCHIVE_SHARE:
                 self._later(partial(self._read_archive, targets[0].name), spread)
@@ -219,6 +229,20 @@ class Endpoints:
             is_one = subscription.server == server and is_pattern(subscription.process)
             if is_one and chance.random() < CLOSES_SHARE:
                 self._later(partial(self._close, subscription.process, server), spread)
+
+    def _open_and_close_gateways(self, server: ServerId, spread: float) -> None:
+        chance = self._chance
+        for _ in range(RESTLESS_TIMES):
+            pattern = NodeId(chance.choice([EVERYBODY, f"*@{FOREIGN}"]))
+            self._later(partial(self._subscribe, pattern, "mail", server), spread)
+            self._later(partial(self._close_gateway, pattern, server), spread)
+
+    def _close_gateway(self, pattern: NodeId, server: ServerId) -> None:
+        """It stops, and its mailbox is closed."""
+        endpoint = self._with_mailbox.get(SubscriptionId(server, pattern, "mail"))
+        if endpoint is not None:
+            self._end(endpoint)
+            self._close(pattern, server)
 
     def _read_archive(self, group: NodeId) -> None:
         server = ServerId(subnet_of(group))

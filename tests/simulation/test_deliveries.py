@@ -39,6 +39,12 @@ def as_before(monkeypatch):
     monkeypatch.setattr("simulation.workload.kept_in_memory.HAS_MEMORY", False)
 
 
+@pytest.fixture
+def gateways_never_alone(monkeypatch):
+    """Seeds that were found before gateways alone served processes that nobody owns run as they did then."""
+    monkeypatch.setattr("simulation.workload.endpoints.GATEWAYS_ALONE_SHARE", 0.0)
+
+
 def tally_of(*, enough, until=lambda: True, seeds=range(50), **more):
     """What runs of seeds have seen, one after another, until each of what is named was seen more often than so.
 
@@ -66,6 +72,7 @@ def test_every_member_gets_every_message_once_and_in_sequence_though_mailboxes_o
     tally_of(faults=has_faults, enough=enough, until=lambda: answers["Confirm"] > 20 and answers["Want"])
 
 
+@pytest.mark.usefixtures("gateways_never_alone")
 def test_that_two_servers_serve_a_process_that_nobody_owns_is_found(monkeypatch):
     monkeypatch.setattr(ForeignRecipients, "left_out", lambda *_: pyroaring.BitMap())
     with pytest.raises(AssertionError, match=r"messages: P1: e\d@elsewhere\.example is served by"):
@@ -115,6 +122,7 @@ def test_seeds_with_messages_that_failed_once(seed):
     run_seed(seed, faults=True, messages=True)
 
 
+@pytest.mark.usefixtures("gateways_never_alone")
 @pytest.mark.parametrize(
     "seed",
     [
@@ -126,6 +134,7 @@ def test_plain_seeds_with_messages_that_failed_once(seed):
     run_seed(seed, servers=5, updates=20, messages=True)
 
 
+@pytest.mark.usefixtures("gateways_never_alone")
 @pytest.mark.parametrize(
     ("seed", "updates", "has_faults"),
     [
@@ -139,6 +148,7 @@ def test_seeds_of_five_servers_with_messages_that_failed_once(seed, updates, has
     run_seed(seed, servers=5, updates=updates, faults=has_faults, messages=True)
 
 
+@pytest.mark.usefixtures("gateways_never_alone")
 @pytest.mark.parametrize(
     ("seed", "has_faults"),
     [
@@ -157,6 +167,19 @@ def test_seeds_of_five_servers_with_messages_that_failed_once(seed, updates, has
 def test_seeds_with_processes_that_nobody_owns_that_failed_once(seed, has_faults, monkeypatch):
     monkeypatch.setattr("simulation.workload.endpoints.FOREIGN_SHARE", 1.0)
     run_seed(seed, servers=5, updates=20, faults=has_faults, messages=True)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        7,  # a gateway is closed, and entries in memory are for whom it served: another one serves these at once
+        25,  # the same, with entries of the log
+    ],
+)
+def test_seeds_with_gateways_that_come_and_go_that_failed_once(seed, monkeypatch):
+    monkeypatch.setattr("simulation.workload.endpoints.FOREIGN_SHARE", 1.0)
+    monkeypatch.setattr("simulation.workload.endpoints.GATEWAYS_ALONE_SHARE", 1.0)
+    run_seed(seed, servers=5, updates=20, messages=True)
 
 
 @pytest.mark.usefixtures("as_before")
