@@ -333,7 +333,7 @@ def test_a_gateway_that_names_all_whom_it_serves_is_found(monkeypatch):
     everybody = pyroaring.BitMap(range(FIRST_RECIPIENT, FIRST_RECIPIENT + 1_000))
     monkeypatch.setattr(Audiences, "recipients", lambda self, _, reader: self._gateways.recipients(reader, everybody))
     with pytest.raises(AssertionError, match="messages: P2: handed to who was never below"):
-        run_seeds(10, faults=False, servers=3)
+        run_seeds(5, faults=False, servers=3)
 
 
 LACKING = Gateways.lacking
