@@ -62,10 +62,10 @@ class ServerProcess:
         # As `shadowtree serve` has it: gRPC says nothing of its own about peers that end.
         usual["GRPC_VERBOSITY"] = "NONE"
         own = usual | (environment or {})
-        if "LD_PRELOAD" not in own:
+        if not own.keys() & {"LD_PRELOAD", "LOOP_REPORT"}:
             self.process = WarmProcess(PROGRAM, [json.dumps(values)], own)
         else:
-            # What is loaded before Python is not in a process that was forked.
+            # A forked process has not what is loaded before Python, and does not do what is left for its exit.
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, json.dumps(values)],
                 stdout=subprocess.PIPE,
