@@ -536,8 +536,8 @@ class PeerTransport:
             for link in self._links.to(peer):
                 link.renew_unless_ready()
         is_met = self._watches.of(peer).opened(self._watches.now())
+        # That it is still in the view of this server, its first heartbeat tells.
         self._watches.heard(peer)
-        self._confirmed(conversation)
         if is_met:
             self._run_loop.take(_met(hello))
         if self._is_leaving:

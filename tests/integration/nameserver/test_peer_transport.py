@@ -646,6 +646,16 @@ async def test_a_peer_cannot_make_a_server_go_back_with_which_it_has_kept_a_sess
     assert not alone.core.restored
 
 
+async def test_a_session_that_has_just_opened_does_not_prove_that_its_other_end_is_still_in_the_view(alone, ports):
+    """The other one may have lost this server while that was paused; only its first heartbeat tells its view."""
+    async with stranger(ports[0]) as stream:
+        session = await introduce(stream)
+        await until(lambda: alone.report("b.x").life is Life.UP)
+        assert alone.transport.unheard() == ["b.x"]
+        await stream.write(encode(Heartbeat(session, 1, 0, 0)))
+        await until(lambda: alone.transport.unheard() == [])
+
+
 # -- the directory
 
 
