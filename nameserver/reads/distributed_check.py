@@ -5,8 +5,8 @@
                               is above what it owns              group exists; all, where the member's home is silent
     foreign (nobody's)        all servers: each knows what is    (the group's home is among them)
                               above what joined its own groups
-    of either kind, where a   the group's home, to resolve the group (`whole_groups`): at once where that one is known
-    server of these is away   to be away, else after round two
+    of either kind, where a   the group's home, to resolve the group (`whole_groups`), which may answer all: before the
+    server of these is away   rounds where that one is known to be away, else after them
 
 This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of any server is a
 yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
@@ -191,7 +191,8 @@ class _Inquiry:
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
         self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
         first = await self._first_round(owner_kind)
-        await asyncio.gather(self._ask(first), self._resolve())
+        await self._resolve()
+        await self._ask(self._still_open(first))
         await self._ask(await self._second_round())
         await self._resolve()
         return self._verdicts()
@@ -241,6 +242,11 @@ class _Inquiry:
                 whom.setdefault(server, []).append(position)
         return whom
 
+    def _still_open(self, whom: dict[ServerId, list[int]]) -> dict[ServerId, list[int]]:
+        """Those to ask whose answers still matter, about these."""
+        left = {server: [each for each in positions if self._pairs[each].is_open] for server, positions in whom.items()}
+        return {server: positions for server, positions in left.items() if positions}
+
     async def _second_round(self) -> dict[ServerId, list[int]]:
         """The servers to ask whether groups exist, and whether a member whose home is silent is below."""
         whom: dict[ServerId, list[int]] = {}
@@ -286,11 +292,15 @@ class _Inquiry:
 
     async def _resolve_own(self, positions: list[int]) -> None:
         question, (groups, members) = self._question, self._columns(positions)
-        outside = await self._whole_groups.outside(
+        told = await self._whole_groups.verdicts(
             groups, members, seconds=question.seconds, at_least_revision=question.at_least_revision
         )
-        for position, is_outside in zip(positions, outside, strict=True):
-            self._pairs[position].is_settled |= is_outside
+        self._revisions += told.revisions
+        for position, is_below in zip(positions, told.is_below, strict=True):
+            pair = self._pairs[position]
+            pair.is_settled |= is_below is False
+            # A pathname is told by those who are asked about the member.
+            pair.is_below |= bool(is_below) and not question.explain
 
     def _ask_own(self, positions: list[int]) -> None:
         if not positions:

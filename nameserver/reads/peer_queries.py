@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import compress
 
 from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
@@ -16,6 +15,7 @@ from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import DESCRIBED_ARCS_LIMIT
 from nameserver.reads.local_check import LocalChecks, PairFinding
 from nameserver.reads.whole_groups import WholeGroups
+from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import Forwarder, not_owned_here, part_seconds
 from nameserver.routing.ownership import Routing
 from nameserver.transport.peer_directory import PeerDirectory
@@ -50,23 +50,26 @@ class PeerQuestionCalls:
                 "and one where the path is asked for",
                 field="members",
             )
-        findings = self._checks.findings(groups, members, settles=True)
+        findings, revisions = self._checks.findings(groups, members, settles=True), [self._core.revision]
         if request.resolve:
-            outside = await self._whole_groups.outside(
+            told = await self._whole_groups.verdicts(
                 list(map(NodeId, groups)),
                 list(map(NodeId, members)),
                 seconds=part_seconds(context),
                 at_least_revision=request.at_least_revision,
             )
-            for place in compress(range(len(groups)), outside):
-                if findings[place] != PairFinding.BELOW:
+            for place, is_below in enumerate(told.is_below):
+                if is_below is False and findings[place] != PairFinding.BELOW:
                     findings[place] = PairFinding.SETTLED
+                elif is_below and not request.explain:
+                    findings[place] = PairFinding.BELOW
+            revisions += told.revisions
         return messages.CheckPartResponse(
             answers=bytes(findings),
             apart=self._checks.away(groups, members, findings),
             view=self._core.view,
             is_in_transition=not self._core.is_steady,
-            revision=self._core.revision,
+            revision=newest(revisions),
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
         )
 

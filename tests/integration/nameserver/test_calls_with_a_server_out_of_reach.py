@@ -121,14 +121,15 @@ async def test_who_is_in_no_group_below_is_no_member_whoever_is_out_of_reach(ser
             await names.check(OVER, member)
 
 
-async def test_a_group_that_is_whole_without_the_server_out_of_reach_is_checked_in_one_round(servers):
+async def test_a_group_that_is_whole_without_the_server_out_of_reach_is_checked_by_resolving_it(servers):
     names = servers["a.example"].client
     await names.create_group(OVER)
     await names.join(OVER, ALONE)
     await names.check(OVER, "nobody@elsewhere.example")
     servers.calls()
-    await names.check(OVER, "nobody@elsewhere.example")
-    assert servers.calls() == {"b.example": ["CheckPart", "ResolvePart"]}
+    for member, is_below in (("nobody@elsewhere.example", False), (GUEST, True)):
+        assert (await names.check(OVER, member)).is_member is is_below
+        assert servers.calls() == {"b.example": ["ResolvePart"]}
 
 
 async def test_an_unknown_group_of_a_server_within_reach_is_still_not_found(servers, reached):

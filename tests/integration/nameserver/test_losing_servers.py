@@ -151,4 +151,14 @@ def test_who_is_not_in_a_group_is_known_all_the_time_where_nothing_of_a_lost_ser
         # Asked without a pause, so that some questions come while the two agree on who is left.
         assert not asked.check("own@a.x", "nobody@outside.example")
         asked_at_rest += len(asked.status().view) == len(other.status().view) == 2
-    assert asked.check("own@a.x", "bob@outside.example")
+    for client in (asked, other):
+        found = client.check("own@a.x", "bob@outside.example", explain=True)
+        assert (found.is_member, found.pathname) == (True, ("own@a.x", "low@b.x", "bob@outside.example"))
+        assert client.check("own@a.x", "bob@outside.example")
+        assert not client.check("own@a.x", "own@a.x")
+        assert not client.check("own@a.x", "nobody@outside.example", explain=True)
+    # Now each is below itself.
+    other.join("low@b.x", "own@a.x")
+    for client in (asked, other):
+        assert client.check("own@a.x", "own@a.x")
+        assert client.check("low@b.x", "low@b.x")
