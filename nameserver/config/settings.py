@@ -62,6 +62,7 @@ SUBNETS_LIMIT = 10_000
 VARIABLES_OF_OTHERS = frozenset(
     (
         "SHADOWTREE_SERVER",  # the command line's: which server to ask
+        "SHADOWTREE_MAILMAN_PASSWORD",  # the command line's: to read the lists of a Mailman
         "SHADOWTREE_DATABASE_PASSWORD",  # of docker-compose.yml
         "SHADOWTREE_EXTRA_DATA",  # of the tests: where large graphs are
         "SHADOWTREE_CHAOS_INSIDE",  # of the chaos runs

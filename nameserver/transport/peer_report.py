@@ -12,7 +12,7 @@ from nameserver.session.frames import GoodbyeReason
 from nameserver.transport.peer_link import Link
 
 COMPLAINTS_LIMIT = 1_000
-"""Bound on servers whose faults are counted: names come from untrusted hellos."""
+"""Bound on those whom `Complaints` remembers: names of strangers come from untrusted hellos."""
 
 
 @dataclass(frozen=True, slots=True)

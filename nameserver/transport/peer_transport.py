@@ -169,6 +169,7 @@ class PeerTransport:
         self._watches = LivenessTable(limits, clock)
         self._writing = Writing(limits.acceptable_pause_seconds)
         self._complaints = Complaints(say)
+        self._complaints_of_strangers = Complaints(say)
         self._hearsay = PeerGossip(core)
         self._told_known = servers_known(core)
         """What those with whom a session is open know, or are being told."""
@@ -481,7 +482,8 @@ class PeerTransport:
             if not link.is_connected:
                 self.report_ending(link, Ending(refusal.reason, refusal.message))
         if not links:
-            self._complaints.say_once(hello.server, refusal.reason, f"refused a server that dialled: {refusal.message}")
+            line = f"refused a server that dialled: {refusal.message}"
+            self._complaints_of_strangers.say_once(hello.server, refusal.reason, line)
         is_peer = any(link.server == hello.server for link in links)
         self._faults.count(hello.server if is_peer else None, refusal.reason.name.lower().replace("_", " "))
 
@@ -543,7 +545,7 @@ class PeerTransport:
         if self._is_leaving:
             conversation.leave(self._leaving_grace_ms)
         self._mark_connected(conversation)
-        self._complaints.settle(peer)
+        self._complaints_of_strangers.settle(peer)
         self._notify()
 
     def _ended(self, conversation: SessionRunner) -> None:

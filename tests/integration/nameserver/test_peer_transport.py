@@ -25,6 +25,7 @@ from nameserver.session.frames import (
 )
 from nameserver.session.session_lane import FRAME_BYTES_LIMIT, UNCONFIRMED_POSTS_BYTES_LIMIT
 from nameserver.transport import peer_directory as directory_module
+from nameserver.transport import peer_report as report_module
 from nameserver.transport import session_runner as conversation_module
 from nameserver.transport.peer_streams import CONVERSE_METHOD, DialledStream
 from shadowtree.cli.support.free_ports import unused_ports
@@ -389,6 +390,18 @@ async def test_a_version_that_is_not_spoken_is_refused_with_those_of_both(alone,
         assert f"versions {OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION} are spoken here" in goodbye.message
         assert f"version {version} is spoken there" in goodbye.message
     await until(lambda: alone.faults().get("other version") == 1)
+
+
+async def test_strangers_of_many_names_do_not_keep_a_server_from_saying_what_is_wrong_with_its_peers(
+    alone, start, ports, monkeypatch
+):
+    monkeypatch.setattr(report_module, "COMPLAINTS_LIMIT", 3)
+    for number in range(5):
+        async with stranger(ports[0]) as stream:
+            assert isinstance(await introduce(stream, name=f"s{number}.example"), Goodbye)
+    assert len(alone.said) == 3
+    await start("c.x", ports[1], {"a.x": address(ports[0])})
+    await until(lambda: any(line.startswith(f"no connection with {address(ports[1])}: refused") for line in alone.said))
 
 
 async def test_garbage_is_refused_and_counted_and_the_server_goes_on(alone, start, ports):

@@ -18,6 +18,7 @@ from nameserver.config.settings import (
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.frames import OWN_SUBNETS_LIMIT
 
+ROOT = Path(__file__).parents[4]
 GOOD = 'database = "sqlite:///names.db"\nsubnets = ["ubc.example"]\n'
 
 
@@ -277,3 +278,21 @@ def test_a_variable_that_is_none_is_named_with_the_nearest_one(name, nearest):
 def test_variables_of_the_command_line_of_containers_and_of_tests_are_no_settings_and_no_mistakes():
     base = {"database": "sqlite:///names.db", "subnets": ["b.c"]}
     assert load_settings(None, base, dict.fromkeys(VARIABLES_OF_OTHERS, "x")).subnets == ("b.c",)
+
+
+def test_every_variable_that_the_documents_name_may_stand_in_the_environment_of_a_server():
+    """What a page says to export, for another command, must not keep a server of the same shell from starting."""
+    base = {"database": "sqlite:///names.db", "subnets": ["b.c"]}
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    named = {name for page in pages for name in re.findall(r"SHADOWTREE_[A-Z_]*[A-Z]", page.read_text())}
+    assert named > VARIABLES_OF_OTHERS
+    assert not [name for name in sorted(named) if "no such variable" in refusal_of_variable(name, base)]
+
+
+def refusal_of_variable(name, base):
+    """Its value is none of those that some of them must have."""
+    try:
+        load_settings(None, base, {name: "x"})
+    except SettingsError as error:
+        return str(error)
+    return ""
