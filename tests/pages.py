@@ -54,8 +54,12 @@ class Block:
         return self.note.removeprefix(NOT_RUN) if self.note.startswith(NOT_RUN) else None
 
     @property
+    def is_command(self):
+        return self.language in ("console", "python")
+
+    @property
     def is_handled(self):
-        return bool(self.note) or self.language in ("console", "python")
+        return bool(self.note) or self.is_command
 
 
 def blocks_of(page):
@@ -96,10 +100,11 @@ def processes_about(path):
 
 
 class PageRun:
-    """One page in one folder."""
+    """One page in one folder. `programs`: a folder of programs that its reader has, beside those of the environment."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, programs=None):
         self._folder = folder
+        self._programs = [] if programs is None else [str(programs)]
         self.temporary = folder.with_name(f"{folder.name}-temporary")
         """Where what the page runs has its temporary files."""
         self.temporary.mkdir()
@@ -122,7 +127,7 @@ class PageRun:
 
     def run(self, block):
         """Do with a block what its reader does; AssertionError where something else comes than is shown."""
-        text = ADDRESS.sub(lambda found: self._address(found[0]), block.text)
+        text = ADDRESS.sub(lambda found: self.address(found[0]), block.text)
         if block.file is not None:
             (self._folder / block.file).write_text(text, encoding="utf-8")
         elif block.language == "console":
@@ -197,7 +202,8 @@ class PageRun:
             self._lines.put(line.rstrip("\n"))
         self._lines.put(None)
 
-    def _address(self, shown):
+    def address(self, shown):
+        """The one that stands for an address that a page shows."""
         if shown not in self._addresses:
             self._addresses[shown] = f"127.0.0.1:{unused_ports(1)[0]}"
         return self._addresses[shown]
@@ -205,6 +211,6 @@ class PageRun:
     def _environment(self):
         """That of a shell in which the environment of the project is active."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-        clean["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{clean['PATH']}"
-        address = self._address(DEFAULT)
+        clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), *self._programs, clean["PATH"]])
+        address = self.address(DEFAULT)
         return clean | {"SHADOWTREE_SERVER": address, "SHADOWTREE_LISTEN": address, "TMPDIR": str(self.temporary)}
