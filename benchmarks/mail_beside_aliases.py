@@ -49,7 +49,7 @@ def measure(*, quick: bool) -> list[Figure]:
     del quick
     postmap = program("postmap")
     if postmap is None:
-        print("not compared: Postfix is not installed (on Debian: .ci/postfix)", file=sys.stderr)
+        print("not compared: Postfix is not installed (on Debian: .ci/programs)", file=sys.stderr)
         return []
     longest = _longest_reply(postmap)
     what = "mail: the longest reply of a socketmap that Postfix reads"

@@ -83,7 +83,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 def _why_not(slapd: str | None) -> str | None:
     if program("postmap") is None:
-        return "Postfix is not installed (on Debian: .ci/postfix)"
+        return "Postfix is not installed (on Debian: .ci/programs)"
     types = subprocess.run([program("postconf"), "-m"], capture_output=True, text=True, check=True).stdout
     if "ldap" not in types.split():
         return "this Postfix has none (on Debian: apt-get install postfix-ldap)"

@@ -99,7 +99,7 @@ def _address(number: int) -> str:
 
 def _why_not() -> str | None:
     if program("postmap") is None:
-        return "Postfix is not installed (on Debian: .ci/postfix)"
+        return "Postfix is not installed (on Debian: .ci/programs)"
     types = subprocess.run([program("postconf"), "-m"], capture_output=True, text=True, check=True).stdout
     if "pgsql" not in types.split():
         return "this Postfix has none (on Debian: apt-get install postfix-pgsql)"

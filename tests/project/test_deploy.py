@@ -82,7 +82,7 @@ def test_expressions_are_balanced_and_each_alert_says_how_grave_it_is_and_what_i
         assert rule["annotations"]["summary"]
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there: apt-get install prometheus")
+@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not there (.ci/programs installs it on Debian)")
 def test_prometheus_takes_the_rules():
     checked = subprocess.run([PROMTOOL, "check", "rules", ALERTS], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -121,7 +121,7 @@ def test_the_unit_reloads_by_the_signal_that_reads_the_log_settings_and_ends_by_
     assert int(service["TimeoutStopSec"]) > 10
 
 
-@pytest.mark.skipif(SYSTEMD_VERIFY is None, reason="systemd-analyze is not there")
+@pytest.mark.skipif(SYSTEMD_VERIFY is None, reason="systemd-analyze is not there (.ci/programs installs it on Debian)")
 def test_systemd_takes_the_unit(tmp_path):
     program = tmp_path / "shadowtree"
     program.write_text("#!/bin/sh\n")

@@ -1,6 +1,6 @@
 """A Postfix of the tests' own, on loopback, with the settings that `shadowtree mail postfix` prints.
 
-A whole one needs root. Anybody may run `postmap`, which asks maps as Postfix does. `.ci/postfix` installs both.
+A whole one needs root. Anybody may run `postmap`, which asks maps as Postfix does. `.ci/programs` installs both.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60
 def why_not_whole():
     """Why no whole Postfix can be started here; None: it can."""
     why = why_not()
-    return why and f"{why} (.ci/postfix installs it on Debian): a whole Postfix with the printed settings"
+    return why and f"{why} (.ci/programs installs it on Debian): a whole Postfix with the printed settings"
 
 
 class Inbox(socketserver.ThreadingTCPServer):

@@ -23,7 +23,7 @@ def ask(request, gateway):
     if request.param != "postmap":
         return gateway.lookup
     if program("postmap") is None:
-        pytest.skip("Postfix is not installed (.ci/postfix installs it on Debian): lookups by its postmap")
+        pytest.skip("Postfix is not installed (.ci/programs installs it on Debian): lookups by its postmap")
     return lambda name, key: postmap(gateway.maps_port, name, key)
 
 
