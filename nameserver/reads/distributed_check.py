@@ -8,9 +8,10 @@
     of either kind, where a   the group's home, to resolve the group (`whole_groups`), which may answer all: before the
     server of these is away   rounds where that one is known to be away, else after them
 
-This server itself is asked before any other. All pairs for one server travel in one request. A "yes" of any server is a
-yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say "yes" has
-answered, or if the group's home says that all below the group is within reach.
+This server itself is asked before any other: of a member that another one owns, for a "yes" alone, which it knows by
+arcs of its own groups, whatever that one would say. All pairs for one server travel in one request. A "yes" of any
+server is a yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say
+"yes" has answered, or if the group's home says that all below the group is within reach.
 
 While servers agree on a view, each is uncertain of much for some milliseconds. What would be uncertain then is asked
 again until they have.
@@ -190,9 +191,15 @@ class _Inquiry:
         self.is_in_transition = not self._core.is_steady
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
         self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
+        of_others = [place for place, of in enumerate(owner_kind) if of is OwnerKind.ANOTHERS]
+        if not self._question.explain:
+            self._affirm(of_others)
         first = await self._first_round(owner_kind)
         await self._resolve()
         await self._ask(self._still_open(first))
+        if self._question.explain:
+            # Only now: the home of the member may know a shorter path.
+            self._affirm(of_others)
         await self._ask(await self._second_round())
         await self._resolve()
         return self._verdicts()
@@ -313,6 +320,17 @@ class _Inquiry:
         self._take(own, positions, findings)
         self._take_apart(positions, findings, self._checks.away(groups, members, findings))
         if self._question.explain:
+            self._take_pathname(self._checks.pathname(groups[0], members[0]))
+
+    def _affirm(self, positions: list[int]) -> None:
+        """Say "yes" where this server is sure of it, of members of others: of all else their homes know more."""
+        if not positions:
+            return
+        groups, members = self._columns(positions)
+        findings = self._checks.findings(groups, members, settles=False)
+        for position, finding in zip(positions, findings, strict=True):
+            self._pairs[position].is_below |= finding == PairFinding.BELOW
+        if self._question.explain and self._pairs[0].is_below:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
     async def _ask_another(self, server: ServerId, positions: list[int], *, resolves: bool = False) -> None:
