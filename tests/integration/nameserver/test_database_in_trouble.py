@@ -177,7 +177,9 @@ def test_a_server_ends_when_another_one_took_its_postgresql_database(start, post
     os.kill(server.process.pid, signal.SIGCONT)
     status, errors = server.outcome()
     assert status == 4
-    assert "another server used it" in errors.splitlines()[-1]
+    *lines, last = errors.splitlines()
+    assert "another server used it" in last
+    assert any(" ERROR b.c database_fails " in line for line in lines)
     assert "Traceback" not in errors
     assert processes(start(database)) == ["ann@e.f", "bob@e.f"]
 
