@@ -19,7 +19,18 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _subnet_option = click.option(
     "--subnet", metavar="S", help="Of all groups of the server that owns this subnet. [default: the server asked]"
 )
-_after_option = click.option("--after", metavar="R", help="Only what came after the update of revision R.")
+
+
+def _require_revision(context: click.Context, option: click.Parameter, revision: str | None) -> str | None:
+    if revision == "":
+        # Such as of a variable that is not set: what came since would be left out, and nobody would notice.
+        raise click.BadParameter("the revision is empty", context, option)
+    return revision
+
+
+_after_option = click.option(
+    "--after", metavar="R", callback=_require_revision, help="Only what came after the update of revision R."
+)
 
 
 class PointInTime(click.ParamType[datetime]):

@@ -93,6 +93,8 @@ def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
         ("completion", "tcsh"),
         ("describe", A, "--pathnames", "0"),
         ("join", A, ANN, "--request-id", ""),
+        ("watch", A, "--after", ""),
+        ("changes", "--after", ""),
         ("peers", "add", "y.example"),
         ("peers", "add", "y.example=nowhere"),
         ("peers", "add", "y.example=host:0"),
