@@ -163,11 +163,15 @@ def test_answers_of_a_server_that_does_not_know_all_others_say_whom_they_lack_un
     c.join("low@c.x", "ann@elsewhere.x")
     assert b.check("mid@b.x", "ann@elsewhere.x")
     assert a.memberships("ann@elsewhere.x").unreachable == a.groups().unreachable == ("c.x",)
-    assert a.resolve("mid@b.x").processes == ("ann@elsewhere.x",)  # The home of the group knows all that it needs.
-    with pytest.raises(shadowtree.Unavailable, match=r"out of reach: c\.x"):
-        a.check("mid@b.x", "ann@elsewhere.x")
+    # The home of the group knows all that it needs.
+    assert a.resolve("mid@b.x").processes == ("ann@elsewhere.x",)
+    assert a.check("mid@b.x", "ann@elsewhere.x")
+    assert not a.check("mid@b.x", "eve@elsewhere.x")
     # Nobody but a.x can know what is below this one.
     assert not a.check("top@a.x", "ann@elsewhere.x")
+    # A path through the missing server is told by that one alone.
+    with pytest.raises(shadowtree.Unavailable, match=r"out of reach: c\.x"):
+        a.check("mid@b.x", "ann@elsewhere.x", explain=True)
     with pytest.raises(shadowtree.Unavailable, match=r"c\.x"):
         list(a.export())
 
@@ -175,6 +179,7 @@ def test_answers_of_a_server_that_does_not_know_all_others_say_whom_they_lack_un
     c.add_peer("a.x", a.address)
     wait_until(lambda: {peer.state for peer in (*a.peers(), *c.peers())} == {"connected"}, "connections with all")
     assert a.check("mid@b.x", "ann@elsewhere.x")
+    assert a.check("mid@b.x", "ann@elsewhere.x", explain=True).pathname == ("mid@b.x", "low@c.x", "ann@elsewhere.x")
     assert a.memberships("ann@elsewhere.x").groups == ("low@c.x", "mid@b.x")
     assert a.peers().unknown == c.peers().unknown == a.groups().unreachable == ()
 
