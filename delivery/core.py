@@ -21,7 +21,7 @@ from delivery.admission import goes_on, require_size, require_targets
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
 from delivery.datagrams import Datagrams, Shown, require_datagram
-from delivery.dead_letters import DeadLetters, DeadReason
+from delivery.dead_letters import DeadLetters, DeadReason, LossReason
 from delivery.events import (
     Acknowledge,
     AcknowledgeAll,
@@ -318,11 +318,7 @@ class DeliveryCore:
                     self.in_memory.open(number)
                 self._answers.append(MailboxOpened(ticket, number, is_new))
             case CloseMailbox(ticket, process):
-                closed = self.mailboxes.number_of(process)
-                self.subscriptions.close(process)
-                if closed is not None:
-                    self.in_memory.close(closed)
-                self._answers.append(MailboxClosed(ticket))
+                self._answers.append(MailboxClosed(ticket, self._close(process)))
             case Subscribe():
                 self._answers.append(self._subscribe(event))
             case ReplayDeadLetters():
@@ -331,6 +327,15 @@ class DeliveryCore:
                 self._answers.append(DeadLettersDropped(ticket, self.dead_letters.drop(numbers)))
             case SetPolicy():
                 self._set_policy(event)
+
+    def _close(self, process: NodeId) -> int:
+        """Close a mailbox; returns how many messages it had not read. Raises `RefusedError` where there is none."""
+        number = self.subscriptions.require(process)
+        unread = self.log.behind(self.mailboxes.slowest(process), lambda each: self.audiences.is_for(each, number))
+        self.dead_letters.lost(LossReason.CLOSED, unread)
+        self.mailboxes.close(process)
+        self.in_memory.close(number)
+        return unread
 
     def _subscribe(self, event: Subscribe) -> Subscribed:
         number = self.mailboxes.number_of(event.process)

@@ -67,6 +67,8 @@ class LossReason(StrEnum):
     """The log had grown to its limit, and a mailbox had not read them."""
     KEPT_TOO_LONG = "kept too long"
     """In the log, and a mailbox had not read them."""
+    CLOSED = "mailbox closed"
+    """In the log, and a mailbox had not read them when it was closed."""
 
 
 class Undelivered(NamedTuple):
@@ -74,7 +76,7 @@ class Undelivered(NamedTuple):
 
     reason: DeadReason | LossReason
     messages: int
-    """Those that are lost from the log count once for each mailbox."""
+    """Those that are lost from the log, or with a mailbox, count once for each mailbox."""
     dead_letters: int
     """In which they are kept; 0: they are lost."""
 

@@ -268,6 +268,9 @@ class MailboxClosed:
     """There is no mailbox of the process any more."""
 
     ticket: int
+    unread: int = 0
+    """How many messages it had that not all of its subscriptions have acknowledged; they are counted as lost. They may
+    be fewer: see `delivery.log.Log.behind`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,7 @@ class Hindsight:
         """Those that nobody had sent by then."""
         self.strays: list[Handed | GapTold] = []
         """What came on streams that had not begun."""
+        self.closed: list[MailboxClosed] = []
         self.sizes: list[Sizes] = []
         self.instants: list[int] = []
         """Of each place."""
@@ -471,6 +472,7 @@ class _Watch:
                     for reached, since in below.items():
                         self._past.add_span(mailbox, reached, Span(since, place))
                     del self._open[mailbox]
+                self._past.closed.append(happening)
                 self._end_readings(mailbox)
             case Membership():
                 for is_certain in (False, True):

@@ -121,6 +121,10 @@ class MailboxClosed:
     server: ServerId
     process: NodeId
     mailbox: int
+    unread: int = 0
+    """How many messages it had that not all of them had acknowledged, at least."""
+    counted: int = 0
+    """How many of these the server counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)

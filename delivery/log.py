@@ -12,7 +12,7 @@ Source: delivery.md sections 3, 9, 11.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -45,6 +45,15 @@ class ForAudience(NamedTuple):
     """The last of these."""
 
 
+class _Entry(NamedTuple):
+    """What is remembered of an entry of the newest segment."""
+
+    position: int
+    audience: int
+    """Its number."""
+    messages: int
+
+
 class _Segment(Struct, array_like=True):
     """Entries that follow one another, up to the next segment."""
 
@@ -67,6 +76,10 @@ class Log:
         self.last, self.cut = self._ends.get("", (0, 0))
         self._segments_size = sum(segment.size for segment in self._segments.values())
         self._newest = max(self._segments, default=0)
+        self._recent: list[_Entry] = []
+        """Those of the newest segment that were appended since this server started."""
+        self._recent_behind = self.last
+        """All of that segment behind this are among these."""
         self.limit_bytes = LOG_BYTES_LIMIT
         self.limit_seconds = LOG_SECONDS_LIMIT
         self.cut_at_least = CUT_AT_LEAST
@@ -85,6 +98,8 @@ class Log:
         ):
             self._newest = self.last
             newest = self._segments[self._newest] = _Segment(at, 0, {})
+            self._recent, self._recent_behind = [], self.last - 1
+        self._recent.append(_Entry(self.last, audience, messages))
         newest.size += len(encoded)
         if audience:
             before = newest.audiences.get(str(audience))
@@ -151,6 +166,28 @@ class Log:
         positions = iter(self._segments)
         first = next(positions, None)
         return None if first is None else (first, next(positions, self.last + 1) - 1)
+
+    def behind(self, position: Position, is_for: Callable[[int], bool]) -> int:
+        """How many messages behind a position are in entries of which `is_for` holds; it gets numbers of audiences.
+
+        They are more, where somebody has read a part of a segment that is not the newest one, or was before the start
+        of this server: then all of that segment count.
+        """
+        found = 0
+        for first, last in self._through(self.last):
+            if last < position.entry:
+                continue
+            if first == self._newest and position.entry > self._recent_behind:
+                found += sum(
+                    each.messages - (position.item + 1 if each.position == position.entry else 0)
+                    for each in self._recent
+                    if each.position >= position.entry and is_for(each.audience)
+                )
+                continue
+            for number, there in self._segments[first].audiences.items():
+                if there.last > position and is_for(int(number)):
+                    found += there.messages
+        return found
 
     def oldest_for(self) -> dict[int, ForAudience]:
         """What the oldest segment has, by the number of an audience."""

@@ -113,6 +113,10 @@ class Mailboxes:
         """That of the mailbox of a process, a group or a gateway; None where there is none."""
         return self._numbered_as(name).get(name)
 
+    def all(self) -> dict[NodeId, Mailbox]:
+        """What is known of each, by whose it is."""
+        return dict(self._mailboxes.items())
+
     def names(self) -> list[NodeId]:
         """Whose mailboxes there are: sorted."""
         return sorted(self._mailboxes)
@@ -157,6 +161,11 @@ class Mailboxes:
     def opened_at(self, process: NodeId) -> int:
         """The first entry of the log that can be for a mailbox."""
         return self._mailboxes[process].opened_at
+
+    def slowest(self, process: NodeId) -> Position:
+        """Through where all subscriptions of a mailbox have acknowledged; without any, where it was opened."""
+        opened = Position.before(self.opened_at(process))
+        return min(self.subscriptions(process).values(), default=opened)
 
     def subscriptions(self, process: NodeId) -> dict[str, Position]:
         """How far each subscription of a mailbox has acknowledged, by name."""

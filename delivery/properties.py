@@ -68,7 +68,7 @@ def check(history: History, *, is_at_rest: bool, limits: Mapping[str, int] | Non
     ]
     if is_at_rest:
         violations += [*p7_agreement(past), *p12_durable(past)]
-    return violations
+    return [*violations, *p7_counted(past)]
 
 
 def p1_integrity(past: Hindsight) -> list[Violation]:
@@ -214,6 +214,19 @@ def p7_agreement(past: Hindsight) -> list[Violation]:
     return [
         Violation(Property.AGREEMENT, "accepted, and neither settled nor a dead letter", sent.accepted.message_id)
         for sent in _unsettled(past)
+    ]
+
+
+def p7_counted(past: Hindsight) -> list[Violation]:
+    """What a mailbox had not read when it was closed is counted."""
+    return [
+        Violation(
+            Property.AGREEMENT,
+            f"the mailbox of {closed.process} at {closed.server} was closed with {closed.unread} messages unread, and "
+            f"{closed.counted} of them were counted",
+        )
+        for closed in past.closed
+        if closed.unread > closed.counted
     ]
 
 

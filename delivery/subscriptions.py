@@ -17,16 +17,17 @@ SUBSCRIPTION_NAME_LIMIT = 100
 
 
 class Subscriptions:
-    """Opens and closes mailboxes, and begins what reads them."""
+    """Opens mailboxes, and begins what reads them."""
 
     def __init__(self, server: ServerId, log: Log, mailboxes: Mailboxes, listeners: Listeners) -> None:
         self._server, self._log, self._mailboxes, self._listeners = server, log, mailboxes, listeners
 
-    def close(self, process: NodeId) -> None:
-        """Close a mailbox. Raises `RefusedError` where there is none."""
-        if self._mailboxes.number_of(process) is None:
+    def require(self, process: NodeId) -> int:
+        """The number of a mailbox. Raises `RefusedError` where there is none."""
+        number = self._mailboxes.number_of(process)
+        if number is None:
             raise self._no_mailbox(process)
-        self._mailboxes.close(process)
+        return number
 
     def mailbox_of(self, process: NodeId, reach: Reach, *, opens_archive: bool = False) -> int:
         """The number of a mailbox, opened where there is none; that of a group, only where it is asked for.

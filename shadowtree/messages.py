@@ -111,6 +111,8 @@ class Mailbox:
     server: str
     is_new: bool
     subscriptions: tuple[Subscription, ...]
+    messages_lost: int = 0
+    """Of one that was closed: at most so many messages that it had not acknowledged; 0: none."""
 
     def __iter__(self) -> Iterator[Subscription]:
         return iter(self.subscriptions)

@@ -57,6 +57,7 @@ class MailboxCalls:
         assert isinstance(answer, MailboxClosed)
         assert state is not None, "only what is there is closed"
         told = self._told(state)
+        told.messages_lost = answer.unread
         self._endpoints.close_mailbox(state.number, self._closed(process))
         return told
 

@@ -263,7 +263,7 @@ class CloseMailboxRequest(_message.Message):
     def __init__(self, process: _Optional[str] = ...) -> None: ...
 
 class Mailbox(_message.Message):
-    __slots__ = ("process", "server", "is_new", "subscriptions")
+    __slots__ = ("process", "server", "is_new", "subscriptions", "messages_lost")
     class Subscription(_message.Message):
         __slots__ = ("name", "position", "is_listening")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -277,11 +277,13 @@ class Mailbox(_message.Message):
     SERVER_FIELD_NUMBER: _ClassVar[int]
     IS_NEW_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTIONS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_LOST_FIELD_NUMBER: _ClassVar[int]
     process: str
     server: str
     is_new: bool
     subscriptions: _containers.RepeatedCompositeFieldContainer[Mailbox.Subscription]
-    def __init__(self, process: _Optional[str] = ..., server: _Optional[str] = ..., is_new: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[Mailbox.Subscription, _Mapping]]] = ...) -> None: ...
+    messages_lost: int
+    def __init__(self, process: _Optional[str] = ..., server: _Optional[str] = ..., is_new: _Optional[bool] = ..., subscriptions: _Optional[_Iterable[_Union[Mailbox.Subscription, _Mapping]]] = ..., messages_lost: _Optional[int] = ...) -> None: ...
 
 class ListMailboxesRequest(_message.Message):
     __slots__ = ("subnet", "page_size", "page_token")

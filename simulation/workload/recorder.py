@@ -29,6 +29,7 @@ from simulation.workload.clients import FOREIGN, Population, is_foreign
 from simulation.workload.kept_in_memory import KeptInMemory
 from simulation.workload.known_members import KnownMembers
 from simulation.workload.readers import Readers, served_by
+from simulation.workload.unread import UnreadMessages
 
 
 class Recorder:
@@ -62,6 +63,7 @@ class Recorder:
         self._apart: set[str] = set()
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
         """Of mailboxes, as far as they are durable."""
+        self._unread = UnreadMessages()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
         self._seen: dict[ServerId, object] = {}
         """The states of all servers when it was looked last who is below what."""
@@ -80,6 +82,7 @@ class Recorder:
         self._gone_back[server] = core.incarnations.own
         self._note(history.WentBack(self._at, server))
         self._known.pop(server, None)
+        self._unread.went_back(core)
         for key in [key for key in self._numbers if key[0] == server]:
             del self._numbers[key]
         mailboxes = core.delivery.mailboxes
@@ -104,6 +107,7 @@ class Recorder:
             audience = self._cluster.servers[server].delivery.audiences.bitmap(record.audience)
             is_late = decode_stored(record.encoded).round > 0
             self._note_served(server, audience, known[record.position], is_late=is_late)
+        self._unread.written(self._cluster.servers[server], effects.records)
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
@@ -209,14 +213,16 @@ class Recorder:
                 self._note(history.FoundApart(self._at, message_id))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
-        kind: type[history.MailboxOpened | history.MailboxClosed]
+        readers = self._readers.read_by(SubscriptionId(server, process, ""))
         if value is None:
-            kind, number = history.MailboxClosed, self._numbers.pop((server, process), 0)
-        else:
-            kind, number = history.MailboxOpened, msgspec.msgpack.decode(value, type=Mailbox).number
-            self._numbers[server, process] = number
-        for one in self._readers.read_by(SubscriptionId(server, process, "")):
-            self._note(kind(instant, server, one.process, number))
+            number, unread = self._numbers.pop((server, process), 0), self._unread.closed[server, process]
+            self._tally["unread when a mailbox was closed"] += unread.messages
+            for one in readers:
+                self._note(history.MailboxClosed(instant, server, one.process, number, unread.messages, unread.counted))
+            return
+        number = self._numbers[server, process] = msgspec.msgpack.decode(value, type=Mailbox).number
+        for one in readers:
+            self._note(history.MailboxOpened(instant, server, one.process, number))
 
     def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
         number, _, name = key.partition(" ")

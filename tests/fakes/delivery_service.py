@@ -452,6 +452,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
                     Reason.MAILBOX_NOT_FOUND, f"{process} has no mailbox", process=process, server="fake"
                 )
             told = self._told(process, is_new=False)
+            told.messages_lost = self._unread(process)
             del self._log.mailboxes[process]
             return told
 
@@ -491,6 +492,11 @@ class FakeDeliveryService(DeliveryServiceServicer):
 
     def _chosen(self, request: Any) -> list[int]:
         return [number for number in self._log.dead_letters if request.all or number in request.numbers]
+
+    def _unread(self, process: str) -> int:
+        mailbox = self._log.mailboxes[process]
+        slowest = min((one.acknowledged for one in mailbox.subscriptions.values()), default=-1)
+        return sum(entry > slowest for entry in mailbox.entries)
 
     def _told(self, process: str, *, is_new: bool) -> Any:
         mailbox = self._log.mailboxes[process]

@@ -15,6 +15,7 @@ from delivery.dead_letters import DeadLetters
 from delivery.foreign import ForeignRecipients
 from delivery.gateways import FIRST_RECIPIENT, Gateways
 from delivery.listeners import Listeners
+from delivery.log import Log
 from delivery.model import Filter
 from delivery.origin import Origin
 from delivery.reading import read
@@ -70,6 +71,17 @@ def test_every_member_gets_every_message_once_and_in_sequence_though_mailboxes_o
     monkeypatch.setattr(Arrivals, "answer_stub", counted)
     enough = {"accepted": 100, "handed": 50, "datagrams sent": 20, "datagrams handed": 5}
     tally_of(faults=has_faults, enough=enough, until=lambda: answers["Confirm"] > 20 and answers["Want"])
+
+
+@pytest.mark.parametrize("has_faults", [False, True])
+def test_what_mailboxes_that_are_closed_had_not_read_is_counted(has_faults):
+    tally_of(faults=has_faults, enough={"unread when a mailbox was closed": 20})
+
+
+def test_that_a_mailbox_is_closed_and_what_it_had_not_read_is_not_counted_is_found(monkeypatch):
+    monkeypatch.setattr(Log, "behind", lambda *_: 0)
+    with pytest.raises(AssertionError, match="messages: P7: the mailbox of"):
+        run_seeds(faults=False)
 
 
 @pytest.mark.usefixtures("gateways_never_alone")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.render.output import as_json, print_json, print_lines
+from shadowtree.cli.render.output import as_json, print_json, print_lines, warn
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:
@@ -56,13 +56,18 @@ def open_command(session: Session, process: str) -> None:
 def close_command(session: Session, process: str) -> None:
     """Keep nothing any more for PROCESS. What was kept is gone, and so are its subscriptions.
 
+    Messages that these had not acknowledged are lost: how many, is told on standard error, and counted in `status`.
+
     \b
     Example:
       shadowtree mailbox close ann@ubc.example
     """
     session.is_write = True
     with session.connect() as names:
-        _print(names.close_mailbox(process), session)
+        closed = names.close_mailbox(process)
+        _print(closed, session)
+        if closed.messages_lost:
+            warn(f"not acknowledged, and lost: {closed.messages_lost:,} messages at most")
 
 
 @mailbox_command.command("list")

@@ -94,6 +94,7 @@ def read_mailbox(told: wire.Mailbox) -> Mailbox:
         process=told.process,
         server=told.server,
         is_new=told.is_new,
+        messages_lost=told.messages_lost,
         subscriptions=tuple(
             sorted(
                 (Subscription(one.name, one.position, one.is_listening) for one in told.subscriptions),

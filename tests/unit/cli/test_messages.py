@@ -352,11 +352,21 @@ def test_what_was_not_kept_long_enough_is_told_on_standard_error(shadowtree, log
 def test_mailboxes_are_opened_listed_and_closed(shadowtree, log):
     assert shadowtree("mailbox", "open", ANN).lines == [f"{ANN}\t-\t-1\taway"]
     opened = shadowtree("mailbox", "open", BOB, "--format", "json")
-    assert (list(opened.json), opened.json["is_new"]) == (["process", "server", "is_new", "subscriptions"], True)
+    assert (list(opened.json), opened.json["is_new"]) == (
+        ["process", "server", "is_new", "subscriptions", "messages_lost"],
+        True,
+    )
     assert shadowtree("mailbox", "list").lines == [f"{ANN}\t-\t-1\taway", f"{BOB}\t-\t-1\taway"]
     assert [one["process"] for one in shadowtree("mailbox", "list", "--format", "json").json["mailboxes"]] == [ANN, BOB]
     assert shadowtree("mailbox", "list", "--subnet", "y.example").lines == []
-    assert shadowtree("mailbox", "close", BOB).status == 0
+    closed = shadowtree("mailbox", "close", BOB)
+    assert (closed.status, closed.err) == (0, "")
+    shadowtree("send", STAFF, stdin=b"hello")
+    lossy = shadowtree("mailbox", "close", ANN, "--format", "json")
+    assert (lossy.json["messages_lost"], lossy.err) == (
+        1,
+        "shadowtree: not acknowledged, and lost: 1 messages at most\n",
+    )
     refused = shadowtree("mailbox", "close", BOB)
     assert (refused.status, "`shadowtree mailbox open bob@x.example` opens one" in refused.err) == (4, True)
 

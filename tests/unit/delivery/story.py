@@ -70,8 +70,8 @@ class Story:
     def open(self, server=HOME) -> None:
         self(MailboxOpened(0, server, ANN, 1))
 
-    def close(self) -> None:
-        self(MailboxClosed(0, HOME, ANN, 1))
+    def close(self, **facts: int) -> None:
+        self(MailboxClosed(0, HOME, ANN, 1, **facts))
 
     def join(self, server=HOME, *, is_certain: bool = True) -> None:
         self(Membership(0, server, ANN, STAFF, is_below=True, is_certain=is_certain))

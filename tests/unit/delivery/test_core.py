@@ -403,7 +403,9 @@ def test_a_closed_mailbox_gets_nothing_and_its_number_is_not_used_again(loop):
 
     before = loop.servers[B].delivery.mailboxes.numbers[NodeId(BOB)]
     loop.send("g@a.x", payload=b"old")
-    loop.step(B, CloseMailbox(loop.ticket(), NodeId(BOB)))
+    ticket = loop.ticket()
+    loop.step(B, CloseMailbox(ticket, NodeId(BOB)))
+    assert [answer.unread for answer in loop.answers[ticket]] == [1]
     loop.send("g@a.x", payload=b"between")
     loop.listen(BOB)
     assert loop.servers[B].delivery.mailboxes.numbers[NodeId(BOB)] != before

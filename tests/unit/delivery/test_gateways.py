@@ -284,6 +284,48 @@ def test_a_gateway_that_is_closed_leaves_no_recipient_that_no_other_one_serves(s
     assert not servers.servers[A].delivery.has_more
 
 
+def closed(servers, name, server=A):
+    """How many messages a mailbox had not read when it is closed now, and how many its server counts as lost."""
+    before = lost(servers, server)
+    ticket = servers.ticket()
+    servers.step(server, CloseMailbox(ticket, NodeId(name)))
+    [answer] = servers.answers[ticket]
+    return answer.unread, lost(servers, server) - before
+
+
+def lost(servers, server):
+    found = servers.servers[server].delivery.dead_letters.undelivered()
+    return next(each.messages for each in found if each.reason is LossReason.CLOSED)
+
+
+def test_what_it_had_not_acknowledged_when_it_is_closed_is_counted_and_told(servers):
+    every, debian = servers.listen("*", at=A), servers.listen("*@debian.org", at=A)
+    other = servers.listen("*@example.org", at=A)
+    for _ in range(3):
+        servers.send(STAFF)
+    acknowledge(servers, debian)
+    servers.step(A, Acknowledge(every.mailbox, "", every.epoch, Position(1, 0)))
+    servers.send(ANN)
+    assert closed(servers, "*@debian.org") == closed(servers, "*@example.org") == (0, 0)
+    assert closed(servers, "*") == (3, 3)
+    assert other.mailbox != every.mailbox
+    servers.restart(A)
+    assert lost(servers, A) == 3
+    servers.listen("*", at=A)
+    assert closed(servers, "*") == (0, 0)
+
+
+def test_of_several_subscriptions_the_slowest_counts_and_of_none_all(servers):
+    first, second = servers.listen("*", "one", at=A), servers.listen("*", "two", at=A)
+    servers.step(A, OpenMailbox(servers.ticket(), NodeId("*@a.x")))
+    for _ in range(2):
+        servers.send(STAFF)
+    acknowledge(servers, first, "one")
+    servers.step(A, Acknowledge(second.mailbox, "two", second.epoch, Position(1, 0)))
+    assert closed(servers, "*") == (1, 1)
+    assert closed(servers, "*@a.x") == (2, 2)
+
+
 # -- what is refused
 
 

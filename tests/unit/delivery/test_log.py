@@ -68,6 +68,44 @@ def test_a_segment_knows_what_it_has_for_whom(log):
     assert log.oldest_for() == {1: (5, Position(3, 2)), 2: (1, Position(2, 0))}
 
 
+@pytest.mark.parametrize(
+    ("position", "expected"),
+    [
+        (Position.before(1), 9),
+        (Position(1, 0), 8),
+        (Position(1, 1), 7),
+        (Position.before(2), 7),
+        (Position(2, 3), 7),
+        (Position(3, 2), 4),
+        (Position(4, 3), 0),
+        (Position.before(5), 0),
+    ],
+)
+def test_what_somebody_has_behind_a_position_counts_by_message(log, position, expected):
+    for audience, messages in ((1, 2), (2, 4), (1, 3), (3, 4)):
+        log.append(audience, b"parcel", messages=messages, at=0.0)
+    assert log.behind(position, lambda audience: audience in (1, 3)) == expected
+
+
+def test_of_earlier_segments_all_counts_that_is_not_behind_somebody(log):
+    for at in (0.0, 0.0, SEGMENT_SECONDS, SEGMENT_SECONDS):
+        log.append(1, b"parcel", messages=2, at=at)
+    found = [log.behind(Position(entry, 1), bool) for entry in range(1, 5)]
+    assert found == [8, 4, 2, 0]
+
+
+def test_after_a_restart_all_of_the_newest_segment_counts_unless_none_of_it_is_left():
+    durable = DurableState()
+    before = Log(durable)
+    for _ in range(3):
+        before.append(1, b"parcel", messages=1, at=0.0)
+    log = Log(DurableState(durable.take_rows()))
+    assert [log.behind(Position(entry, 0), bool) for entry in (1, 3)] == [3, 0]
+    for _ in range(2):
+        log.append(1, b"parcel", messages=1, at=0.0)
+    assert [log.behind(Position(entry, 0), bool) for entry in (1, 4, 5)] == [5, 1, 0]
+
+
 def test_segments_are_the_same_after_a_restart():
     durable = DurableState()
     log = Log(durable)

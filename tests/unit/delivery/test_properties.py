@@ -263,6 +263,14 @@ class TestAudience:
         story.hand(1, stream=2)
         assert story.broken() == [("P2", "1")]
 
+    @pytest.mark.parametrize(("counted", "is_right"), [(0, False), (1, False), (2, True), (3, True)])
+    def test_what_a_mailbox_that_is_closed_had_not_read_is_counted(self, counted, is_right):
+        story = listening()
+        story.send(1, 2)
+        story.end(1)
+        story.close(unread=2, counted=counted)
+        assert story.broken(is_at_rest=False) == ([] if is_right else [("P7", None)])
+
     def test_a_process_whose_membership_nobody_recorded_is_no_member(self):
         story = Story()
         story.open()

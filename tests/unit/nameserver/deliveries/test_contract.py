@@ -135,7 +135,8 @@ async def test_of_two_listeners_the_later_one_goes_on(names):
 async def test_mailboxes_are_opened_once_listed_and_closed(names):
     assert [(await names.open_mailbox(name)).is_new for name in (ANN, BOB, BOB)] == [True, True, False]
     assert [one.process async for one in names.mailboxes()] == [ANN, BOB]
-    assert (await names.close_mailbox(BOB)).process == BOB
+    closed = await names.close_mailbox(BOB)
+    assert (closed.process, closed.messages_lost) == (BOB, 0)
     with pytest.raises(shadowtree.MailboxNotFound):
         await names.close_mailbox(BOB)
     with pytest.raises(shadowtree.MailboxNotFound):
@@ -144,6 +145,19 @@ async def test_mailboxes_are_opened_once_listed_and_closed(names):
     await names.send(STAFF, b"to the group")
     async with names.listen(STAFF) as messages:
         assert (await anext(messages)).payload == b"to the group"
+
+
+async def test_who_closes_a_mailbox_is_told_how_much_it_had_not_acknowledged(names):
+    for name in (ANN, BOB):
+        await names.open_mailbox(name)
+    for number in range(3):
+        await names.send(STAFF, b"%d" % number)
+    async with names.listen(ANN) as messages:
+        await (await anext(messages)).acknowledge()
+    assert (await names.close_mailbox(ANN)).messages_lost == 2
+    assert (await names.close_mailbox(BOB)).messages_lost == 3
+    await names.open_mailbox(BOB)
+    assert (await names.close_mailbox(BOB)).messages_lost == 0
 
 
 async def test_a_group_that_takes_datagrams_gets_no_others(names):
