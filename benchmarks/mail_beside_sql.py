@@ -76,7 +76,7 @@ def _figures(
     what = f"mail: a list of {PEOPLE} nested people looked up: times Postfix's pgsql map{how}"
     return [
         _figure(postmap, ours, theirs, what, one, rounds, target),
-        _figure(postmap, ours, theirs, f"{what}, {LISTS} lists in turns", turns, rounds),
+        _figure(postmap, ours, theirs, f"{what}, {LISTS} lists in turns", turns, rounds, target),
     ]
 
 

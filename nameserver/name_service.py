@@ -3,8 +3,8 @@
 of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), ApplyUpdates, DescribeGroup, Resolve,
                        ListChanges, Watch, and ListGroups and Export of one subnet: answered here, or forwarded as
                        they are (`homes`)
-of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, and Resolve, which the group's
-                       home begins, or of a set of groups who is asked: their own files
+of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, Confirm, and Resolve, which the
+                       group's home begins, or of a set of groups who is asked: their own files
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import BulkCheckCalls
 from nameserver.reads.changes import ChangeCalls
 from nameserver.reads.check_and_describe import QuestionCalls
+from nameserver.reads.confirmations import Confirmations
 from nameserver.reads.distributed_check import DistributedChecks
 from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import ArcRecords
@@ -102,7 +103,10 @@ def name_service_handlers(
         arc_records=ArcRecords(core=core, resolver=resolver, forwarder=forwarder),
         routing=routing,
     )
-    streams = StreamCalls(core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions)
+    streams = StreamCalls(
+        core=core, resolver=resolver, run_loop=run_loop, routing=routing, resolutions=resolutions, parts=parts
+    )
+    confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
@@ -151,6 +155,7 @@ def name_service_handlers(
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
         "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
+        "Confirm": unary_call(reading(confirmations.confirm), messages.ConfirmRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
         "ListMemberships": stream_call(
             reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest

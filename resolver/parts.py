@@ -169,6 +169,22 @@ class Parts:
             told.counted,
         )
 
+    def basis(self) -> str:
+        """Opaque. While this is the same, no answer of this server has changed at any instant in between.
+
+        Empty where that cannot be told: updates are under way, or others may know better.
+        """
+        core = self._core
+        if not (self._is_quiet and core.is_steady) or core.uncertainty():
+            return ""
+        return f"{self._start}.{core.graph.update_count}.{core.ownership_changes}.{core.view}"
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether this server is ready for no update."""
+        entries = self._core.entries
+        return not any(entry.is_ready and not entries.updates[key].read for key, entry in entries.by_update.items())
+
     def _told(self, plan: Plan, targets: int) -> _Told:
         """The processes of a plan, as they are told where those of this server are counted."""
         found = self._counted.get(plan.number)

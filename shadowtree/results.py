@@ -109,6 +109,8 @@ class Resolution:
     """Where some servers' processes were to be named alone: how many others there are."""
     elsewhere: tuple[MemberId, ...] = ()
     """The same: those of `processes` that other servers have as well; nobody owns them."""
+    basis: str = ""
+    """For `confirm`, which tells whether this still holds; empty where that cannot be told."""
 
     @property
     def members(self) -> tuple[MemberOf, ...]:

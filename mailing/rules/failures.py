@@ -97,6 +97,8 @@ class Failures:
         self._swept = 0
         self.untaken = 0
         """Failures of people who are one too many to be kept."""
+        self.suppression_changes = 0
+        """Rises when somebody may be one to whom nothing is sent, or one no more."""
 
     def is_suppressed(self, person: MemberId) -> bool:
         """Whether nothing is to be sent to somebody."""
@@ -158,6 +160,7 @@ class Failures:
         if found is None or found.probe != probe:
             return []
         found = self._failing[person] = replace(found, probe="", suppressed=date, why=why[:WHY_LIMIT])
+        self.suppression_changes += 1
         digest = self._digest(found.group, found.owners, date // DAY_S)
         if digest is None:
             return [found]
@@ -167,6 +170,7 @@ class Failures:
 
     def clear(self, person: MemberId) -> bool:
         """Send to somebody again, and forget what failed; returns whether anything was kept."""
+        self.suppression_changes += 1
         return self._failing.pop(person, None) is not None
 
     def due_digests(self, date: int) -> list[Digest]:
@@ -184,7 +188,7 @@ class Failures:
         self._swept = today
         gone = [each.person for each in self._failing.values() if _is_outdated(each, date)]
         for person in gone:
-            del self._failing[person]
+            self.clear(person)
         return gone
 
     def _digest_with(self, failure: Failure, today: int) -> Digest | None:

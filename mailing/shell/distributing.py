@@ -126,6 +126,11 @@ class Distributing:
         return self._spooling.is_suppressed(person)
 
     @property
+    def suppression_changes(self) -> int:
+        """How often those may have become others."""
+        return self._spooling.suppression_changes
+
+    @property
     def reports(self) -> Mapping[str, int]:
         """Reports that somebody cannot be reached, by what became of them."""
         return self._spooling.reports

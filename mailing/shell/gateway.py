@@ -59,7 +59,7 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
             else Distributing(settings.distribution, names, settings.lists, repeated)
         )
         if distributing is not None:
-            lookups.is_suppressed = distributing.is_suppressed
+            lookups.suppression = distributing
         swept = (maps, policy) if distributing is None else (maps, policy, distributing.clicks)
         loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
         others: list[asyncio.Task[Any]] = []

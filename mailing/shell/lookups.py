@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from mailing.rules.addresses import unquoted
 from mailing.rules.framing import netstring
@@ -41,14 +41,34 @@ class _Asked(NamedTuple):
     """Whose way in is asked for; else empty."""
 
 
+class Suppression(Protocol):
+    """To whom the gateway, where it distributes, sends nothing."""
+
+    def is_suppressed(self, person: MemberId) -> bool:
+        """Whether somebody is one of them."""
+
+    @property
+    def suppression_changes(self) -> int:
+        """How often those may have become others."""
+
+
+class _Nobody:
+    suppression_changes = 0
+
+    def is_suppressed(self, person: MemberId) -> bool:
+        del person
+        return False
+
+
 class Lookups:
     """All maps. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists) -> None:
         self._names = names
         self.lists = lists
-        self.is_suppressed: Callable[[MemberId], bool] = lambda _: False
-        """Whether the gateway, where it distributes, sends nothing to somebody."""
+        self.suppression: Suppression = _Nobody()
+        """Nobody is, where the gateway does not distribute."""
+        self._suppression_changes = 0
 
     def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
         """The netstring that answers the content of one, or what to await for it."""
@@ -109,13 +129,16 @@ class Lookups:
         async def read(resolving: Awaitable[Resolution]) -> bytes:
             return netstring((await self._read_people(target, resolving)).encode())
 
+        if self._suppression_changes != self.suppression.suppression_changes:
+            self._suppression_changes = self.suppression.suppression_changes
+            self._names.forget_answers()
         kept = self._names.kept(target)
         return self._names.people(target, read) if kept is None else kept
 
     async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> Reply:
         try:
             found = await resolving
-            people = tuple(person for person in found.processes if not self.is_suppressed(person))
+            people = tuple(person for person in found.processes if not self.suppression.is_suppressed(person))
             return people_reply(target.name, replace(found, processes=people))
         except GroupNotFound as error:
             # Deleted a moment ago; where an exception is gone, nobody says any more who is not to get the list.

@@ -1,4 +1,4 @@
-"""What the gateway knows of the name service: an index of groups that it follows, and who is in a group, for a moment.
+"""What the gateway knows of the name service: an index of groups that it follows, and who is in a group.
 
 A "no" from the index is given only where the home of the groups answered within the last second: when it is away, or
 nobody can say whether it is, lookups end as "not now".
@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
+from mailing.shell.kept_answers import Asked, KeptAnswers
 from mailing.shell.log import LOGGER
 from shadowtree.aio import Client
 from shadowtree.client.change_record import AsyncChangeStream
@@ -37,11 +38,6 @@ QUESTION_SECONDS = 20.0
 """Postfix waits for 100; others wait behind it."""
 QUESTIONS_AT_ONCE = 32
 """Of all connections together."""
-KEPT_SECONDS = 0.1
-"""An answer is given again for so long: Postfix asks twice for each message, when it is told of a recipient and when it
-puts the message into its queue."""
-ANSWERS_KEPT = 500
-"""Each of at most 100,000 bytes."""
 PAUSE_SECONDS = 0.5
 """Before a home that is away is tried again."""
 PROBE = "is-there"
@@ -166,12 +162,6 @@ class SubnetIndex:
             self._asking = None
 
 
-@dataclass(slots=True)
-class _Kept:
-    begun_at: float
-    answer: asyncio.Future[bytes]
-
-
 class Names:
     """The name service, as lookups and the policy see it, while `follow` runs."""
 
@@ -179,9 +169,9 @@ class Names:
         self._client = client
         self.index = GroupIndex()
         self._subnets = {
-            subnet: SubnetIndex(subnet, client, self.index, self._forget_answers) for subnet in sorted(set(subnets))
+            subnet: SubnetIndex(subnet, client, self.index, self.forget_answers) for subnet in sorted(set(subnets))
         }
-        self._kept: dict[Target, _Kept] = {}
+        self._kept = KeptAnswers(partial(client.confirm, timeout=CONFIRMATION_SECONDS))
         self._places = asyncio.Semaphore(QUESTIONS_AT_ONCE)
 
     @property
@@ -210,21 +200,25 @@ class Names:
         return await self._subnets[group.rpartition("@")[2]].confirm()
 
     def kept(self, target: Target) -> bytes | None:
-        """The answer to the last question for a target, where that is a moment ago."""
-        kept = self._kept.get(target)
-        if kept is None or not kept.answer.done() or time.monotonic() > kept.begun_at + KEPT_SECONDS:
-            return None
-        return kept.answer.result()
+        """The answer that is kept for a target, where it may be given at once."""
+        return self._kept.fresh(target)
 
     async def people(self, target: Target, read: Callable[[Awaitable[Resolution]], Awaitable[bytes]]) -> bytes:
         """What `read`, which never raises, makes of everybody in a target; one question for all who ask at once."""
-        now, kept = time.monotonic(), self._kept.get(target)
-        if kept is None or now > kept.begun_at + KEPT_SECONDS:
-            self._kept = {one: old for one, old in self._kept.items() if now <= old.begun_at + KEPT_SECONDS}
-            kept = _Kept(now, asyncio.ensure_future(read(self._resolve(target))))
-            if len(self._kept) < ANSWERS_KEPT:
-                self._kept[target] = kept
-        return await asyncio.shield(kept.answer)
+
+        async def ask() -> Asked:
+            basis = ""
+
+            async def resolve() -> Resolution:
+                nonlocal basis
+                found = await self._resolve(target)
+                basis = found.basis
+                return found
+
+            content = await read(resolve())
+            return Asked(content, basis)
+
+        return await self._kept.answer(target, ask)
 
     async def check(self, group: GroupId, member: MemberId, *, explain: bool = False) -> Check:
         """Whether somebody is in a group; raises `ShadowtreeError` where that cannot be told."""
@@ -256,5 +250,6 @@ class Names:
         except TimeoutError:
             raise DeadlineExceeded(f"the name server did not answer within {QUESTION_SECONDS:.0f} s") from None
 
-    def _forget_answers(self) -> None:
+    def forget_answers(self) -> None:
+        """Ask for all of them anew."""
         self._kept.clear()

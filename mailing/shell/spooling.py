@@ -251,6 +251,11 @@ class Spooling:
         """Whether somebody is one of them."""
         return self._core.failures.is_suppressed(person)
 
+    @property
+    def suppression_changes(self) -> int:
+        """How often those to whom nothing is sent may have become others."""
+        return self._core.failures.suppression_changes
+
     async def _known_of(self, id_: str) -> _Known | None:
         """A message, whoever it went to; None: it is not here."""
         known = self._known.get(id_)

@@ -37,6 +37,7 @@ from namegraph import (
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.confirmations import written_basis
 from nameserver.routing.fan_out import newest
 from nameserver.routing.forwarding import PART_SECONDS, Forwarder, is_out_of_reach
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
@@ -70,8 +71,20 @@ class Answer(NamedTuple):
     resolved: Resolved
     revision: str
     """What it reflects."""
-    why_failed: tuple[str, ...]
+    why_failed: tuple[str, ...] = ()
     """Of each server that could not be asked, by name: why."""
+    basis: str = ""
+    """While it holds, so does this; empty: that cannot be told."""
+
+
+class Told(NamedTuple):
+    """What one server tells of its part."""
+
+    answer: PartAnswer
+    revision: str
+    """What it reflects."""
+    basis: str
+    """Of that server, at the same instant."""
 
 
 class DistributedResolutions:
@@ -145,7 +158,8 @@ class DistributedResolutions:
         if agreed is not None and originator is not None:
             self._memory.keep(originator, agreed)
         why_failed = tuple(why for _, why in sorted(resolution.why_failed.items()))
-        return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed)
+        basis = "" if agreed is None or originator is None else written_basis(driver.bases, agreed.parts)
+        return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed, basis)
 
     async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[Resolved, str]:
         """What the group reaches at one point in the order of all updates, and its revision; raises `RefusedError`."""
@@ -158,11 +172,11 @@ class DistributedResolutions:
         groups = tuple(sorted(node for node, kind in kinds.items() if kind is NodeKind.GROUP))
         return Resolved(processes, groups, found.unreachable), found.revision
 
-    async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> tuple[PartAnswer, str]:
-        """One server's part, and the revision it reflects; raises as the forwarder does, or `NotAPartError`."""
+    async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> Told:
+        """One server's part; raises as the forwarder does, or `NotAPartError`."""
         if request.server == self._core.server:
             await filled(self._parts.fill(request.targets))
-            return self._parts.answer(request), self._core.revision
+            return Told(self._parts.answer(request), self._core.revision, self._parts.basis())
         message = messages.ResolvePartRequest(
             known_version=request.known_version or "",
             with_steps=request.with_steps,
@@ -184,7 +198,7 @@ class DistributedResolutions:
             ):
                 part.take(chunk)
         answer = read_part(part.chunks, targets=0 if is_plain(targets) else len(targets))
-        return answer, part.chunks[0].revision
+        return Told(answer, part.chunks[0].revision, part.chunks[0].basis)
 
     async def _require_sets(self, server: ServerId) -> None:
         """Raise `RefusedError` where a server is of a release that resolves single groups alone."""
@@ -229,9 +243,11 @@ class _Driver:
         self._resolutions = resolutions
         self._resolution = resolution
         self._deadline = deadline
-        self._asked: dict[asyncio.Task[tuple[PartAnswer, str]], ServerId] = {}
+        self._asked: dict[asyncio.Task[Told], ServerId] = {}
         self._pause_seconds = DOUBT_PAUSE_SECONDS
         self.revisions: list[str] = []
+        self.bases: dict[ServerId, str] = {}
+        """As of the last walk, of those that were asked then."""
 
     async def run(self) -> Resolved:
         """Ask and walk until the end; raises `RefusedError` where this server itself refuses."""
@@ -263,13 +279,13 @@ class _Driver:
             return self._resolution.expire()
         return self._take(deque(done))
 
-    async def _ask(self, request: PartRequest, seconds: float) -> tuple[PartAnswer, str]:
+    async def _ask(self, request: PartRequest, seconds: float) -> Told:
         why = self._never_met.get(request.server)
         if why is not None:
             raise why
         return await self._resolutions.ask(request, seconds, self._at_least_revision)
 
-    def _take(self, done: deque[asyncio.Task[tuple[PartAnswer, str]]]) -> Step:
+    def _take(self, done: deque[asyncio.Task[Told]]) -> Step:
         """Give back all answers that are there; what they lead to is asked together."""
         requests: list[PartRequest] = []
         step: Step = Ask()
@@ -279,18 +295,19 @@ class _Driver:
                 requests += step.requests
         return Ask(tuple(requests)) if isinstance(step, Ask) else step
 
-    def _give_back(self, task: asyncio.Task[tuple[PartAnswer, str]]) -> Step:
+    def _give_back(self, task: asyncio.Task[Told]) -> Step:
         server = self._asked.pop(task)
         try:
-            answer, revision = task.result()
+            told = task.result()
         except (RefusedError, grpc.aio.AioRpcError) as error:
             if not is_out_of_reach(error):
                 raise
             return self._resolution.failed(server, _why(error))
         except (NotAPartError, DecodeError, TimeoutError) as error:
             return self._resolution.failed(server, f"its answer cannot be used: {error}")
-        self.revisions.append(revision)
-        return self._resolution.answer(server, answer)
+        self.revisions.append(told.revision)
+        self.bases[server] = told.basis
+        return self._resolution.answer(server, told.answer)
 
 
 def _why(error: RefusedError | grpc.aio.AioRpcError) -> str:

@@ -29,7 +29,7 @@ from shadowtree.v1 import peer_pb2 as messages
 
 
 class PeerQuestionCalls:
-    """Answers CheckPart, DescribeArcs and ResolvePart, from this server's state alone unless asked to resolve."""
+    """Answers CheckPart, DescribeArcs, ResolvePart and TellBasis, from this server alone unless asked to resolve."""
 
     def __init__(
         self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts
@@ -113,7 +113,12 @@ class PeerQuestionCalls:
         with_steps = request.with_steps and is_plain(targets)
         asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps, request.counts)
         await filled(self._parts.fill(targets))
-        return part_chunks(self._parts.answer(asked), self._core.revision)
+        return part_chunks(self._parts.answer(asked), self._core.revision, self._parts.basis())
+
+    async def tell_basis(self, request: messages.TellBasisRequest, context: Context) -> messages.TellBasisResponse:
+        """Whether any part can have changed."""
+        del request, context
+        return messages.TellBasisResponse(basis=self._parts.basis())
 
 
 def peer_question_handlers(
@@ -143,6 +148,9 @@ def peer_question_handlers(
         "AwaitRevision": unary_call(revisions.await_own, messages.AwaitRevisionRequest),
         "ResolvePart": stream_call(
             read(questions.resolve_part, revisions, run_loop, filling, until_ready=ready), messages.ResolvePartRequest
+        ),
+        "TellBasis": unary_call(
+            read(questions.tell_basis, revisions, run_loop, filling, until_ready=ready), messages.TellBasisRequest
         ),
         "CheckPart": unary_call(
             read(questions.check_part, revisions, run_loop, filling, of=_members, until_ready=ready),

@@ -28,6 +28,7 @@ from namegraph import (
 from nameserver.calls.adapters import Chunks, Context, deadline_of
 from nameserver.calls.stable_listing import filled, steady_chunks
 from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.confirmations import written_basis
 from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
 from nameserver.routing.forwarding import is_out_of_reach
 from nameserver.routing.ownership import OwnerKind, Routing
@@ -35,6 +36,7 @@ from nameserver.wire import conversion
 from nameserver.wire.chunk_cache import ChunkCache, chunks_of
 from nameserver.wire.target_sets import read_targets
 from resolver.membership import MembershipResolver
+from resolver.parts import Parts
 from resolver.plans import WalkStep
 from resolver.resolution import Resolved
 from shadowtree.v1 import name_service_pb2 as messages
@@ -51,8 +53,10 @@ class StreamCalls:
         run_loop: RunLoop,
         routing: Routing,
         resolutions: DistributedResolutions,
+        parts: Parts,
     ) -> None:
         self._core = core
+        self._parts = parts
         self._resolver = resolver
         self._run_loop = run_loop
         self._routing = routing
@@ -80,7 +84,11 @@ class StreamCalls:
         if request.groups:
             chunks.append(self._cache.chunks(plan, "groups", plan.groups, _groups_chunk))
         chunks.append(walk)
-        return headed(messages.ResolveChunk(revision=self._core.revision), chain.from_iterable(chunks))
+        server = self._core.server
+        header = messages.ResolveChunk(
+            revision=self._core.revision, basis=written_basis({server: self._parts.basis()}, [server])
+        )
+        return headed(header, chain.from_iterable(chunks))
 
     def _targets(self, request: messages.ResolveRequest) -> TargetSet:
         if not request.targets and not request.excluding:
@@ -103,7 +111,7 @@ class StreamCalls:
             )
         deadline = deadline_of(context, self._run_loop)
         if is_ordered:
-            answer = Answer(*await self._resolutions.resolve_ordered(group, deadline), ())
+            answer = Answer(*await self._resolutions.resolve_ordered(group, deadline))
         else:
             answer = await self._resolutions.resolve(
                 group, deadline, with_walk=request.walk, at_least_revision=request.at_least_revision
@@ -179,6 +187,7 @@ class StreamCalls:
                 for each in resolved.counts
             ],
             elsewhere=resolved.elsewhere,
+            basis=answer.basis,
         )
         chunks = [self._named_chunks(resolved, "processes", resolved.processes, resolved.process_firsts)]
         if groups:

@@ -58,12 +58,12 @@ class PartReader:
         self.chunks.append(chunk)
 
 
-def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
+def part_chunks(answer: PartAnswer, revision: str, basis: str) -> Iterator[bytes]:
     """The serialized messages of an answer."""
     match answer:
         case Unchanged():
             state = messages.ResolvePartChunk.STATE_UNCHANGED
-            yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
+            yield messages.ResolvePartChunk(state=state, revision=revision, basis=basis).SerializeToString()
         case InDoubt():
             state = messages.ResolvePartChunk.STATE_IN_DOUBT
             yield messages.ResolvePartChunk(state=state, revision=revision).SerializeToString()
@@ -71,6 +71,7 @@ def part_chunks(answer: PartAnswer, revision: str) -> Iterator[bytes]:
             header = messages.ResolvePartChunk(
                 version=answer.version,
                 revision=revision,
+                basis=basis,
                 view=answer.view,
                 is_healed=answer.is_healed,
                 is_counted=answer.counted is not None,

@@ -338,6 +338,7 @@ class ResolutionCollector:
         self._groups: list[GroupId] = []
         self._hidden: list[results.HiddenGroup] = []
         self._unreachable: list[GroupId] = []
+        self._basis = ""
         self._in_transition = False
         self._walk: list[results.WalkStep] = []
         self._counts: list[results.ServerCount] = []
@@ -348,6 +349,7 @@ class ResolutionCollector:
         self._processes += message.processes[:]
         self._groups += message.groups[:]
         self._revision = self._revision or message.revision
+        self._basis = self._basis or message.basis
         self._in_transition = self._in_transition or message.in_transition
         self._unreachable += message.unreachable[:]
         self._why_unreachable += message.why_unreachable[:]
@@ -389,6 +391,7 @@ class ResolutionCollector:
             why_unreachable=tuple(self._why_unreachable),
             counts=tuple(self._counts),
             elsewhere=tuple(self._elsewhere),
+            basis=self._basis,
         )
 
     def _target(self, place: int) -> GroupId:

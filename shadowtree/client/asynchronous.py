@@ -330,6 +330,13 @@ class Client:
         if unreachable or in_transition:
             raise answers.incomplete_resolution(group, unreachable)
 
+    async def confirm(self, basis: str, *, timeout: Seconds | None = None) -> bool:
+        """Find out whether a `Resolution` still holds, by its `basis`; so do all that have the same one.
+
+        Many answers that are kept cost one question then. False where it is not known: resolve anew.
+        """
+        return bool(basis) and await self._call(calls.confirm(basis), timeout)
+
     async def check(
         self,
         group: GroupId,

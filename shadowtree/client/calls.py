@@ -213,6 +213,12 @@ def resolve(
     return StreamCall("Resolve", request, collect)
 
 
+def confirm(basis: str) -> UnaryCall[bool]:
+    """Ask whether answers of a basis still hold."""
+    request = message_of(name_service_pb2.ConfirmRequest, basis=basis)
+    return UnaryCall("Confirm", request, lambda answer: answer.holds)
+
+
 def _excepted_from_all(targets: Sequence[Target]) -> list[GroupId]:
     """Sent once: a request is no longer than what was asked."""
     return sorted(set(targets[0].excluding).intersection(*(target.excluding for target in targets)))

@@ -308,6 +308,13 @@ class Client:
         if unreachable or in_transition:
             raise answers.incomplete_resolution(group, unreachable)
 
+    def confirm(self, basis: str, *, timeout: Seconds | None = None) -> bool:
+        """Find out whether a `Resolution` still holds, by its `basis`; so do all that have the same one.
+
+        Many answers that are kept cost one question then. False where it is not known: resolve anew.
+        """
+        return bool(basis) and self._call(calls.confirm(basis), timeout)
+
     def check(
         self,
         group: GroupId,

@@ -252,7 +252,7 @@ class ResolveRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ..., named_servers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveChunk(_message.Message):
-    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere")
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere", "basis")
     class HiddenGroup(_message.Message):
         __slots__ = ("group", "count")
         GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -291,6 +291,7 @@ class ResolveChunk(_message.Message):
     WHY_UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
     revision: str
     processes: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
@@ -303,7 +304,22 @@ class ResolveChunk(_message.Message):
     why_unreachable: _containers.RepeatedScalarFieldContainer[str]
     counts: _containers.RepeatedCompositeFieldContainer[ResolveChunk.Count]
     elsewhere: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ...) -> None: ...
+    basis: str
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., basis: _Optional[str] = ...) -> None: ...
+
+class ConfirmRequest(_message.Message):
+    __slots__ = ("basis", "at_least_revision")
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    basis: str
+    at_least_revision: str
+    def __init__(self, basis: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class ConfirmResponse(_message.Message):
+    __slots__ = ("holds",)
+    HOLDS_FIELD_NUMBER: _ClassVar[int]
+    holds: bool
+    def __init__(self, holds: _Optional[bool] = ...) -> None: ...
 
 class CheckRequest(_message.Message):
     __slots__ = ("group", "member", "explain", "at_least_revision")

@@ -86,6 +86,11 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.FromString,
                 _registered_method=True)
+        self.Confirm = channel.unary_unary(
+                '/shadowtree.v1.NameService/Confirm',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmResponse.FromString,
+                _registered_method=True)
         self.Check = channel.unary_unary(
                 '/shadowtree.v1.NameService/Check',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.CheckRequest.SerializeToString,
@@ -188,6 +193,13 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Confirm(self, request, context):
+        """Whether an answer of Resolve is still the true one. Any server can be asked, and asks each server that it rests on.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Check(self, request, context):
         """Fails with UNAVAILABLE where a part of the graph that is out of reach could turn a no into a yes; the metadata of
         its ErrorInfo names that part (`unreachable`). An answer is always a certain one.
@@ -280,6 +292,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.Resolve,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.SerializeToString,
+            ),
+            'Confirm': grpc.unary_unary_rpc_method_handler(
+                    servicer.Confirm,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmResponse.SerializeToString,
             ),
             'Check': grpc.unary_unary_rpc_method_handler(
                     servicer.Check,
@@ -578,6 +595,33 @@ class NameService:
             '/shadowtree.v1.NameService/Resolve',
             shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.SerializeToString,
             shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Confirm(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/Confirm',
+            shadowtree_dot_v1_dot_name__service__pb2.ConfirmRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.ConfirmResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -297,7 +297,7 @@ class ResolvePartRequest(_message.Message):
     def __init__(self, originator: _Optional[str] = ..., known_version: _Optional[str] = ..., with_steps: _Optional[bool] = ..., at_least_revision: _Optional[str] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ...) -> None: ...
 
 class ResolvePartChunk(_message.Message):
-    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed", "masks", "process_masks", "group_masks", "is_counted", "counted")
+    __slots__ = ("state", "version", "revision", "processes", "groups", "onward", "steps", "apart", "view", "is_healed", "masks", "process_masks", "group_masks", "is_counted", "counted", "basis")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         STATE_PART: _ClassVar[ResolvePartChunk.State]
@@ -352,6 +352,7 @@ class ResolvePartChunk(_message.Message):
     GROUP_MASKS_FIELD_NUMBER: _ClassVar[int]
     IS_COUNTED_FIELD_NUMBER: _ClassVar[int]
     COUNTED_FIELD_NUMBER: _ClassVar[int]
+    BASIS_FIELD_NUMBER: _ClassVar[int]
     state: ResolvePartChunk.State
     version: str
     revision: str
@@ -367,7 +368,20 @@ class ResolvePartChunk(_message.Message):
     group_masks: _containers.RepeatedScalarFieldContainer[int]
     is_counted: bool
     counted: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[ResolvePartChunk.Masks, _Mapping]]] = ..., process_masks: _Optional[_Iterable[int]] = ..., group_masks: _Optional[_Iterable[int]] = ..., is_counted: _Optional[bool] = ..., counted: _Optional[_Iterable[int]] = ...) -> None: ...
+    basis: str
+    def __init__(self, state: _Optional[_Union[ResolvePartChunk.State, str]] = ..., version: _Optional[str] = ..., revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., onward: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[ResolvePartChunk.Step, _Mapping]]] = ..., apart: _Optional[_Iterable[_Union[ResolvePartChunk.Onward, _Mapping]]] = ..., view: _Optional[str] = ..., is_healed: _Optional[bool] = ..., masks: _Optional[_Iterable[_Union[ResolvePartChunk.Masks, _Mapping]]] = ..., process_masks: _Optional[_Iterable[int]] = ..., group_masks: _Optional[_Iterable[int]] = ..., is_counted: _Optional[bool] = ..., counted: _Optional[_Iterable[int]] = ..., basis: _Optional[str] = ...) -> None: ...
+
+class TellBasisRequest(_message.Message):
+    __slots__ = ("at_least_revision",)
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    at_least_revision: str
+    def __init__(self, at_least_revision: _Optional[str] = ...) -> None: ...
+
+class TellBasisResponse(_message.Message):
+    __slots__ = ("basis",)
+    BASIS_FIELD_NUMBER: _ClassVar[int]
+    basis: str
+    def __init__(self, basis: _Optional[str] = ...) -> None: ...
 
 class MaySendRequest(_message.Message):
     __slots__ = ("targets", "as_process")

@@ -71,6 +71,11 @@ class PeerServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartChunk.FromString,
                 _registered_method=True)
+        self.TellBasis = channel.unary_unary(
+                '/shadowtree.v1.PeerService/TellBasis',
+                request_serializer=shadowtree_dot_v1_dot_peer__pb2.TellBasisRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_peer__pb2.TellBasisResponse.FromString,
+                _registered_method=True)
 
 
 class PeerServiceServicer:
@@ -128,6 +133,13 @@ class PeerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TellBasis(self, request, context):
+        """Whether any part of this server can have changed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_PeerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -165,6 +177,11 @@ def add_PeerServiceServicer_to_server(servicer, server):
                     servicer.ResolvePart,
                     request_deserializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_peer__pb2.ResolvePartChunk.SerializeToString,
+            ),
+            'TellBasis': grpc.unary_unary_rpc_method_handler(
+                    servicer.TellBasis,
+                    request_deserializer=shadowtree_dot_v1_dot_peer__pb2.TellBasisRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_peer__pb2.TellBasisResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -358,6 +375,33 @@ class PeerService:
             '/shadowtree.v1.PeerService/ResolvePart',
             shadowtree_dot_v1_dot_peer__pb2.ResolvePartRequest.SerializeToString,
             shadowtree_dot_v1_dot_peer__pb2.ResolvePartChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TellBasis(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.PeerService/TellBasis',
+            shadowtree_dot_v1_dot_peer__pb2.TellBasisRequest.SerializeToString,
+            shadowtree_dot_v1_dot_peer__pb2.TellBasisResponse.FromString,
             options,
             channel_credentials,
             insecure,

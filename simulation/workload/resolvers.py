@@ -5,7 +5,8 @@ with delays of their own, so that they overtake one another and the messages of 
 lost, or a caller is in a hurry; where a server is away or a channel is cut, it fails. What rests on a step that is not
 durable waits for it. What two walks agree on must be the true answer of the instant at which the second began, and what
 one server alone tells that of the instant at which it told it, but for what is below groups that are said to be
-unreachable; and every resolution must end once nothing else is under way.
+unreachable; and every resolution must end once nothing else is under way. What an answer rests on is asked for again
+after a while: where it holds, the answer must be the true one of the instant at which that was asked.
 
 Source: protocol.md section 8, *datagram*.
 """
@@ -71,6 +72,9 @@ WITH_STEPS_SHARE = 0.2
 LOST_SHARE = 0.01
 """Of requests, those that do not get through."""
 
+CONFIRMED_AFTER = (0.0, 3.0, 30.0)
+"""Mean times until it is asked whether an answer holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Told:
@@ -102,6 +106,8 @@ class Resolvers:
         self._under_way = 0
         self._asked_in_doubt = 0
         self._told: list[_Told] = []
+        # Drawn apart, so that all else runs as if nothing were confirmed.
+        self.own_chance = Random(repr(chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
 
     def submit_burst(self) -> None:
         """Let clients resolve some groups within a short time."""
@@ -195,6 +201,22 @@ class Resolvers:
         """Take notice that a resolution has ended."""
         self._under_way -= 1
         self._told.append(told)
+
+    def confirm(self, targets: TargetSet, root: ServerId, bases: Mapping[ServerId, str], resolved: Resolved) -> None:
+        """Let a client find out, after a while, whether a complete answer holds."""
+        if not all(bases.values()):
+            self.tally["without a basis"] += 1
+            return
+        own = self.own_chance
+        mean = own.choice(CONFIRMED_AFTER)
+        self._under_way += 1
+        confirming = _Confirming(self, targets, root, bases, resolved)
+        self.later(root, confirming.begin, delay=own.expovariate(1 / mean) if mean else 0.0)
+
+    def not_confirmed(self) -> None:
+        """Take notice that it is not known whether an answer holds."""
+        self._under_way -= 1
+        self.tally["not confirmed"] += 1
 
     def refused(self, targets: TargetSet, error: RefusedError, *, is_over: bool) -> None:
         """Take notice that there is no such group just now; raise where there must be."""
@@ -325,6 +347,8 @@ class _Asking:
         self._instant = 0
         self._heard: dict[ServerId, int] = {}
         """Who has answered in the last walk, and when."""
+        self._bases: dict[ServerId, str] = {}
+        """What they rest on, as they said with it."""
         self._is_held = False
         """The answer is known, and waits until what it rests on is durable."""
         self._is_over = False
@@ -382,6 +406,7 @@ class _Asking:
                 self._take_refusal(resolution, self._home, error)
                 return
             self._heard[self._home] = self._resolvers.decisions.instant
+            self._bases[self._home] = self._shell.parts.basis()
             self._go_on(resolution, resolution.answer(self._home, answer))
         else:
             self._resolvers.later(request.server, partial(self._answer, resolution, request))
@@ -393,27 +418,28 @@ class _Asking:
         if resolvers.chance.random() < LOST_SHARE or not resolvers.reaches(self._home, server):
             fail()
         else:
+            parts = resolvers.shell(server).parts
             try:
-                answer = resolvers.shell(server).parts.answer(request)
+                answer = parts.answer(request)
             except RefusedError as error:
                 resolvers.later(self._home, partial(self._take_refusal, resolution, server, error))
                 return
-            reply = partial(self._reply, resolution, server, answer, resolvers.decisions.instant)
+            reply = partial(self._reply, resolution, server, answer, resolvers.decisions.instant, parts.basis())
             resolvers.when_durable(server, reply, lose=fail)
 
-    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int) -> None:
+    def _reply(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int, basis: str) -> None:
         resolvers = self._resolvers
         is_carried = resolvers.reaches(server, self._home)
-        take = partial(self._take, resolution, server, answer, instant)
+        take = partial(self._take, resolution, server, answer, instant, basis)
         resolvers.later(self._home, take if is_carried else partial(self._take_failure, resolution, server))
 
     def _ask_again(self) -> None:
         self._is_held = False
         self._resolvers.later(self._home, self.begin)
 
-    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int) -> None:
+    def _take(self, resolution: Resolution, server: ServerId, answer: PartAnswer, instant: int, basis: str) -> None:
         if self._is_current(resolution):
-            self._heard[server] = instant
+            self._heard[server], self._bases[server] = instant, basis
             self._go_on(resolution, resolution.answer(server, answer))
 
     def _take_failure(self, resolution: Resolution, server: ServerId) -> None:
@@ -453,6 +479,9 @@ class _Asking:
         tally["agreed with a remembered walk"] += resolution.walks == 1 and resolution.requests > 0
         has_walk = self._with_steps and not resolution.why_failed
         self._resolvers.told(_Told(self._targets, instant, has_walk, resolved))
+        if agreed is not None:
+            bases = {server: self._bases[server] for server in agreed.parts}
+            self._resolvers.confirm(self._targets, self._home, bases, resolved)
 
     def _key(self) -> Originator | None:
         """None: the group was deleted, and its name forgotten."""
@@ -461,6 +490,52 @@ class _Asking:
         graph = self._shell.core.graph
         node = graph.index.get(self._targets[0].name)
         return None if node is None else graph.representative(node)
+
+
+class _Confirming:
+    """Whether an answer that somebody has kept still holds."""
+
+    def __init__(
+        self,
+        resolvers: Resolvers,
+        targets: TargetSet,
+        root: ServerId,
+        bases: Mapping[ServerId, str],
+        resolved: Resolved,
+    ) -> None:
+        """`bases`: of all servers that it rests on."""
+        self._resolvers = resolvers
+        self._targets, self._root, self._bases, self._resolved = targets, root, bases, resolved
+        self._awaited = set(bases)
+        self._instant = 0
+        self._is_over = False
+
+    def begin(self) -> None:
+        """Ask all of them."""
+        self._instant = self._resolvers.decisions.instant
+        for server in sorted(self._bases):
+            delay = 0.0 if server == self._root else self._resolvers.own_chance.expovariate(1.0)
+            self._resolvers.later(server, partial(self._answer, server), delay=delay)
+
+    def _answer(self, server: ServerId) -> None:
+        resolvers = self._resolvers
+        is_there = not resolvers.is_down(server) and (server == self._root or resolvers.reaches(self._root, server))
+        if is_there and resolvers.shell(server).parts.basis() == self._bases[server]:
+            resolvers.when_durable(server, partial(self._take, server), lose=self._fail)
+        else:
+            self._fail()
+
+    def _take(self, server: ServerId) -> None:
+        self._awaited.discard(server)
+        if not (self._awaited or self._is_over):
+            self._is_over = True
+            self._resolvers.tally["confirmed"] += 1
+            self._resolvers.told(_Told(self._targets, self._instant, False, self._resolved))
+
+    def _fail(self) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._resolvers.not_confirmed()
 
 
 def _require(told: _Told, holds: bool, what: str) -> None:

@@ -182,7 +182,7 @@ class FakeNameService(NameServiceServicer):
                 return
             self._must_exist(request.group)
             reached = self.graph.reached(request.group)
-            chunk = name_service_pb2.ResolveChunk(revision=self._revision())
+            chunk = name_service_pb2.ResolveChunk(revision=self._revision(), basis=self._basis())
             chunk.processes.extend(sorted(reached - self.graph.groups))
             chunk.unreachable.extend(sorted(reached & self.graph.unreachable))
             yield chunk
@@ -223,6 +223,14 @@ class FakeNameService(NameServiceServicer):
                     step = chunk.walk.add(to=child, kind=self.graph.arcs[node, child], state=self._state(node, child))
                     setattr(step, "from", node)
         return chunk
+
+    def Confirm(self, request: Any, context: Any) -> Any:
+        with _refusals(context):
+            self.graph.calls.append("Confirm")
+            return name_service_pb2.ConfirmResponse(holds=request.basis == self._basis())
+
+    def _basis(self) -> str:
+        return f"fake/{self._revision()}"
 
     def Check(self, request: Any, context: Any) -> Any:
         with _refusals(context):

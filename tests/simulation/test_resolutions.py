@@ -42,6 +42,22 @@ def test_unless_what_servers_know_of_a_foreign_process_is_united_the_excepted_ar
         assert goes_wrong(73)
 
 
+def test_that_an_answer_is_said_to_hold_though_its_servers_have_changed_is_found():
+    basis = Parts.basis
+
+    def without_count(parts):
+        found = basis(parts).split(".")
+        return ".".join(found[:1] + found[2:])
+
+    with patch.object(Parts, "basis", without_count):
+        assert goes_wrong(1)
+
+
+def test_that_an_answer_is_said_to_hold_while_an_update_is_under_way_is_found():
+    with patch.object(Parts, "_is_quiet", property(lambda _: True)):
+        assert goes_wrong(5)
+
+
 def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is_remembered():
     tally = run_seed(2, servers=4, updates=60)
     for what in (
@@ -50,5 +66,8 @@ def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is
         "walks in doubt",
         "walks that told something new",
         "agreed with a remembered walk",
+        "confirmed",
+        "not confirmed",
+        "without a basis",
     ):
         assert tally.walks[what] > 0

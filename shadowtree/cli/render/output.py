@@ -15,7 +15,7 @@ import click
 
 from shadowtree import results
 
-_NOT_IN_JSON = {"walk", "process_targets", "group_targets"}
+_NOT_IN_JSON = {"walk", "process_targets", "group_targets", "basis"}
 _IN_JSON_WHEN_TRUE = {
     (results.GroupDescription, "rd_records_truncated"),
     (results.GroupDescription, "unreachable"),

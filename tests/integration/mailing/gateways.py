@@ -28,7 +28,8 @@ class Gateway:
         lists = Lists({f"lists.{subnet}": subnet for subnet in subnets}, ListSettings(), settings)
         repeated = Repeated()
         self.names = Names(client, subnets)
-        self.maps = Listener("maps", NetstringReader, Lookups(self.names, lists).answer, repeated)
+        self.lookups_of_maps = Lookups(self.names, lists)
+        self.maps = Listener("maps", NetstringReader, self.lookups_of_maps.answer, repeated)
         self.policy = Listener("policy", PolicyReader, Posting(self.names, lists).answer, repeated)
 
     async def lookup(self, name, key):

@@ -3,12 +3,13 @@
 import asyncio
 import resource
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from mailing.rules.framing import netstring
 from mailing.rules.lists import ListSettings
-from mailing.shell import conversations, names
+from mailing.shell import conversations, kept_answers, names
 from mailing.shell.gateway import OPEN_FILES
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
@@ -66,6 +67,31 @@ async def test_a_list_is_answered_by_everybody_below_it_once_from_both_servers(g
     assert await gate.lookup("members", ADDRESS) == ("OK", people)
     assert await gate.lookup("members", "ALL@Lists.UBC.example") == ("OK", people)
     assert await gate.lookup("lists", ADDRESS) == ("OK", ALL)
+
+
+async def test_lists_that_are_asked_for_again_are_confirmed_together_until_something_changes(gate, servers):
+    names = servers["ubc.example"].client
+    asked = [("members", ADDRESS), ("members", "news@lists.ubc.example"), ("owners", ADDRESS)]
+    before = await gate.lookups(*asked)
+    await asyncio.sleep(2 * kept_answers.FRESH_SECONDS)
+    servers.calls()
+    assert await gate.lookups(*asked) == before
+    assert servers.calls()["sfu.example"] == ["TellBasis"], "once for both lists that have a group there"
+    await servers["sfu.example"].client.join(LAB, "dan@x.example", "process")
+    await asyncio.sleep(kept_answers.FRESH_SECONDS)
+    assert "dan@x.example" in (await gate.lookup("members", ADDRESS))[1]
+    await names.leave(LAB, "dan@x.example")
+    await asyncio.sleep(kept_answers.FRESH_SECONDS)
+    assert await gate.lookups(*asked) == before
+
+
+async def test_who_is_suppressed_meanwhile_is_named_no_more(gate):
+    suppression = gate.lookups_of_maps.suppression = SimpleNamespace(
+        suppression_changes=0, is_suppressed=lambda _: False
+    )
+    assert "ann@x.example" in (await gate.lookup("members", ADDRESS))[1]
+    suppression.is_suppressed, suppression.suppression_changes = "ann@x.example".__eq__, 1
+    assert "ann@x.example" not in (await gate.lookup("members", ADDRESS))[1]
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,51 @@ async def test_a_change_elsewhere_is_seen_by_the_next_resolution(servers):
     assert (await root.resolve(A)).processes == EVERYBODY
 
 
+async def test_an_answer_is_confirmed_by_each_of_its_servers_once_until_one_of_them_changes(servers):
+    root, other = servers["a.example"].client, servers["c.example"].client
+    basis = (await root.resolve(A)).basis
+    servers.calls()
+    assert await root.confirm(basis)
+    assert servers.calls() == {"b.example": ["TellBasis"], "c.example": ["TellBasis"]}
+    assert await other.confirm(basis), "whoever is asked"
+    await other.create_group("new@c.example")
+    assert not await root.confirm(basis)
+    assert await root.confirm((await root.resolve(A)).basis)
+
+
+async def test_an_answer_of_one_server_rests_on_that_one_alone(servers):
+    root = servers["a.example"].client
+    await root.create_group("own@a.example")
+    await root.join("own@a.example", "yan@elsewhere.example")
+    basis = (await root.resolve(["own@a.example"], excluding=["own@a.example"])).basis
+    await servers["c.example"].client.create_group("new@c.example")
+    servers.calls()
+    assert await root.confirm(basis)
+    assert not servers.calls()
+
+
+async def test_what_cannot_be_told_of_a_server_is_not_confirmed_and_what_is_incomplete_has_no_basis(servers):
+    root = servers["a.example"].client
+    basis = (await root.resolve(A)).basis
+    assert (await root.resolve(A, named_servers=[])).basis == ""
+    assert (await root.resolve(A, consistency="ordered")).basis == ""
+    servers.cut_off("c.example")
+    assert not await root.confirm(basis)
+    assert (await root.resolve(A)).basis == ""
+
+
+@pytest.mark.parametrize(
+    "basis", ["", " ", "/", "a.example/", "a.example/x", "nobody.example/1 a.example/1", "x" * 20_000]
+)
+async def test_what_is_no_basis_does_not_hold(servers, basis):
+    assert not await servers["a.example"].client.confirm(basis)
+
+
+async def test_a_basis_that_is_too_long_is_refused(servers):
+    with pytest.raises(InvalidRequest):
+        await servers["a.example"].client.confirm("x" * 20_001)
+
+
 async def test_the_walk_comes_to_every_node_once_over_arcs_of_all_servers(servers):
     found = await servers["c.example"].client.resolve(A, walk=True)
     heads = [step.target for step in found.walk]

@@ -38,6 +38,7 @@ VERBS = {
     "Import": lambda names, folder: names.import_arcs([]),
     "Export": lambda names, folder: list(names.export()),
     "Resolve": lambda names, folder: names.resolve(G, True, walk=True),
+    "Confirm": lambda names, folder: names.confirm("a.example/1"),
     "Check": lambda names, folder: names.check(G, M, True),
     "CheckBulk": lambda names, folder: first(names.check_many([(G, M)])),
     "ListMemberships": lambda names, folder: names.memberships(M),

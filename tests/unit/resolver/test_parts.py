@@ -81,6 +81,35 @@ def test_a_version_of_an_earlier_start_never_holds(servers):
     assert isinstance(second.answer(request), Part)
 
 
+def test_the_basis_of_a_server_is_the_same_until_it_takes_part_in_an_update_of_whatever(servers):
+    bases = {server: parts.basis() for server, parts in servers.parts.items()}
+    assert all(bases.values())
+    servers.do(LeaveArc(B, FAR))
+    changed = {server for server, parts in servers.parts.items() if parts.basis() != bases[server]}
+    assert AT_B in changed
+    assert changed <= {AT_A, AT_B}
+    servers.do(JoinArc(B, FAR))
+    assert servers.parts[AT_B].basis() not in ("", bases[AT_B]), "it was another one meanwhile"
+
+
+def test_no_basis_of_an_earlier_start_is_that_of_a_later_one(servers):
+    core = servers.core(B)
+    assert len({Parts(core, PlanCache(core), start=start).basis() for start in ("first", "second")}) == 2
+
+
+def test_a_server_that_is_ready_for_an_update_has_no_basis(servers):
+    found = []
+
+    def look():
+        is_ready = any(entry.is_ready for entry in servers.core(C).entries.by_update.values())
+        found.append((is_ready, servers.parts[AT_C].basis()))
+
+    servers.submit(LeaveArc(B, C))
+    servers.cluster.run(look)
+    assert {is_ready for is_ready, basis in found if not basis} == {True}
+    assert {is_ready for is_ready, basis in found if basis} == {False}
+
+
 @pytest.mark.parametrize("originator", [NodeId("nobody@a.example"), D, NodeId("g@far.example")])
 def test_a_server_that_the_originator_does_not_reach_is_in_doubt(servers, originator):
     assert ask(servers, AT_C, originator=originator) == InDoubt()

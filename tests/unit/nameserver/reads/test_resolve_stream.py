@@ -16,6 +16,7 @@ from nameserver.reads.resolve_stream import StreamCalls
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from resolver.membership import MembershipResolver
+from resolver.parts import Parts
 from shadowtree.v1 import name_service_pb2 as m
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -49,7 +50,12 @@ class Methods:
             "forwarder": Forwarder(server=core.server, directory=directory),
         }
         self._streams = StreamCalls(
-            core=core, resolver=resolver, run_loop=run_loop, routing=others["routing"], resolutions=None
+            core=core,
+            resolver=resolver,
+            run_loop=run_loop,
+            routing=others["routing"],
+            resolutions=None,
+            parts=Parts(core, resolver.plans, start="x"),
         )
         self._exports = ExportCalls(resolver=resolver, run_loop=run_loop, **others)
         self._memberships = MembershipCalls(core=core, resolver=resolver, **others)

@@ -84,7 +84,7 @@ PART = Part(
 
 def sent(part):
     reader = PartReader()
-    for chunk in part_chunks(part, "revision"):
+    for chunk in part_chunks(part, "revision", "basis"):
         reader.take(chunk)
     return reader.chunks
 
