@@ -64,8 +64,6 @@ class DistributionSettings:
     """``HOST:PORT`` for leaving by one click; port 0 lets the system choose one; None: copies offer none."""
     click_url: str = ""
     """Where members reach it, without a slash at its end."""
-    metrics_listen: str | None = None
-    """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
     arc: ArcSettings | None = None
     """None: nothing is sealed."""
 
@@ -83,6 +81,8 @@ class MailSettings:
     """The same for the policy protocol of Postfix."""
     distribution: DistributionSettings | None = None
     """What messages pass through; None: none do."""
+    metrics_listen: str | None = None
+    """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
 
 
 def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
@@ -130,6 +130,7 @@ def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
         found.get("maps_listen"),
         found.get("policy_listen"),
         _distribution(path, found),
+        found.get("metrics_listen"),
     )
 
 
@@ -173,7 +174,7 @@ def _require_no_clicks(
 def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings | None:
     suggested = {"database": "sqlite:///mail.db", "smtp": SUGGESTED_SMTP}
     if "lmtp_listen" not in found:
-        for key in ("control", "authserv_id", "click_listen", "click_url", "metrics_listen", "arc", *suggested):
+        for key in ("control", "authserv_id", "click_listen", "click_url", "arc", *suggested):
             if key in found:
                 raise SettingsError(f"{path}: {key}: it is for distribution, which needs lmtp_listen")
         return None
@@ -191,7 +192,6 @@ def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings 
         found.get("authserv_id"),
         found.get("click_listen"),
         found.get("click_url", ""),
-        found.get("metrics_listen"),
         found.get("arc"),
     )
 

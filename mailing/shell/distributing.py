@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 
 from mailing.config.settings import DistributionSettings
 from mailing.rules.arc import SigningKey
 from mailing.rules.clicks import HttpReader
 from mailing.rules.lists import Lists
+from mailing.rules.queue import Stats
 from mailing.shell.clicks import Clicks
 from mailing.shell.commands import Commands
 from mailing.shell.control import Control
@@ -27,7 +28,7 @@ from mailing.shell.resolving import Resolving
 from mailing.shell.sealing import Sealing
 from mailing.shell.seeing import Seeing
 from mailing.shell.sharing import Sharing
-from mailing.shell.spooling import Spooling, read_clocks
+from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError, open_spool
 from shadowtree.vocabulary import MemberId
 
@@ -76,7 +77,6 @@ class Distributing:
         self._seeing = Seeing(names, lists, self._spooling, host=host)
         self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
-        self._end_metrics: Callable[[], None] | None = None
 
     async def listen(self) -> int:
         """Take messages and commands; returns the port for messages. Raises `StartError`."""
@@ -102,24 +102,9 @@ class Distributing:
         except OSError as error:
             raise StartError(f"cannot listen on {address}: {error.strerror}") from None
 
-    def listen_for_metrics(self) -> str | None:
-        """Answer Prometheus; returns where, or None: that is not wanted. Raises `StartError`."""
-        address = self._settings.metrics_listen
-        if address is None:
-            return None
-        try:
-            from mailing.shell.metrics import StatsCollector, serve_metrics
-        except ImportError:
-            raise StartError(
-                "metrics_listen needs a library that is not installed: that of the extra metrics"
-            ) from None
-        host, _, port = address.rpartition(":")
-        collector = StatsCollector(self._spooling.stats, lambda: read_clocks().date)
-        try:
-            found, self._end_metrics = serve_metrics(collector, host.removeprefix("[").removesuffix("]"), int(port))
-        except OSError as error:
-            raise StartError(f"cannot listen on {address}: {error.strerror}") from None
-        return f"{host}:{found}"
+    def stats(self) -> Stats:
+        """How it is, and what there was since the start."""
+        return self._spooling.stats()
 
     def is_suppressed(self, person: MemberId) -> bool:
         """Whether nothing is sent to somebody, since mail came back."""
@@ -158,9 +143,6 @@ class Distributing:
 
     async def close(self) -> None:
         """Let the database go, once nothing runs any more."""
-        if self._end_metrics is not None:
-            # It may be asking this loop, and waits for its answer.
-            await asyncio.to_thread(self._end_metrics)
         if self._control_server is not None:
             self._control_server.close()
             with suppress(OSError):

@@ -21,6 +21,7 @@ from mailing.shell.log import LOGGER, Repeated, written_log
 from mailing.shell.lookups import Lookups
 from mailing.shell.names import Names
 from mailing.shell.posting import Posting
+from mailing.shell.spooling import read_clocks
 from shadowtree.aio import Client
 
 DRAIN_SECONDS = 10.0
@@ -63,6 +64,7 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
         swept = (maps, policy) if distributing is None else (maps, policy, distributing.clicks)
         loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
         others: list[asyncio.Task[Any]] = []
+        end_metrics: Callable[[], None] | None = None
         waiting: asyncio.Task[Any] = asyncio.create_task(ended.wait())
         try:
             told = []
@@ -76,9 +78,10 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
                 told.append(f"lmtp {host}:{await distributing.listen()}")
                 clicks = await distributing.listen_for_clicks()
                 told += [] if clicks is None else [f"click {clicks}"]
-                metrics = distributing.listen_for_metrics()
-                told += [] if metrics is None else [f"metrics {metrics}"]
                 others.append(asyncio.create_task(distributing.run()))
+            if settings.metrics_listen is not None:
+                metrics, end_metrics = _listen_for_metrics(settings.metrics_listen, lookups, distributing)
+                told.append(f"metrics {metrics}")
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
             await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
             ending = (maps, policy) if distributing is None else (maps, policy, distributing)
@@ -88,6 +91,9 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
                     # It ends by itself only where it cannot go on.
                     await task
         finally:
+            if end_metrics is not None:
+                # It may be asking this loop, and waits for its answer.
+                await asyncio.to_thread(end_metrics)
             for task in (waiting, *others):
                 task.cancel()
             with suppress(asyncio.CancelledError):
@@ -104,6 +110,25 @@ async def _listen(listener: Listener[Any], address: str) -> str:
     except OSError as error:
         raise StartError(f"cannot listen on {address}: {error.strerror}") from None
     return f"{host}:{found}"
+
+
+def _listen_for_metrics(
+    address: str, lookups: Lookups, distributing: Distributing | None
+) -> tuple[str, Callable[[], None]]:
+    """Answer Prometheus; returns where, and what ends that."""
+    try:
+        from mailing.shell.metrics import GatewayCollector, serve_metrics
+    except ImportError:
+        raise StartError("metrics_listen needs a library that is not installed: that of the extra metrics") from None
+    host, _, port = address.rpartition(":")
+    collector = GatewayCollector(
+        lookups.counts, None if distributing is None else distributing.stats, lambda: read_clocks().date
+    )
+    try:
+        found, end = serve_metrics(collector, host.removeprefix("[").removesuffix("]"), int(port))
+    except OSError as error:
+        raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+    return f"{host}:{found}", end
 
 
 async def _sweep(listeners: tuple[Listener[Any], ...], repeated: Repeated) -> None:

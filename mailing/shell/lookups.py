@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Awaitable
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from mailing.rules.addresses import unquoted
@@ -24,6 +27,7 @@ from mailing.rules.lookups import (
 )
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of
 from mailing.rules.return_path import bounce_place
+from mailing.shell.lookup_counts import NO_MAP, LookupCounts
 from mailing.shell.names import Names
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
@@ -66,15 +70,28 @@ class Lookups:
     def __init__(self, names: Names, lists: Lists) -> None:
         self._names = names
         self.lists = lists
+        self.counts = LookupCounts()
         self.suppression: Suppression = _Nobody()
         """Nobody is, where the gateway does not distribute."""
         self._suppression_changes = 0
 
     def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
         """The netstring that answers the content of one, or what to await for it."""
-        lookup = read_lookup(content)
-        if isinstance(lookup, Reply):
-            return netstring(lookup.encode())
+        begun_at, lookup = time.perf_counter(), read_lookup(content)
+        name = NO_MAP if isinstance(lookup, Reply) else str(lookup.map)
+        answer = netstring(lookup.encode()) if isinstance(lookup, Reply) else self._answer_to(lookup)
+        if not isinstance(answer, bytes):
+            future = asyncio.ensure_future(answer)
+            future.add_done_callback(partial(self._count, name, begun_at))
+            return future
+        self.counts.add(name, answer, time.perf_counter() - begun_at)
+        return answer
+
+    def _count(self, name: str, begun_at: float, answered: asyncio.Future[bytes]) -> None:
+        if not answered.cancelled() and answered.exception() is None:
+            self.counts.add(name, answered.result(), time.perf_counter() - begun_at)
+
+    def _answer_to(self, lookup: Lookup) -> bytes | Awaitable[bytes]:
         asked = self._asked(lookup)
         if asked is None:
             return _NOT_FOUND

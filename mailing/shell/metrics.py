@@ -1,4 +1,4 @@
-"""How the gateway is and what it does, for Prometheus: the numbers of `stats`, read when somebody asks.
+"""How the gateway is and what it does, for Prometheus: lookups, and the numbers of `stats`, read when somebody asks.
 
 An HTTP thread asks the event loop, and waits for two seconds at most: a loop that stands still is told by a metric.
 """
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
@@ -17,15 +17,17 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from mailing.rules.queue import Stats
+from mailing.shell.lookup_counts import MAPS, SECONDS, LookupCounts
 
 ANSWER_SECONDS = 2.0
 
 
-class StatsCollector(Collector):
+class GatewayCollector(Collector):
     """To be made in the event loop that it asks."""
 
-    def __init__(self, stats: Callable[[], Stats], date: Callable[[], int]) -> None:
-        """`date`: the time, in seconds since 1970."""
+    def __init__(self, lookups: LookupCounts, stats: Callable[[], Stats] | None, date: Callable[[], int]) -> None:
+        """`stats`: None, where the gateway does not distribute. `date`: the time, in seconds since 1970."""
+        self._lookups = lookups
         self._stats = stats
         self._date = date
         self._loop = asyncio.get_running_loop()
@@ -33,39 +35,20 @@ class StatsCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """What is told at a scrape."""
         try:
-            stats, date = asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(ANSWER_SECONDS)
+            found = asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(ANSWER_SECONDS)
         except (NotInTime, RuntimeError):
             # The loop is held up, or has ended.
             yield _gauge("event_loop_answers", "Whether the gateway's event loop answers.", 0)
             return
         yield _gauge("event_loop_answers", "Whether the gateway's event loop answers.", 1)
-        messages = GaugeMetricFamily("shadowtree_mail_messages", "Messages that are not final.", labels=["state"])
-        for state, count in stats.messages.items():
-            messages.add_metric([state], count)
-        yield messages
-        age = date - stats.oldest if stats.oldest else 0
-        yield _gauge("oldest_message_seconds", "How long ago the oldest of them came.", age)
-        yield _gauge("people_waiting", "To whom a message is to be handed over.", stats.people_waiting)
-        yield _gauge("messages_kept", "Final messages that are remembered.", stats.kept)
-        yield _counter("accepted", "Transactions that brought a message.", stats.accepted)
-        for name, text, counts in (
-            ("copies", "People of transactions with the mail server, by what it said.", stats.copies),
-            ("reports", "Bounces and complaints, by what became of them.", stats.reports),
-            ("seals", "Seals of what is handed over, by what became of them.", stats.seals),
-        ):
-            family = CounterMetricFamily(f"shadowtree_mail_{name}", text, labels=["outcome"])
-            for outcome, count in counts.items():
-                family.add_metric([outcome], count)
-            yield family
-        yield _gauge("failing", "People whom messages did not reach lately.", stats.failing)
-        yield _gauge("suppressed", "Those of them to whom nothing is sent.", stats.suppressed)
-        yield _gauge("database_failing", "Whether the database takes nothing.", stats.database_failing)
+        yield from found
 
-    async def _read(self) -> tuple[Stats, int]:
-        return self._stats(), self._date()
+    async def _read(self) -> list[Metric]:
+        of_stats = [] if self._stats is None else _of_stats(self._stats(), self._date())
+        return [*_of_lookups(self._lookups), *of_stats]
 
 
-def serve_metrics(collector: StatsCollector, host: str, port: int) -> tuple[int, Callable[[], None]]:
+def serve_metrics(collector: GatewayCollector, host: str, port: int) -> tuple[int, Callable[[], None]]:
     """Answer Prometheus; returns the port, and what ends that. Raises `OSError` where the port is in use."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
@@ -79,6 +62,44 @@ def serve_metrics(collector: StatsCollector, host: str, port: int) -> tuple[int,
         thread.join()
 
     return server.server_port, end
+
+
+def _of_lookups(counts: LookupCounts) -> Iterator[Metric]:
+    results = CounterMetricFamily(
+        "shadowtree_mail_lookups", "Lookups that were answered, by map and by what.", labels=["map", "result"]
+    )
+    seconds = HistogramMetricFamily("shadowtree_mail_lookup_seconds", "How long lookups took.", labels=["map"])
+    for name in MAPS:
+        for status, count in counts.of(name).items():
+            results.add_metric([name, status], count)
+        limits = [*map(str, SECONDS), "+Inf"]
+        seconds.add_metric([name], list(zip(limits, counts.within(name), strict=True)), counts.seconds[name])
+    yield results
+    yield seconds
+
+
+def _of_stats(stats: Stats, date: int) -> Iterator[Metric]:
+    messages = GaugeMetricFamily("shadowtree_mail_messages", "Messages that are not final.", labels=["state"])
+    for state, count in stats.messages.items():
+        messages.add_metric([state], count)
+    yield messages
+    age = date - stats.oldest if stats.oldest else 0
+    yield _gauge("oldest_message_seconds", "How long ago the oldest of them came.", age)
+    yield _gauge("people_waiting", "To whom a message is to be handed over.", stats.people_waiting)
+    yield _gauge("messages_kept", "Final messages that are remembered.", stats.kept)
+    yield _counter("accepted", "Transactions that brought a message.", stats.accepted)
+    for name, text, counts in (
+        ("copies", "People of transactions with the mail server, by what it said.", stats.copies),
+        ("reports", "Bounces and complaints, by what became of them.", stats.reports),
+        ("seals", "Seals of what is handed over, by what became of them.", stats.seals),
+    ):
+        family = CounterMetricFamily(f"shadowtree_mail_{name}", text, labels=["outcome"])
+        for outcome, count in counts.items():
+            family.add_metric([outcome], count)
+        yield family
+    yield _gauge("failing", "People whom messages did not reach lately.", stats.failing)
+    yield _gauge("suppressed", "Those of them to whom nothing is sent.", stats.suppressed)
+    yield _gauge("database_failing", "Whether the database takes nothing.", stats.database_failing)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

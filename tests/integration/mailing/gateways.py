@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from contextlib import asynccontextmanager
 
 from mailing.rules.framing import NetstringReader, PolicyReader, netstring
@@ -15,6 +16,7 @@ from mailing.rules.lists import Lists, ListSettings
 from mailing.shell.conversations import Listener
 from mailing.shell.log import Repeated
 from mailing.shell.lookups import Lookups
+from mailing.shell.metrics import serve_metrics
 from mailing.shell.names import Names
 from mailing.shell.posting import Posting
 
@@ -61,6 +63,16 @@ async def read_reply(reader):
     assert await reader.readexactly(1) == b","
     status, _, text = content.decode().partition(" ")
     return status, text
+
+
+async def read_metrics(collector):
+    """What Prometheus is told."""
+    port, end = serve_metrics(collector, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{port}/metrics"
+    try:
+        return await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read().decode())
+    finally:
+        await asyncio.to_thread(end)
 
 
 @asynccontextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 
 from mailing.shell.control import Request, ask
 from mailing.shell.distributing import Distributing
 from mailing.shell.log import Repeated
+from mailing.shell.lookup_counts import LookupCounts
+from mailing.shell.metrics import GatewayCollector
 from mailing.shell.names import Names
 from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 
@@ -15,14 +18,12 @@ from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, distributing, settings, port, clicks, metrics):
+    def __init__(self, distributing, settings, port, clicks):
         self._distributing = distributing
         self.settings = settings
         self.port = port
         self.clicks = clicks
         """Where members leave by one click."""
-        self.metrics = metrics
-        """Where Prometheus reads metrics."""
 
     async def send(self, sender, *recipients, data, **more):
         """The replies, without those to RCPT that are good."""
@@ -58,6 +59,10 @@ class Running:
         """Go by other settings, as after SIGHUP."""
         self._distributing.follow(lists, settings)
 
+    def collector(self):
+        """What Prometheus reads."""
+        return GatewayCollector(LookupCounts(), self._distributing.stats, lambda: int(time.time()))
+
     @property
     def reports(self):
         """What became of bounces, by number."""
@@ -80,7 +85,7 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
         clicks = await distributing.listen_for_clicks()
-        yield Running(distributing, settings, port, clicks, distributing.listen_for_metrics())
+        yield Running(distributing, settings, port, clicks)
     finally:
         tasks = [following] if running is None else [following, running]
         if gracefully:

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-import urllib.request
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -18,6 +17,7 @@ from mailing.shell import spooling
 from mailing.shell.control import ControlError
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
+from tests.integration.mailing.gateways import read_metrics
 from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
 
@@ -226,7 +226,7 @@ async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
 async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink, caplog):
     caplog.set_level("INFO", "shadowtree.mail")
     sink.replies["bob@sfu.example"] = "450 4.2.0 later"
-    async with running(servers, replace(settings, metrics_listen="127.0.0.1:0")) as gate:
+    async with running(servers, settings) as gate:
         await gate.send("ann@x.example", "all", data=message("numbers"))
         async with asyncio.timeout(PATIENCE_SECONDS):
             while (stats := await gate.stats()).messages["waiting"] != 1:
@@ -237,8 +237,7 @@ async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink,
         assert (stats.accepted, stats.people_waiting, stats.kept, stats.suppressed) == (1, 1, 0, 0)
         assert stats.reports["foreign"] == 1
         assert 0 < stats.oldest <= time.time()
-        url = f"http://{gate.metrics}/metrics"
-        told = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read().decode())
+        told = await read_metrics(gate.collector())
         for line in (
             'shadowtree_mail_messages{state="waiting"} 1.0',
             "shadowtree_mail_accepted_total 1.0",

@@ -11,9 +11,10 @@ from mailing.rules.framing import netstring
 from mailing.rules.lists import ListSettings
 from mailing.shell import conversations, kept_answers, names
 from mailing.shell.gateway import OPEN_FILES
+from mailing.shell.metrics import GatewayCollector
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
-from tests.integration.mailing.gateways import PATIENCE_SECONDS, gateway, read_reply
+from tests.integration.mailing.gateways import PATIENCE_SECONDS, gateway, read_metrics, read_reply
 from tests.integration.nameserver.server_process import LOOK_SECONDS
 
 ALL, LAB, MUTED, OWNERS = "all@ubc.example", "lab@sfu.example", "all+muted@ubc.example", "all+owners@ubc.example"
@@ -83,6 +84,26 @@ async def test_lists_that_are_asked_for_again_are_confirmed_together_until_somet
     await names.leave(LAB, "dan@x.example")
     await asyncio.sleep(kept_answers.FRESH_SECONDS)
     assert await gate.lookups(*asked) == before
+
+
+async def test_lookups_are_counted_by_map_and_by_what_they_were_answered_with_how_long_they_took(gate, servers):
+    await gate.lookups(("members", ADDRESS), ("members", ADDRESS), ("lists", "nobody@lists.ubc.example"), ("no", "map"))
+    servers.cut_off("sfu.example")
+    await gate.lookup("members", "news@lists.ubc.example")
+    told = await read_metrics(GatewayCollector(gate.lookups_of_maps.counts, None, lambda: 0))
+    for line in (
+        'shadowtree_mail_lookups_total{map="members",result="OK"} 2.0',
+        'shadowtree_mail_lookups_total{map="members",result="TEMP"} 1.0',
+        'shadowtree_mail_lookups_total{map="lists",result="NOTFOUND"} 1.0',
+        'shadowtree_mail_lookups_total{map="none",result="PERM"} 1.0',
+        'shadowtree_mail_lookups_total{map="why",result="OK"} 0.0',
+        'shadowtree_mail_lookup_seconds_bucket{le="+Inf",map="members"} 3.0',
+        'shadowtree_mail_lookup_seconds_bucket{le="20.0",map="members"} 3.0',
+        'shadowtree_mail_lookup_seconds_count{map="lists"} 1.0',
+        "shadowtree_mail_event_loop_answers 1.0",
+    ):
+        assert line in told.splitlines()
+    assert "shadowtree_mail_accepted_total" not in told
 
 
 async def test_who_is_suppressed_meanwhile_is_named_no_more(gate):

@@ -5,6 +5,7 @@ import json
 import signal
 import socket
 import time
+import urllib.request
 
 import pytest
 
@@ -60,6 +61,16 @@ def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     status, errors = gateway.terminate()
     assert status == 0
     assert "groups of ubc.example that are followed: 7" in errors
+
+
+def test_a_gateway_of_lookups_alone_has_metrics(start, own_config):
+    own_config.write_text(f'metrics_listen = "127.0.0.1:0"\n{own_config.read_text()}')
+    gateway = start(own_config)
+    gateway.lookup("lists", "all@lists.ubc.example")
+    url = f"http://{gateway.serving_line.rpartition(', metrics ')[2]}/metrics"
+    told = urllib.request.urlopen(url, timeout=PATIENCE_SECONDS).read().decode()
+    assert 'shadowtree_mail_lookups_total{map="lists",result="OK"} 1.0' in told.splitlines()
+    assert gateway.terminate()[0] == 0
 
 
 def test_what_is_being_answered_at_sigterm_is_answered(start, own_config):

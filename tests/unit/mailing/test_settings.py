@@ -55,11 +55,9 @@ def test_a_whole_file_is_read(load):
     assert settings.lists.of("lab@sfu.example") == ListSettings()
 
 
-def test_metrics_are_of_distribution(load):
-    through = 'lmtp_listen = "127.0.0.1:7424"\ndatabase = "sqlite:///m.db"\nsmtp = "127.0.0.1:7425"\n'
-    assert load(f'metrics_listen = "127.0.0.1:0"\n{through}{SMALL}').distribution.metrics_listen == "127.0.0.1:0"
-    with pytest.raises(SettingsError, match="metrics_listen: it is for distribution"):
-        load(f'metrics_listen = "127.0.0.1:0"\n{SMALL}')
+def test_metrics_are_of_lookup_too(load):
+    assert load(f'metrics_listen = "127.0.0.1:0"\n{SMALL}').metrics_listen == "127.0.0.1:0"
+    assert load(SMALL).metrics_listen is None
 
 
 def test_settings_of_distribution_are_read(load, tmp_path):
