@@ -77,6 +77,8 @@ class Distributing:
         self._seeing = Seeing(names, lists, self._spooling, host=host)
         self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
+        self._warning: asyncio.Task[None] | None = None
+        """Under way, where settings were read again."""
 
     async def listen(self) -> int:
         """Take messages and commands; returns the port for messages. Raises `StartError`."""
@@ -123,6 +125,7 @@ class Distributing:
     def follow(self, lists: Lists, settings: DistributionSettings) -> None:
         """Go by other settings of lists, and seal with the key of these settings, from now on."""
         self._sealing.use(_signing_key(settings))
+        self._warning = asyncio.create_task(self._sealing.warn_unless_published())
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
         self._seeing.lists = self._sharing.lists = lists
 
@@ -133,6 +136,7 @@ class Distributing:
                 group.create_task(self._spooling.run())
                 group.create_task(self._handing.run())
                 group.create_task(self._sharing.run())
+                group.create_task(self._sealing.warn_unless_published())
         except* SpoolError as errors:
             raise StartError(str(_first(errors))) from None
 

@@ -45,6 +45,15 @@ class Sealing:
         self._threads = ThreadPoolExecutor(THREADS, "seals")
         self._dns_pauses_until = 0.0
 
+    async def warn_unless_published(self) -> None:
+        """Ask DNS for the public key, and write into the log what is wrong with it; nothing waits for that."""
+        key = self._key
+        if key is None:
+            return
+        why = await asyncio.get_running_loop().run_in_executor(self._threads, lambda: _why_not_published(key))
+        if why is not None:
+            LOGGER.warning("seals: %s", why)
+
     def use(self, key: SigningKey | None) -> None:
         """Seal with another key from now on, or not at all."""
         if key != self._key:
@@ -128,3 +137,9 @@ class Sealing:
             self._dns_pauses_until = time.monotonic() + DNS_PAUSE_SECONDS
             return Chain.BROKEN, f"earlier seals cannot be verified: {error}"
         return (Chain.PASS, "") if is_whole else (Chain.BROKEN, "earlier seals are not right")
+
+
+def _why_not_published(key: SigningKey) -> str | None:
+    from mailing.shell.published_key import why_not_published
+
+    return why_not_published(key.domain, key.selector, key.numbers, seconds=DNS_SECONDS)

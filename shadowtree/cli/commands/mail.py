@@ -54,6 +54,8 @@ mail_command.add_command(sync_command)
 def serve_command(config_file: Path, check_config: bool) -> int:
     """Answer the lookups of a mail server, say who may post, and distribute messages, until SIGTERM or Ctrl-C.
 
+    A warning says where DNS has not the public key of seals (`[arc]`).
+
     It prints `serving mail of DOMAINS: maps HOST:PORT, policy HOST:PORT, lmtp HOST:PORT` once it answers. SIGHUP has
     the settings of lists, and the key of seals, read again.
 
@@ -70,6 +72,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
     if check_config:
+        _warn_unless_published(settings)
         click.echo("the settings are good")
         return DONE
     from mailing.shell.distributing import StartError
@@ -425,6 +428,18 @@ async def _suppressed(control: Path) -> frozenset[str]:
         warn(f"it is not known who is suppressed: {error}")
         return frozenset()
     return frozenset(each.address for each in answer.suppressed)
+
+
+def _warn_unless_published(settings: MailSettings) -> None:
+    """DNS may be away, and the key be published later: the settings are good all the same."""
+    arc = None if settings.distribution is None else settings.distribution.arc
+    if arc is None or arc.numbers is None:
+        return
+    from mailing.shell.published_key import SECONDS, why_not_published
+
+    why = why_not_published(arc.domain, arc.selector, arc.numbers, seconds=SECONDS)
+    if why is not None:
+        warn(f"seals: {why}")
 
 
 def _complain(message: str, status: int) -> int:

@@ -116,7 +116,10 @@ def test_a_key_of_seals_is_read_at_the_start_and_again_and_not_by_other_commands
         f'[arc]\ndomain = "ubc.example"\nselector = "s"\nkey = "{key}"\n'
     )
     check = ("mail", "serve", "--config", own_config, "--check-config")
-    assert shadowtree(*check).stdout == "the settings are good\n"
+    found = shadowtree(*check)
+    assert found.stdout == "the settings are good\n"
+    assert found.stderr.startswith("shadowtree: seals: ")
+    assert "s._domainkey.ubc.example" in found.stderr
     gateway = start(own_config)
     key.chmod(0o644)
     line = len(own_config.read_text().splitlines())

@@ -11,6 +11,7 @@ from dkim.crypto import parse_pem_private_key
 from mailing.config.settings import ArcSettings, DistributionSettings
 from mailing.rules.lists import Lists, ListSettings, Unsubscribe
 from mailing.rules.message import read_content
+from mailing.shell import published_key
 from tests.fakes.signing_keys import Dns, SigningKeyFiles
 from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
@@ -51,13 +52,20 @@ def settings(tmp_path, sink):
         "mx.ubc.example",
         "127.0.0.1:0",
         "https://lists.ubc.example",
-        "127.0.0.1:0",
         sealing_with("ubc.example"),
     )
 
 
+@pytest.fixture
+def published(monkeypatch):
+    """DNS, as the gateway asks for its own key."""
+    found = Dns(KEYS)
+    monkeypatch.setattr(published_key, "get_txt", found)
+    return found
+
+
 @pytest_asyncio.fixture(loop_scope="module")
-async def gate(servers, settings):
+async def gate(servers, settings, published):
     async with running_gateway(servers["ubc.example"].client, settings, PERSONAL) as found:
         yield found
 
@@ -120,3 +128,19 @@ async def test_another_key_is_followed(gate, sink):
     await gate.until_done()
     assert "d=new.example" in field(sink.taken[0].data, "arc-seal")
     assert verdict(sink.taken[0].data) == dkim.CV_Pass
+
+
+async def test_that_dns_has_no_such_key_is_a_warning_at_the_start_and_when_the_key_is_another_one(
+    servers, settings, published, caplog
+):
+    published.keys = {"new.example": KEYS["ubc.example"]}
+
+    async def until_warned(warning):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not any(each.startswith(f"seals: {warning}") for each in caplog.messages):
+                await asyncio.sleep(0.01)
+
+    async with running_gateway(servers["ubc.example"].client, settings, PERSONAL) as gate:
+        await until_warned("DNS has no key at s2026._domainkey.ubc.example")
+        gate.follow(PERSONAL, dataclasses.replace(settings, arc=sealing_with("new.example")))
+        await until_warned("the key that DNS has at s2026._domainkey.new.example belongs to another private key")
