@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mailing.rules.events import Spooled
 from mailing.rules.failures import Failing
@@ -148,15 +148,18 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
             why,
         )
         return found, chunk.destination
-    server = person.rpartition("@")[2]
     reasons = (
-        f"the gateway at {server} serves its people, and knows" * (server in {each.server for each in message.shares}),
         *(f"{each.group}: {each.why}" for each in message.destinations if each.standing is not Standing.GOES),
         f"not everybody was found: {message.missing}" if message.missing else "",
         "" if message.state in FINAL_STATES or message.revision else "who is in its lists is not known yet",
     )
     why = next((reason for reason in reasons if reason), "")
     return Reached(person, False, None, (), None, "", 0, why), None
+
+
+def served_elsewhere(found: Reached, server: str) -> Reached:
+    """What is told of somebody of a server whose gateway has a share of the message."""
+    return replace(found, gateway=server, why=f"the gateway at {server} serves its people, and knows")
 
 
 def _why_not_reached(chunk: Chunk, index: int) -> str:

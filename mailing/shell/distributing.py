@@ -74,7 +74,7 @@ class Distributing:
         self._spooling.hand_over = self._handing.hand_over
         self.listener = LmtpListener(self._intake, host, repeated)
         self.clicks = Listener("click", HttpReader, Clicks(self._commands, self._spooling.secret).answer, repeated)
-        self._seeing = Seeing(names, lists, self._spooling, host=host)
+        self._seeing = Seeing(names, lists, others, self._spooling, host=host)
         self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
         self._warning: asyncio.Task[None] | None = None

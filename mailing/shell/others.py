@@ -42,6 +42,11 @@ class Others:
         peers = await self._names.ask(lambda client: client.peers())
         return frozenset(subnet for each in peers if each.server in servers for subnet in each.subnets)
 
+    async def server_of(self, subnet: SubnetName) -> str | None:
+        """The server that owns a subnet; None: none is known. Raises `ShadowtreeError`."""
+        peers = await self._names.ask(lambda client: client.peers())
+        return next((each.server for each in peers if subnet in each.subnets), None)
+
     async def serves(self, server: str) -> bool | None:
         """Whether there is a gateway at a server; None: that cannot be told now."""
         if time.monotonic() < self._seen.get(server, 0.0):

@@ -8,9 +8,10 @@ from mailing.rules.addresses import unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import why_not
 from mailing.rules.places import owners_of
-from mailing.rules.queue import ListMembership, Reached, reached, why_left_out
+from mailing.rules.queue import ListMembership, Reached, reached, served_elsewhere, why_left_out
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.names import Names
+from mailing.shell.others import Others
 from mailing.shell.spooling import Spooling
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId, MemberId
@@ -19,9 +20,10 @@ from shadowtree.vocabulary import GroupId, MemberId
 class Seeing:
     """All messages. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists, spooling: Spooling, *, host: str) -> None:
+    def __init__(self, names: Names, lists: Lists, others: Others, spooling: Spooling, *, host: str) -> None:
         """`host`: the name of this gateway."""
         self._names = names
+        self._others = others
         self.lists = lists
         self._spooling = spooling
         self._host = host
@@ -36,6 +38,9 @@ class Seeing:
         try:
             if at is not None:
                 return found if message.is_letter else await self._with_way(found, message.destinations[at])
+            server = await self._others.server_of(found.address.rpartition("@")[2]) if message.shares else None
+            if server is not None and server in {each.server for each in message.shares}:
+                return served_elsewhere(found, server)
             if self._spooling.is_suppressed(found.address):
                 return replace(found, why=found.why or f"suppressed: mail to {found.address} came back")
             going = [each for each in message.destinations if each.is_list and each.standing is Standing.GOES]

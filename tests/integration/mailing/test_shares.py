@@ -177,6 +177,12 @@ async def test_each_organisation_serves_its_own_people_and_their_names_stay_ther
     for person in (*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"]):
         assert person.encode() not in said, f"{person} was named on a link"
     assert said.count(b"Message-ID: <second@x.example>") == 2, "one copy a link"
+    (bea, ann) = [
+        await three["ubc"].gate.why(key_of(read_content(letter("second"))), NATIVE[name][0]) for name in ("sfu", "ubc")
+    ]
+    assert (bea.reached, bea.gateway) == (False, "sfu.example")
+    assert bea.why == "the gateway at sfu.example serves its people, and knows"
+    assert (ann.reached, ann.gateway) == (True, "lists.ubc.example")
 
 
 async def test_a_copy_is_that_of_the_first_list_which_reaches_its_person_and_bounces_come_to_who_sent_it(three):
