@@ -9,12 +9,14 @@ from benchmarks import (
     mail_beside_sql,
     mail_distribution,
     mail_lookups,
+    mail_shapes,
 )
 from benchmarks.report import Figure
 
 PARTS = (
     mail_lookups.measure,
     mail_distribution.measure,
+    mail_shapes.measure,
     mail_beside_mailman.measure,
     mail_beside_aliases.measure,
     mail_beside_sql.measure,
