@@ -7,6 +7,7 @@ from benchmarks import (
     mail_beside_ldap,
     mail_beside_mailman,
     mail_beside_sql,
+    mail_by_postfix,
     mail_distribution,
     mail_lookups,
     mail_shapes,
@@ -16,6 +17,7 @@ from benchmarks.report import Figure
 PARTS = (
     mail_lookups.measure,
     mail_distribution.measure,
+    mail_by_postfix.measure,
     mail_shapes.measure,
     mail_beside_mailman.measure,
     mail_beside_aliases.measure,

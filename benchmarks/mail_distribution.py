@@ -63,7 +63,7 @@ def measure(*, quick: bool) -> list[Figure]:
         several_connected([[subnet] for subnet in SUBNETS]) as (servers, clients),
         running([sys.executable, "-m", "benchmarks.mail_sink"], r"sink on 127.0.0.1:(\d+)$") as sink,
     ):
-        _fill(clients[0], people, clicking)
+        fill(clients[0], people, clicking)
         with running_gateway(Path(folder), servers[0], int(sink.address), SUBNETS[0], "central") as gateway:
             figures = [
                 *_how_soon_handed_over(gateway, int(sink.address), people, rounds),
@@ -94,7 +94,7 @@ def running_gateway(
         yield gateway
 
 
-def _fill(names: Client, people: int, clicking: int) -> None:
+def fill(names: Client, people: int, clicking: int) -> None:
     """All of them are in `all` and in `two`; a fifth in `three`, some in `four`; `clicking` in `personal`."""
     members = [f"person-{number:05}@people.example" for number in range(people)]
     homes = ("all@ubc.example", "lab@sfu.example", "choir@uvic.example", "lab@sfu.example", "all@ubc.example")
