@@ -40,11 +40,7 @@ class Gateway:
 
     async def lookups(self, *asked):
         """Ask all at once over one connection."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.maps_port)
-        writer.write(b"".join(netstring(f"{name} {key}".encode()) for name, key in asked))
-        found = [await read_reply(reader) for _ in asked]
-        writer.close()
-        return found
+        return await look_up(self.maps_port, *asked)
 
     async def action(self, sender, recipient, **attributes):
         """What the policy answers at RCPT."""
@@ -54,6 +50,15 @@ class Gateway:
         found = await reader.readuntil(b"\n\n")
         writer.close()
         return found.decode().removeprefix("action=").rstrip("\n")
+
+
+async def look_up(port, *asked):
+    """Ask all maps and keys at once over one connection; the status and the text of each reply."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"".join(netstring(f"{name} {key}".encode()) for name, key in asked))
+    found = [await read_reply(reader) for _ in asked]
+    writer.close()
+    return found
 
 
 async def read_reply(reader):

@@ -6,24 +6,29 @@ import asyncio
 import time
 from contextlib import asynccontextmanager
 
+from mailing.rules.framing import NetstringReader
 from mailing.shell.control import Request, ask
+from mailing.shell.conversations import Listener
 from mailing.shell.distributing import Distributing
 from mailing.shell.log import Repeated
 from mailing.shell.lookup_counts import LookupCounts
+from mailing.shell.lookups import Lookups
 from mailing.shell.metrics import GatewayCollector
 from mailing.shell.names import Names
+from tests.integration.mailing.gateways import look_up
 from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 
 
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, distributing, settings, port, clicks):
+    def __init__(self, distributing, settings, port, clicks, maps_port):
         self._distributing = distributing
         self.settings = settings
         self.port = port
         self.clicks = clicks
         """Where members leave by one click."""
+        self._maps_port = maps_port
 
     async def send(self, sender, *recipients, data, **more):
         """The replies, without those to RCPT that are good."""
@@ -34,6 +39,10 @@ class Running:
         """The reply to one RCPT."""
         found = await lmtp(self.port, sender, f"{recipient}@lists.ubc.example", data=b"Subject: rcpt\r\n\r\n")
         return found[0]
+
+    async def lookup(self, name, key):
+        """Ask a map beside it; the status and the text of the reply."""
+        return (await look_up(self._maps_port, (name, key)))[0]
 
     async def ask(self, word, id_=None, server=""):
         """The messages that a command tells of."""
@@ -80,14 +89,18 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
     following = asyncio.create_task(names.follow())
     await names.tried(PATIENCE_SECONDS)
     distributing = Distributing(settings, names, lists, Repeated())
+    lookups = Lookups(names, lists)
+    lookups.suppression = distributing
+    maps = Listener("maps", NetstringReader, lookups.answer, Repeated())
     running = None
     try:
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
         clicks = await distributing.listen_for_clicks()
-        yield Running(distributing, settings, port, clicks)
+        yield Running(distributing, settings, port, clicks, await maps.listen("127.0.0.1", 0))
     finally:
         tasks = [following] if running is None else [following, running]
+        await maps.end(PATIENCE_SECONDS if gracefully else 0)
         if gracefully:
             await distributing.end(PATIENCE_SECONDS)
         for task in tasks:

@@ -17,6 +17,7 @@ from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
 from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink, lmtp
+from tests.postgres import running_postgresql
 
 ALL, LAB, NEWS, OWN, HELD, LARGE = (
     "all@ubc.example",
@@ -35,6 +36,10 @@ SETTINGS = {
 BODY = b"\r\nHello, \xff.\r\n..dots\r\n.\r\n"
 CONFIRMED = "Authentication-Results: mx.ubc.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example"
 FORGED = CONFIRMED.replace("mx.ubc", "mx.elsewhere")
+
+
+DEEP = 1_000
+"""Of parts within parts."""
 
 
 def message(name, *fields, body=BODY, results=CONFIRMED):
@@ -183,6 +188,27 @@ async def test_messages_are_refused_after_data(gate, data, says):
     (reply,) = await gate.send("ann@x.example", "news", data=data)
     assert reply.startswith(says)
     assert await gate.ask("queue") == ()
+
+
+@pytest.mark.parametrize(
+    ("level", "end"),
+    [
+        ("Content-Type: multipart/mixed; boundary=b{0}\r\n\r\n--b{0}\r\n", "--b{0}--\r\n"),
+        ("Content-Type: multipart/mixed; boundary=b{0}\r\n\r\n--b{0}\r\n", ""),
+        ("Content-Type: message/rfc822\r\n\r\n", ""),
+    ],
+    ids=["parts", "parts that have no end", "messages"],
+)
+async def test_parts_within_parts_go_through_as_one_message_and_as_they_are(gate, sink, level, end):
+    levels = [level.format(number) for number in range(DEEP)]
+    ends = [end.format(number) for number in reversed(range(DEEP))]
+    top, _, inner = "".join([*levels, "Content-Type: text/plain\r\n\r\n.deep\r\n.\r\n", *ends]).partition("\r\n")
+    data = message("deep", "MIME-Version: 1.0", top, body=inner.encode())
+    assert await gate.send("ann@x.example", "news", "own-request", data=data) == ["250 2.0.0 it is safe"] * 2
+    await gate.until_done()
+    (copy,) = [each for each in sink.taken if each.people == ["bob@sfu.example"]]
+    assert copy.data.endswith(data.partition(b"\r\n")[2].replace(b"\r\n..", b"\r\n."))
+    assert sink.people == ["ann@x.example", "bob@sfu.example"], "the other one is an answer to the author"
 
 
 @pytest.mark.parametrize("end", [b"\n.\n", b"\r.\r", b"\n.\r\n", b"\r\n.\n", b"\r\n.\r"])
@@ -422,7 +448,7 @@ async def test_a_second_gateway_and_a_damaged_spool_are_refused(servers, setting
             pass
 
 
-async def test_a_full_disk_is_a_failure_for_now_and_passes(servers, settings, sink, monkeypatch):
+async def test_a_full_disk_is_a_failure_for_now_while_lookups_go_on_and_passes(servers, settings, sink, monkeypatch):
     commit, full = Spool.commit, asyncio.Event()
 
     def commit_unless_full(spool, changes):
@@ -436,12 +462,43 @@ async def test_a_full_disk_is_a_failure_for_now_and_passes(servers, settings, si
         full.set()
         large = message("full", body=b"\r\n" + b"x" * 100_000 + b"\r\n")
         assert (await gate.send("ann@x.example", "news", data=large))[0].startswith("452 4.3.1")
-        assert (await gate.rcpt("ann@x.example", "news")).startswith("452 4.3.1")
+        await lookups_go_on(servers, gate, "full")
         full.clear()
         await sink.until("bob@sfu.example")
         assert await gate.send("ann@x.example", "news", data=large) == ["250 2.0.0 it is safe"]
         await gate.until_done()
     assert sink.people == ["bob@sfu.example"]
+
+
+async def test_a_database_that_is_away_is_a_failure_for_now_while_lookups_go_on_and_passes(servers, settings, sink):
+    with running_postgresql() as postgresql:
+        away = dataclasses.replace(settings, database=postgresql.fresh_database())
+        async with running(servers, away) as gate:
+            await asyncio.to_thread(postgresql.stop)
+            data = message("away")
+            assert (await gate.send("ann@x.example", "news", data=data))[0].startswith("452 4.3.1")
+            await lookups_go_on(servers, gate, "away")
+            assert sink.people == []
+            await asyncio.to_thread(postgresql.start)
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while (await gate.send("ann@x.example", "news", data=data)) != ["250 2.0.0 it is safe"]:
+                    await asyncio.sleep(0.01)
+            await gate.until_done()
+    assert sink.people == ["bob@sfu.example"]
+
+
+async def lookups_go_on(servers, gate, name):
+    """A list of this name, which nobody has asked for before, is there for lookups as soon as it is made."""
+    names, group, place = servers["ubc.example"].client, f"{name}@ubc.example", f"{name}@lists.ubc.example"
+    await names.create_group(group)
+    await names.apply([Join(group, LAB, "group"), Join(group, "eve@x.example", "process")])
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while await gate.lookup("lists", place) == ("NOTFOUND", ""):
+            await asyncio.sleep(0.01)
+    assert await gate.lookup("lists", place) == ("OK", group)
+    assert await gate.lookup("members", place) == ("OK", "ann@x.example,bob@sfu.example,eve@x.example")
+    assert await gate.lookup("lists", "ann@x.example") == ("NOTFOUND", "")
+    assert (await gate.rcpt("ann@x.example", "news")).startswith("452 4.3.1")
 
 
 async def test_the_database_of_a_name_server_is_refused(servers, settings, tmp_path):
