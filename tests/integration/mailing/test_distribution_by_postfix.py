@@ -38,6 +38,7 @@ def config(servers, tmp_path_factory):
     path.write_text(
         f'authserv_id = "mx.here.example"\nlmtp_listen = "127.0.0.1:{lmtp}"\nsmtp = "127.0.0.1:{smtp}"\n'
         f'database = "sqlite:///{path.with_suffix(".db")}"\n{text}'
+        '[lists."own@ubc.example"]\npost = "anyone"\nskip_addressed = true\n'
     )
     return path
 
@@ -46,8 +47,8 @@ def config(servers, tmp_path_factory):
 def sent(postfix):
     """Send a message of a name, and wait until so many people have got it; what the inbox took for it."""
 
-    def send(name, count, sender, *recipients):
-        replies = postfix.send(sender, *recipients, data=MESSAGE % name)
+    def send(name, count, sender, *recipients, message=MESSAGE):
+        replies = postfix.send(sender, *recipients, data=message % name)
         assert [code for code, _ in replies] == [250] * len(recipients), replies
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
@@ -96,6 +97,26 @@ def test_overlapping_lists_reach_each_person_once_with_a_return_path_of_their_ow
 def test_what_is_refused_is_refused_at_rcpt(postfix, sender, recipient, says):
     ((code, text),) = postfix.send(sender, recipient)
     assert (code, says in text) == (550, True), text
+
+
+def test_who_is_addressed_is_left_out_and_from_is_rewritten_where_dmarc_rests_on_spf_alone(sent, servers):
+    """Both as the lists say: one skips whoever is in To, and the others do not; all rewrite, as usual."""
+    names, to = servers.clients[0], b"\r\nTo: Dan <DAN@x.example>, bob@sfu.example\r\nFrom: "
+    names.join("own@ubc.example", "eve@x.example", "process")
+    try:
+        for name, signed in ((b"signed", b"dkim=pass header.d=x.example; "), (b"unsigned", b"")):
+            data = MESSAGE.replace(b"dkim=pass header.d=x.example; ", signed).replace(b"\r\nFrom: ", to)
+            lists = ("news@lists.ubc.example", "own@lists.ubc.example")
+            found = sent(name, 2, "bob@sfu.example", *lists, message=data)
+            assert people_of(found) == ["bob@sfu.example", "eve@x.example"]
+            for _, (person,), copy in found:
+                place = "news" if person == "bob@sfu.example" else "own"
+                told = {"From": "Ann <ann@x.example>", "Reply-To": None}
+                if not signed:
+                    told = {"From": f"Ann via {place} <{place}@lists.ubc.example>", "Reply-To": "ann@x.example"}
+                assert {field: message_from_bytes(copy)[field] for field in told} == told
+    finally:
+        names.leave("own@ubc.example", "eve@x.example")
 
 
 def test_a_bounce_comes_back_and_is_counted(postfix, sent, queue):

@@ -218,6 +218,38 @@ def test_who_muted_a_list_is_told_as_muted(shadowtree, config, servers, gateway)
     until(lambda: gateway.lookup("members", "own@lists.ubc.example"), ("OK", "dan@x.example"))
 
 
+def test_a_list_comes_in_and_goes_out_as_a_spreadsheet(shadowtree, config, servers, gateway, tmp_path):
+    """With owners and those who muted it, nested in itself; what goes out and comes in again is the same list."""
+    names, place = servers.clients[0], "tea@lists.ubc.example"
+    groups = [f"{name}@ubc.example" for name in ("tea", "tea+owners", "tea+muted", "cake")]
+    before, after = tmp_path / "before.csv", tmp_path / "after.csv"
+    before.write_text(
+        "list;role;address\n"
+        "tea@ubc.example;;cake@ubc.example\n"
+        "cake@ubc.example;;tea@ubc.example\n"
+        "tea@ubc.example;member;ann@x.example\n"
+        "cake@ubc.example;;bob@x.example\n"
+        "tea@ubc.example;owner;olga@x.example\n"
+        "tea@ubc.example;muted;cy@x.example\n"
+    )
+    try:
+        for number, file in enumerate((before, after)):
+            shadowtree("import", file, "--server", servers.address(0))
+            told = json.loads(shadowtree("mail", "expand", place, "--config", config, "--format", "json").stdout)
+            assert [each["address"] for each in told["people"]] == ["ann@x.example", "bob@x.example"]
+            assert told["left_out"] == [{"address": "cy@x.example", "reason": "muted"}]
+            until(lambda: gateway.lookup("members", place), ("OK", "ann@x.example,bob@x.example"))
+            until(lambda: gateway.lookup("owners", place), ("OK", "olga@x.example"))
+            if number == 0:
+                shadowtree("export", after, "--subnet", "ubc.example", "--server", servers.address(0))
+                for group in groups:
+                    names.delete_group(group, force=True)
+                until(lambda: gateway.lookup("lists", place), ("NOTFOUND", ""))
+    finally:
+        for group in set(groups).intersection(names.groups("ubc.example")):
+            names.delete_group(group, force=True)
+
+
 def test_messages_are_told_and_decided_about_by_commands(start, own_config, config, capsys, monkeypatch):
     """No mail server is there to take them."""
     monkeypatch.setattr(mail, "PATIENCE_S", 0.0)
