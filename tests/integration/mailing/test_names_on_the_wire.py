@@ -19,7 +19,7 @@ NEAR = [f"near-{number:03}@ubc.example" for number in range(PEOPLE)]
 FAR = [f"far-{number:03}@sfu.example" for number in range(PEOPLE)]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def recorder():
     """Of the link between the servers."""
     recorder = Recorder()
@@ -27,7 +27,7 @@ def recorder():
     recorder.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def to_server():
     """Of what the gateway and its name server say."""
     recorder = Recorder()
@@ -35,13 +35,11 @@ def to_server():
     recorder.close()
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory, recorder):
+@pytest.fixture
+def servers(tmp_path, recorder):
     """Four lists, each of three quarters of the people here and of a group there: any two share half of the people."""
     with started_servers() as start:
-        servers = RecordedServers(
-            start, tmp_path_factory.mktemp("servers"), [["ubc.example"], ["sfu.example"]], recorder
-        )
+        servers = RecordedServers(start, tmp_path, [["ubc.example"], ["sfu.example"]], recorder)
         names = servers.clients[0]
         names.create_group(SHARED)
         joins = [Join(SHARED, person, "process") for person in FAR]
