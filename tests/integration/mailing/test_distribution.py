@@ -492,13 +492,16 @@ async def lookups_go_on(servers, gate, name):
     names, group, place = servers["ubc.example"].client, f"{name}@ubc.example", f"{name}@lists.ubc.example"
     await names.create_group(group)
     await names.apply([Join(group, LAB, "group"), Join(group, "eve@x.example", "process")])
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while await gate.lookup("lists", place) == ("NOTFOUND", ""):
-            await asyncio.sleep(0.01)
-    assert await gate.lookup("lists", place) == ("OK", group)
-    assert await gate.lookup("members", place) == ("OK", "ann@x.example,bob@sfu.example,eve@x.example")
-    assert await gate.lookup("lists", "ann@x.example") == ("NOTFOUND", "")
-    assert (await gate.rcpt("ann@x.example", "news")).startswith("452 4.3.1")
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while await gate.lookup("lists", place) == ("NOTFOUND", ""):
+                await asyncio.sleep(0.01)
+        assert await gate.lookup("lists", place) == ("OK", group)
+        assert await gate.lookup("members", place) == ("OK", "ann@x.example,bob@sfu.example,eve@x.example")
+        assert await gate.lookup("lists", "ann@x.example") == ("NOTFOUND", "")
+        assert (await gate.rcpt("ann@x.example", "news")).startswith("452 4.3.1")
+    finally:
+        await names.delete_group(group, force=True)
 
 
 async def test_the_database_of_a_name_server_is_refused(servers, settings, tmp_path):
