@@ -14,7 +14,9 @@ Source: delivery.md sections 4 and 8.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 
 from msgspec import Struct
 from pyroaring import BitMap
@@ -73,6 +75,23 @@ _PARCELS = KeyForm[_ParcelKey](lambda key: f"{key[1]} {key[2]} {key[3]} {key[0]}
 _HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
 
 
+@dataclass(slots=True)
+class _Waiting:
+    """Posts of one sender: many, while a view is made or healed."""
+
+    posts: dict[int, bytes] = field(default_factory=dict)
+    """By number."""
+    size: int = 0
+    """Of all of them, in bytes."""
+
+    def add(self, number: int, encoded: bytes) -> None:
+        self.posts[number] = encoded
+        self.size += len(encoded)
+
+    def remove(self, number: int) -> None:
+        self.size -= len(self.posts.pop(number))
+
+
 class Arrivals:
     """All that has come from other servers and was not taken yet, and what is known of the parcels that were."""
 
@@ -84,22 +103,22 @@ class Arrivals:
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
         self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
         """Parcels that may come once more, with the number of their audience, until they are over."""
-        self._waiting: dict[ServerId, dict[int, bytes]] = {}
-        """Posts that came and were not taken yet, by sender and number."""
+        self._waiting: defaultdict[ServerId, _Waiting] = defaultdict(_Waiting)
+        """Posts that came and were not taken yet, by sender."""
         self.has_more = False
         """Whether a post waits for nothing but another step."""
 
     def keep(self, post: PeerMessage) -> None:
         """A post has come; the step that follows takes it, if it can."""
         sender, number, encoded = post.sender, post.number, post.encoded
-        waiting = self._waiting.setdefault(sender, {})
+        waiting = self._waiting[sender]
         if number <= self._post.handled_through(sender):
             self._post.faults[sender, PeerFault.REPEATED] += 1
-        elif number not in waiting:
-            if sum(map(len, waiting.values())) + len(encoded) > WAITING_BYTES_LIMIT:
+        elif number not in waiting.posts:
+            if waiting.size + len(encoded) > WAITING_BYTES_LIMIT:
                 self._post.faults[sender, PeerFault.TOO_MUCH_POST] += 1
             else:
-                waiting[number] = encoded
+                waiting.add(number, encoded)
 
     def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
         """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
@@ -108,8 +127,8 @@ class Arrivals:
         waits, too, for the steps in which very many are found.
         """
         self.has_more = False
-        for sender in [sender for sender, waiting in self._waiting.items() if waiting]:
-            waiting = self._waiting[sender]
+        for sender in [sender for sender, waiting in self._waiting.items() if waiting.posts]:
+            waiting = self._waiting[sender].posts
             while (number := self._post.handled_through(sender) + 1) in waiting:
                 encoded = waiting[number]
                 try:
@@ -129,7 +148,7 @@ class Arrivals:
 
     def _pass(self, sender: ServerId, number: int) -> None:
         self._post.take(sender, number)
-        del self._waiting[sender][number]
+        self._waiting[sender].remove(number)
 
     def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
         """Log a parcel for those who have not got it; returns what its origin is to be told, None if it is none."""
@@ -249,4 +268,4 @@ class Arrivals:
 
     def waiting(self, sender: ServerId) -> int:
         """How many posts of a server wait."""
-        return len(self._waiting.get(sender, ()))
+        return len(self._waiting[sender].posts) if sender in self._waiting else 0

@@ -91,15 +91,11 @@ class Audiences:
 
     def numbered(self, targets: TargetSet, reach: Reach) -> BitMap:
         """As `of`, once all whom gateways serve have numbers: for what is logged, or goes with a step."""
-        lacking = self._reached(targets, reach).lacking
-        if lacking:
-            self._number(targets, lacking, ())
-        return self.of(targets, reach)
+        return self._numbered(targets, reach).audience
 
     def foreign(self, targets: TargetSet, reach: Reach) -> Foreign:
         """Whom no server owns, of those whom `numbered` finds; who has a listener alone is not among them."""
-        self.numbered(targets, reach)
-        return self._reached(targets, reach).foreign
+        return self._numbered(targets, reach).foreign
 
     def prepare(self, targets: TargetSet, reach: Reach, room: int) -> int:
         """Do a part of what `numbered` does, for so many; returns what room is left: none, where there is more to do.
@@ -145,6 +141,13 @@ class Audiences:
         kept = self._kept.pop(targets)
         if rest:
             self._kept[targets] = kept._replace(lacking=rest)
+
+    def _numbered(self, targets: TargetSet, reach: Reach) -> _Kept:
+        found = self._reached(targets, reach)
+        if not found.lacking:
+            return found
+        self._number(targets, found.lacking, ())
+        return self._reached(targets, reach)
 
     def _reached(self, targets: TargetSet, reach: Reach) -> _Kept:
         rests_on = self._rests_on(targets, reach)

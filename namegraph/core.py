@@ -221,13 +221,13 @@ class ServerCore(CoreQueries):
                 self._cut(event, now, effects)
             case RetirePeer():
                 self._retire(event, now, effects)
-            case PeerMessage():
-                if event.lane is Lane.LETTERS:
-                    self._take_letter(event, now)
-                else:
+            case PeerMessage(lane=Lane.LETTERS):
+                self._take_letter(event, now)
+            case PeerMessage() | PeerReceived():
+                if isinstance(event, PeerMessage):
                     self._take_post(event)
-            case PeerReceived(peer, through, lane):
-                self.channels_of(lane).received(peer, through)
+                else:
+                    self.channels_of(event.lane).received(event.peer, event.through)
                 if not self._cuts_waiting:
                     return effects  # Nothing else waits for that.
             case PeerMet(peer, subnets, version):
