@@ -67,7 +67,7 @@ def close_command(session: Session, process: str) -> None:
         closed = names.close_mailbox(process)
         _print(closed, session)
         if closed.messages_lost:
-            warn(f"not acknowledged, and lost: {closed.messages_lost:,} messages at most")
+            warn(f"messages that were not acknowledged are lost: {closed.messages_lost:,} at most")
 
 
 @mailbox_command.command("list")
