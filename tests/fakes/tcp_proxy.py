@@ -10,9 +10,10 @@ to b sets `outward` of the proxy by which a dials b, and `homeward` of that by w
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextlib import suppress
 from enum import Enum
+
+from tests.fakes.loop_in_thread import LoopInThread
 
 CHUNK_BYTES = 64 * 1024
 
@@ -177,23 +178,19 @@ class NetworkInThread:
     """A `Network` with an event loop of its own, for tests that have none. As a context manager it ends by itself."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="network")
+        self._loop = LoopInThread("network")
         self._network = Network()
 
     def __enter__(self) -> NetworkInThread:
-        self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._run(self._network.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.run(self._network.close())
         self._loop.close()
 
     def way(self, source: str, destination: str, target: str) -> str:
         """As `Network` says."""
-        return self._run(self._network.way(source, destination, target))
+        return self._loop.run(self._network.way(source, destination, target))
 
     def set(self, source: str, destination: str, passage: Passage) -> None:
         """As `Network` says; holds when it returns."""
@@ -211,11 +208,8 @@ class NetworkInThread:
         """As `Network` says; holds when it returns."""
         self._call(self._network.heal)
 
-    def _run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
-
     def _call(self, change):
         async def carry_out() -> None:
             change()
 
-        self._run(carry_out())
+        self._loop.run(carry_out())

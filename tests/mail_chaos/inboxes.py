@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import threading
 
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.fakes.loop_in_thread import LoopInThread
 from tests.mail_chaos.history import Taken
 
 TRANSACTION_SECONDS = 0.02
@@ -27,59 +27,52 @@ class Inbox:
         self._history = history
         self._chance = random.Random(f"{seed} {organisation}")
         self._deferred = deferred
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=f"inbox of {organisation}")
+        self._loop = LoopInThread(f"inbox of {organisation}")
         self._server = None
         self._connections = set()
         self.under_way = 0
         """Messages that it has, and has not said so."""
 
     def __enter__(self):
-        self._thread.start()
-        self._run(self._begin())
+        self._loop.run(self._begin())
         self.start()
         return self
 
     def __exit__(self, *_):
         self.vanish()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
         self._loop.close()
 
     def start(self):
         """Take connections."""
-        self._run(self._listen())
+        self._loop.run(self._listen())
 
     def vanish(self):
         """As if it were killed: connections break in the middle, new ones are refused."""
-        self._run(self._close())
+        self._loop.run(self._close())
 
     def cut(self):
         """Break all connections; new ones are taken."""
-        self._run(self._abort())
+        self._loop.run(self._abort())
 
     def stall(self):
         """Answer nothing."""
-        self._run(self._set(self._goes_on.clear))
+        self._loop.run(self._set(self._goes_on.clear))
 
     def go_on(self):
         """Answer again."""
-        self._run(self._set(self._goes_on.set))
+        self._loop.run(self._set(self._goes_on.set))
 
     def hold(self):
         """Say of no message that it was taken."""
-        self._run(self._set(self._says_so.clear))
+        self._loop.run(self._set(self._says_so.clear))
 
     def let_go(self):
         """Say it."""
-        self._run(self._set(self._says_so.set))
+        self._loop.run(self._set(self._says_so.set))
 
     def defer_nobody(self):
         """Refuse nobody from now on."""
         self._deferred = 0.0
-
-    def _run(self, coroutine):
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     async def _begin(self):
         self._goes_on, self._says_so = asyncio.Event(), asyncio.Event()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.fakes.loop_in_thread import LoopInThread
 from tests.integration.nameserver.several_servers import SeveralServers
 
 
@@ -14,20 +14,23 @@ class Recorder:
 
     def __init__(self):
         self.bytes = bytearray()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        self._loop = LoopInThread("recorder")
+        self._servers = []
 
     def pass_on(self, port, to):
         """What comes at a port goes to another."""
-        return asyncio.run_coroutine_threadsafe(self._listen(port, to), self._loop).result()
+        return self._loop.run(self._listen(port, to))
 
     def forget(self):
         self.bytes.clear()
 
     def close(self):
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._loop.run(self._stop_listening())
+        self._loop.close()
+
+    async def _stop_listening(self):
+        for server in self._servers:
+            server.close()
 
     async def _listen(self, port, to):
         async def serve(reader, writer):
@@ -38,7 +41,7 @@ class Recorder:
                 return
             await asyncio.gather(self._copy(reader, other_writer), self._copy(other_reader, writer))
 
-        await asyncio.start_server(serve, "127.0.0.1", port)
+        self._servers.append(await asyncio.start_server(serve, "127.0.0.1", port))
 
     async def _copy(self, reader, writer):
         try:
