@@ -48,9 +48,12 @@ RING_BYTES_LIMIT = 64 * 1024 * 1024
 BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
 """Of parcels that are not settled."""
 
-CLOSE_SECONDS = 0.002
-"""Parcels are made of what came at once, but so long after the last ones at the earliest: what comes meanwhile shares
-them, and costs other servers little."""
+SHARE_SECONDS = 0.0005
+"""Parcels are made of what came at once, but so long after the last ones for each message in these: what comes
+meanwhile shares them, and costs other servers little. Whoever sends one after the other waits for nothing."""
+
+SHARE_SECONDS_LIMIT = 0.002
+"""The longest such wait."""
 
 POSITIONS_OF_START = 2**20
 """The first position of a start is its number times this; a start has a number for each few microseconds."""
@@ -231,7 +234,7 @@ class InMemory:
     def make_parcels(self, reach: Reach, now: float) -> None:
         """Make parcels of what came, if it is time, or if it is enough for one."""
         if self.origin.open and (now >= self._close_at or self.origin.open.bytes >= PARCEL_BYTES_LIMIT):
-            self._close_at = now + CLOSE_SECONDS
+            self._close_at = now + min(SHARE_SECONDS * self.origin.open.count, SHARE_SECONDS_LIMIT)
             self.spreading.close()
         self.spreading.make_parcels(reach, at=self._running.seconds)
 

@@ -40,6 +40,11 @@ class OpenMessages:
         return bool(self._waiting)
 
     @property
+    def count(self) -> int:
+        """How many they are."""
+        return sum(map(len, self._waiting.values()))
+
+    @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
         return self.bytes >= OPEN_BYTES_LIMIT

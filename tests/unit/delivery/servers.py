@@ -4,7 +4,7 @@ from collections import deque
 
 from delivery.datagrams import PeerDatagram, Shown
 from delivery.events import Accepted, CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Settled, Subscribe
-from delivery.in_memory import CLOSE_SECONDS
+from delivery.in_memory import SHARE_SECONDS_LIMIT
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server
 from delivery.wire import decode_stored
@@ -139,7 +139,7 @@ class Servers:
             while server not in self.gone and core.delivery.has_more:
                 self.step(server, Tick())
             if server not in self.gone and core.delivery.in_memory.origin.open:
-                self.now += CLOSE_SECONDS
+                self.now += SHARE_SECONDS_LIMIT
                 self.step(server, Tick())
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()

@@ -3,8 +3,8 @@
 import pytest
 
 from delivery.datagrams import PeerDatagram
-from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SetPolicy, Settled, Subscribe
-from delivery.in_memory import CLOSE_SECONDS, POSITIONS_OF_START
+from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SendAll, SetPolicy, Settled, Subscribe
+from delivery.in_memory import POSITIONS_OF_START, SHARE_SECONDS, SHARE_SECONDS_LIMIT
 from delivery.model import Kept
 from delivery.reading import read
 from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
@@ -130,13 +130,26 @@ def test_one_alone_leaves_at_once_and_what_comes_right_after_it_shares_a_parcel(
     for send in asked[1:]:
         servers.step(ServerId("a"), send)
         assert send.ticket not in servers.answers
-        assert core.next_deadline == servers.now + CLOSE_SECONDS
-    servers.now += CLOSE_SECONDS
+        assert core.next_deadline == servers.now + SHARE_SECONDS
+    servers.now += SHARE_SECONDS
     servers.step(ServerId("a"), Tick())
     servers.run()
     assert got(servers, "cyd@c") == [b"0", b"1", b"2", b"3"]
     assert [len(entry.items) for entry in entries(servers, "cyd@c")] == [1, 3]
     assert all(isinstance(servers.answers[send.ticket][-1], Settled) for send in asked)
+
+
+def test_the_more_share_parcels_the_longer_the_next_ones_wait_but_not_for_ever(servers):
+    core = servers.servers["a"].delivery
+    waits = []
+    for count in (1, 2, 100):
+        servers.now += 1.0
+        servers.step(ServerId("a"), SendAll(tuple(servers.new_send(STAFF) for _ in range(count))))
+        assert not core.in_memory.origin.open
+        servers.step(ServerId("a"), servers.new_send(STAFF))
+        waits.append(round(core.next_deadline - servers.now, 6))
+        servers.run()
+    assert waits == [SHARE_SECONDS, 2 * SHARE_SECONDS, SHARE_SECONDS_LIMIT]
 
 
 def test_what_is_enough_for_a_parcel_waits_for_nothing(servers):
@@ -165,7 +178,7 @@ def test_what_waits_for_its_parcel_is_sent_before_the_policy_changes(servers):
 def test_what_is_lost_on_the_way_is_sent_again_and_comes_once(servers):
     send(servers, b"0")
     for number in range(1, 4):
-        servers.now += CLOSE_SECONDS
+        servers.now += SHARE_SECONDS_LIMIT
         servers.step(ServerId("a"), servers.new_send(STAFF, payload=b"%d" % number))
         if number == 2:
             assert drop(servers, "b")
@@ -213,7 +226,7 @@ def test_a_server_that_starts_again_before_it_confirms_still_says_who_is_below_i
     servers.step(ServerId("a"), known)
     servers.run()
     first = servers.new_send(STAFF, payload=b"first")
-    servers.now += CLOSE_SECONDS
+    servers.now += SHARE_SECONDS_LIMIT
     servers.step(ServerId("a"), first)
     assert drop(servers, "b")
     assert not [key for key in servers.under_way if key[1] == "c"]
