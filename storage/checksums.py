@@ -14,7 +14,7 @@ from zlib import crc32
 
 from sqlalchemy import Connection, MetaData, Table, bindparam, select, update
 
-from storage.models import ARCS
+from storage.models import ARCS, SERVER
 
 CHECKSUM_COLUMN = "checksum"
 
@@ -49,7 +49,12 @@ def row_checksum(row: Sequence[Any]) -> int:
     return checksum
 
 
-_OF_TABLES: Mapping[str, Callable[[Sequence[Any]], int]] = {ARCS.name: arc_checksum}
+def server_checksum(row: Sequence[Any]) -> int:
+    """The checksum of the server's own row, whose key says nothing."""
+    return row_checksum(row[1:])
+
+
+_OF_TABLES: Mapping[str, Callable[[Sequence[Any]], int]] = {ARCS.name: arc_checksum, SERVER.name: server_checksum}
 
 
 def checksum_of(table: Table) -> Callable[[Sequence[Any]], int]:
@@ -63,8 +68,6 @@ def seal(connection: Connection, name: str) -> None:
     sealed = table.columns[CHECKSUM_COLUMN]
     keys = list(table.primary_key.columns)
     others = [column for column in table.columns if column is not sealed]
-    # The key of the server's own row says nothing.
-    hashed = others[1:] if name == "server" else others
     compute = checksum_of(table)
     change = (
         update(table)
@@ -78,7 +81,7 @@ def seal(connection: Connection, name: str) -> None:
             [
                 {
                     **{f"of_{key.name}": row._mapping[key] for key in keys},
-                    "computed": compute([row._mapping[column] for column in hashed]),
+                    "computed": compute([row._mapping[column] for column in others]),
                 }
                 for row in found[start : start + _ROWS_AT_A_TIME]
             ],

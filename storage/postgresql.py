@@ -9,7 +9,7 @@ connection pooler that shares sessions between clients would break this; connect
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import psycopg
 from sqlalchemy import (
@@ -43,7 +43,7 @@ from storage.errors import (
     NotOurDatabaseError,
     StorageError,
 )
-from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.schema import require_newest
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store, stored_server, stored_state
@@ -212,6 +212,10 @@ class PostgresqlEngine:
     def acknowledge(self, state: ServerState) -> None:
         """Nothing: PostgreSQL knows the end of its log."""
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """Begin one."""
+        return self._connection.begin()
+
     def write(self, table: Table, records: Sequence[Row]) -> None:
         """Insert the records, or replace those of the same key."""
         if len(records) < COPY_FROM_ROWS:
@@ -224,6 +228,10 @@ class PostgresqlEngine:
         for start in range(0, len(keys), ROWS_PER_SLICE):
             columns = zip(*keys[start : start + ROWS_PER_SLICE], strict=True)
             self._connection.exec_driver_sql(_DELETES[table], tuple(map(list, columns)))
+
+    def cut(self, number: Column[int], through: int) -> None:
+        """Delete the rows in whose column this number or a smaller one is."""
+        self._connection.execute(delete(number.table).where(number <= through))
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
         """Yield the rows of a statement, some thousands at a time."""
@@ -340,7 +348,7 @@ def _incoming(table: Table) -> tuple[Table, str]:
 
 
 _UPSERTS: Mapping[Table, str] = {
-    table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES, LOG)
+    table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES, LOG, SERVER)
 }
 _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields, replace
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
-from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy import Column, Connection, Select, Table, func, select
 
 from namegraph import FORGET_EVERY, LogRecord, Records, ServerId, StoredState
-from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
+from storage.checksums import IMPOSSIBLE_VALUES, server_checksum
 from storage.deletions import part_deletions
 from storage.errors import DatabaseInterruptedError, DatabaseLostError
 from storage.identity import settle_identity
@@ -72,12 +72,20 @@ class SqlEngine(Protocol):
         """Learn of a commit that is durable."""
         ...
 
+    def transaction(self) -> AbstractContextManager[object]:
+        """Begin one; it is durable at the end, or nothing of it is stored. `write`, `delete` and `cut` are for it."""
+        ...
+
     def write(self, table: Table, records: Sequence[Row]) -> None:
         """Insert the records, with their checksums, or replace those of the same key, the later of two winning."""
         ...
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
         """Delete the rows of these primary keys, as far as they are there."""
+        ...
+
+    def cut(self, number: Column[int], through: int) -> None:
+        """Delete the rows of a table in whose column this number or a smaller one is."""
         ...
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
@@ -97,8 +105,7 @@ class Generation:
     base: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServerState:
+class ServerState(NamedTuple):
     """The one row of `server`. Layouts before 0005 have no generation."""
 
     name: ServerId
@@ -114,22 +121,17 @@ class ServerState:
 
     def next(self, *, counter: int | None, generation: Generation) -> ServerState:
         """The row after one commit more."""
-        return replace(
-            self,
+        return self._replace(
             counter=self.counter if counter is None else counter,
             commits=self.commits + 1,
             generation=generation.generation,
             base=generation.base,
         )
 
-    def values(self) -> dict[str, object]:
-        """The columns of the row."""
-        row = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {**row, "checksum": row_checksum([*row.values()])}
-
-
-_NOTE_SERVER: Final = update(SERVER).values({name: bindparam(name) for name in SERVER.columns.keys()[1:]})
-"""Of the only row. Made once: each commit ends with it."""
+    @property
+    def record(self) -> Row:
+        """The row without its checksum."""
+        return (SERVER_KEY, *self)
 
 
 def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
@@ -140,7 +142,7 @@ def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
         name = settle_identity(stored=None if stored is None else stored.name, given=server, database=engine.database)
         state = ServerState(name, 0, 0) if stored is None else stored
         if stored is None:
-            engine.connection.execute(insert(SERVER).values(key=SERVER_KEY, **state.values()))
+            engine.write(SERVER, [state.record])
     return SqlStore(engine, state, has_begun=stored is None)
 
 
@@ -188,9 +190,10 @@ def stored_server(engine: SqlEngine) -> ServerState | None:
 
 def server_of_row(row: Row, *, database: str) -> ServerState:
     """The same of the row itself; raises `DatabaseDamagedError`."""
-    key, *values, checksum = row
+    *record, checksum = row
+    key, *values = record
     try:
-        is_right = key == SERVER_KEY and row_checksum(values) == checksum
+        is_right = key == SERVER_KEY and server_checksum(record) == checksum
     except IMPOSSIBLE_VALUES:
         is_right = False
     if not is_right:
@@ -320,9 +323,9 @@ class SqlStore:
         self._engine.check_exclusive()
         generation = self._engine.generation_after(self._state)
         state = self._state.next(counter=records.counter, generation=generation)
-        with self._engine.translate_errors(), self._engine.connection.begin():
+        with self._engine.translate_errors(), self._engine.transaction():
             self._write(records)
-            self._engine.connection.execute(_NOTE_SERVER, state.values())
+            self._engine.write(SERVER, [state.record])
         self._engine.check_exclusive()
         self._state = state
         self._engine.acknowledge(state)
@@ -349,11 +352,11 @@ class SqlStore:
                 self._engine.write(table, kept)
             if gone:
                 self._engine.delete(table, gone)
-        if records.forget_outcomes_through is not None:
-            self._engine.connection.execute(
-                delete(OUTCOMES).where(OUTCOMES.c.sequence <= records.forget_outcomes_through)
-            )
-        if records.forget_changes_through is not None:
-            self._engine.connection.execute(delete(CHANGES).where(CHANGES.c.number <= records.forget_changes_through))
-        if records.cut_log_through is not None:
-            self._engine.connection.execute(delete(LOG).where(LOG.c.position <= records.cut_log_through))
+        cuts = (
+            (OUTCOMES.c.sequence, records.forget_outcomes_through),
+            (CHANGES.c.number, records.forget_changes_through),
+            (LOG.c.position, records.cut_log_through),
+        )
+        for number, through in cuts:
+            if through is not None:
+                self._engine.cut(number, through)

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from zlib import crc32
 
-from sqlalchemy import URL, Connection, Select, Table, bindparam, create_engine, delete, event
+from sqlalchemy import URL, Column, Connection, Select, Table, bindparam, create_engine, delete, event
 from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.exc import DBAPIError
@@ -38,7 +38,7 @@ from storage.errors import (
 )
 from storage.file_lock import FileLock, lock_path
 from storage.inspection import file_size, inspect, log_path, refuse_foreign
-from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL_NODES
 from storage.rows import Row, Slice, sealed
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store
 
@@ -147,6 +147,9 @@ class _SqliteEngine:
             except BaseException:
                 self._release_log()
                 raise
+        driver_connection = self._connection.connection.driver_connection
+        assert isinstance(driver_connection, sqlite3.Connection)
+        self._driver = driver_connection
 
     @property
     def database(self) -> str:
@@ -156,17 +159,32 @@ class _SqliteEngine:
     def connection(self) -> Connection:
         return self._connection
 
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """By the driver alone: a small commit takes SQLAlchemy longer than SQLite."""
+        self._driver.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._driver.commit()
+        except BaseException:
+            self._driver.rollback()
+            raise
+
     def write(self, table: Table, records: Sequence[Row]) -> None:
         statement, plain_rows = _WRITING[table]
         for start in range(0, len(records), ROWS_PER_SLICE):
-            self._connection.exec_driver_sql(statement, plain_rows(records[start : start + ROWS_PER_SLICE]))
+            self._driver.executemany(statement, plain_rows(records[start : start + ROWS_PER_SLICE]))
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
-        self._connection.exec_driver_sql(_DELETING[table], list(keys))
+        self._driver.executemany(_DELETING[table], keys)
+
+    def cut(self, number: Column[int], through: int) -> None:
+        statement = delete(number.table).where(number <= bindparam("through"))
+        self._driver.execute(str(statement.compile(dialect=self._connection.dialect)), (through,))
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
         with self.translate_errors(), self._connection.begin():
-            cursor = self._connection.connection.cursor()
+            cursor = self._driver.cursor()
             cursor.execute(str(statement.compile(dialect=self._connection.dialect)))
             while rows := cursor.fetchmany(ROWS_PER_SLICE):
                 yield rows
@@ -233,7 +251,7 @@ class _SqliteEngine:
 
     def _empty_log(self) -> bool:
         """Copy the log into the file and cut it off, unless another program is just reading in it."""
-        cursor = self._connection.connection.cursor()
+        cursor = self._driver.cursor()
         try:
             ((timeout_ms,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
             cursor.execute("PRAGMA busy_timeout = 0").fetchall()
@@ -345,6 +363,10 @@ def _plain_protocol_rows(records: Sequence[Row]) -> list[Row]:
     return sealed(PROTOCOL_ROWS, records)
 
 
+def _plain_servers(records: Sequence[Row]) -> list[Row]:
+    return sealed(SERVER, records)
+
+
 _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     NODES: (_upsert(NODES), _plain_nodes),
     ARCS: (_upsert(ARCS), _plain_arcs),
@@ -353,6 +375,7 @@ _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     PROTOCOL_ROWS: (_upsert(PROTOCOL_ROWS), _plain_protocol_rows),
     CHANGES: (_upsert(CHANGES), _plain_changes),
     LOG: (_upsert(LOG), _plain_log),
+    SERVER: (_upsert(SERVER), _plain_servers),
 }
 
 _DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
