@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json_line, print_row
+from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.cli.support.options import Session, everywhere, in_session
+from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 from shadowtree.results import RecordedChange, RecordedUpdate
+
+if TYPE_CHECKING:
+    from shadowtree.client.sync import Client
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
@@ -78,7 +82,10 @@ def changes_command(
     """
     _require_one(group, subnet)
     with session.connect() as names:
-        _print(names.changes(group, subnet=subnet, since=since, after_revision=after), session)
+        has_any = _print(names.changes(group, subnet=subnet, since=since, after_revision=after), session)
+        if group is not None and not has_any:
+            # Of a group that is gone there may be changes; a name that was mistyped has none and is none.
+            names.describe(group, pathname_limit=1)
     return DONE
 
 
@@ -100,8 +107,21 @@ def watch_command(session: Session, group: str | None, subnet: str | None, after
     """
     _require_one(group, subnet)
     with session.connect() as names:
-        _print(names.watch(group, subnet=subnet, after_revision=after), session)
+        updates = names.watch(group, subnet=subnet, after_revision=after)
+        if group is not None:
+            _tell_if_missing(names, group)
+        _print(updates, session)
     return DONE
+
+
+def _tell_if_missing(names: Client, group: str) -> None:
+    """It may be created yet, but a name that was mistyped would be waited for without a word."""
+    try:
+        names.describe(group, pathname_limit=1)
+    except GroupNotFound as error:
+        warn(f"{error.message}; if it is created, that is told")
+    except (Unavailable, DeadlineExceeded):
+        pass  # Watching tells what is out of reach.
 
 
 def _require_one(group: str | None, subnet: str | None) -> None:
@@ -109,8 +129,11 @@ def _require_one(group: str | None, subnet: str | None) -> None:
         raise click.UsageError("A group has one home: give the group or --subnet, not both.")
 
 
-def _print(updates: Iterable[RecordedUpdate], session: Session) -> None:
+def _print(updates: Iterable[RecordedUpdate], session: Session) -> bool:
+    """Returns whether there was any."""
+    has_any = False
     for update in updates:
+        has_any = True
         if session.is_json:
             print_json_line(update)
             continue
@@ -127,6 +150,7 @@ def _print(updates: Iterable[RecordedUpdate], session: Session) -> None:
                 click.echo(f"{update.told_at}  {', '.join(counts)}  {_by(update)}")
             else:
                 print_row(update.told_at, "many", *counts, update.revision)
+    return has_any
 
 
 def _print_change(update: RecordedUpdate, change: RecordedChange) -> None:

@@ -148,11 +148,27 @@ def test_the_command_line_prints_what_was_and_what_comes(server):
             (("changes", "--group", "g@b.c", "--subnet", "b.c"), 2, "not both"),
             (("watch", "--after", "foo"), 4, "no revision"),
             (("watch", "g@else.where"), 4, "else.where"),
+            (("changes", "--group", "typo@b.c"), 4, "typo@b.c"),
         ):
             status, lines, error = ended(command(only.address, *wrong))
             assert (status, lines) == (expected, [])
             assert says in error
             assert error.count("\n") == 1
+
+
+def test_a_group_that_is_not_there_is_told_of_and_what_becomes_of_it(server):
+    only = server()
+    with shadowtree.Client(only.address, timeout=CALL_SECONDS) as names:
+        watching = command(only.address, "watch", "later@b.c")
+        assert "later@b.c" in watching.stderr.readline().decode()
+        names.create_group("later@b.c")
+        assert watching.stdout.readline().decode().split("\t")[1:3] == ["created", "later@b.c"]
+        names.delete_group("later@b.c")
+        assert watching.stdout.readline().decode().split("\t")[1:3] == ["deleted", "later@b.c"]
+        watching.send_signal(signal.SIGINT)
+        assert ended(watching)[0] == 130
+        status, lines, error = ended(command(only.address, "changes", "--group", "later@b.c"))
+        assert (status, len(lines), error) == (0, 2, "")
 
 
 def test_what_is_too_old_is_an_error_of_its_own(start):
