@@ -58,6 +58,8 @@ class Report:
     """Seconds from the end of the last fault until nothing went on; None: never."""
     handed_after: float | None = None
     """Seconds from then until all that was accepted was settled and handed out everywhere; None: never."""
+    own_processors: float = 0.0
+    """How many processors this process, that of all clients, had meanwhile: with one it could do no more."""
     failures: list = field(default_factory=list)
 
     def lines(self):
@@ -95,6 +97,7 @@ class Report:
         sent, accepted = len(messages.sendings), len(messages.accepted)
         handed = "never" if self.handed_after is None else f"{self.handed_after:.1f} s after the last fault"
         yield f"messages: {sent}, of which {accepted} were accepted; all settled and handed out {handed}"
+        yield f"  {self.own_processors:.2f} processors were the clients' own meanwhile"
         yield from (f"  {count:6d}  {what}" for what, count in sorted(messages.counts.items()))
 
 
@@ -154,13 +157,15 @@ def _trouble(cluster, report, say):
             healed.set()
             for each in breaking:
                 each.result()
-            last = time.monotonic()
+            last, before = time.monotonic(), time.process_time()
             over.set()
             unrest = cluster.wait_until_quiet(PATIENCE_SECONDS)
             if unrest is None:
                 report.quiet_after = time.monotonic() - last
                 unhanded = _hand_out(cluster, history, senders, endpoints)
-                report.handed_after = None if unhanded else time.monotonic() - last
+                seconds = time.monotonic() - last
+                report.own_processors = (time.process_time() - before) / seconds
+                report.handed_after = None if unhanded else seconds
         finally:
             healed.set()
             over.set()
