@@ -91,6 +91,7 @@ from namegraph import (
     PeerLetter,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     Reason,
@@ -191,7 +192,7 @@ class DeliveryCore:
         self.policies.forget_deleted(records, reach.is_group)
         self.spreading.end_step(reach)
         self.in_memory.spreading.end_step(reach)
-        if isinstance(event, DeliveryEvent | PeerMessage | PeerReceived | RemovePeer | Tick):
+        if isinstance(event, DeliveryEvent | PeerMessage | PeerPosts | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
             self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from namegraph.events import PeerLost as PeerLost
     from namegraph.events import PeerMessage as PeerMessage
     from namegraph.events import PeerMet as PeerMet
+    from namegraph.events import PeerPosts as PeerPosts
     from namegraph.events import PeerReceived as PeerReceived
     from namegraph.events import PeerRestored as PeerRestored
     from namegraph.events import ReadCommand as ReadCommand
@@ -175,6 +176,7 @@ _PUBLIC_NAMES = {
         "PeerLost",
         "PeerMessage",
         "PeerMet",
+        "PeerPosts",
         "PeerReceived",
         "PeerRestored",
         "ReadCommand",

@@ -26,6 +26,7 @@ from namegraph.events import (
     PeerLost,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     ReadCommand,
@@ -223,11 +224,12 @@ class ServerCore(CoreQueries):
                 self._retire(event, now, effects)
             case PeerMessage(lane=Lane.LETTERS):
                 self._take_letter(event, now)
-            case PeerMessage() | PeerReceived():
-                if isinstance(event, PeerMessage):
-                    self._take_post(event)
-                else:
+            case PeerMessage() | PeerPosts() | PeerReceived():
+                if isinstance(event, PeerReceived):
                     self.channels_of(event.lane).received(event.peer, event.through)
+                else:
+                    for post in event.posts if isinstance(event, PeerPosts) else (event,):
+                        self._take_post(post)
                 if not self._cuts_waiting:
                     return effects  # Nothing else waits for that.
             case PeerMet(peer, subnets, version):

@@ -126,6 +126,13 @@ class PeerMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerPosts:
+    """Posts that came together, each as if alone, in this order: one step costs as much as taking several."""
+
+    posts: tuple[PeerMessage, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class PeerReceived:
     """Another server has made durable what it was sent, through this number: none of it is sent again."""
 
@@ -185,7 +192,10 @@ class Tick:
 Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | RetirePeer
 """What is answered by a reply of the same ticket."""
 
-Event = Command | PeerMessage | PeerReceived | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
+Said = PeerMessage | PeerPosts | PeerReceived
+"""What another server says on one of the channels."""
+
+Event = Command | Said | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
 
 
 @dataclass(frozen=True, slots=True)

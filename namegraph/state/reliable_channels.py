@@ -8,7 +8,8 @@ or from before a reconnection is known by its number, and a gap is noticed. One 
 effect, the number reached and the letters it causes become durable together.
 
 There are two such channels from one server to another, one for each `Lane`, which number their letters each by itself.
-In one, letters are handled in the step that brings them. In the other, that can be later (`posts` of a core).
+In one, letters are handled in the step that brings them. In the other, a step may bring several, and that can be later
+(`posts` of a core).
 
 A channel begins again, at number 1, when the server at either end goes on from an older copy of its database. That is
 found when the two meet: numbers do not fit that were told before (`left_through`).

@@ -32,11 +32,11 @@ risen is asked of the core after each step, and receipts follow from that alone.
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import suppress
+from itertools import count, islice
 from typing import NamedTuple
 
 from delivery.events import CloseParcels, DatagramCame, DeliveryEvent
@@ -54,6 +54,7 @@ from namegraph import (
     Outcome,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     ReadCommand,
@@ -85,6 +86,9 @@ LARGE_LETTER_BYTES = 256 * 1024
 
 MANY_ROWS = 20_000
 """A step that changes so many nodes and arcs has made as many objects that stay."""
+
+POSTS_OF_A_STEP = 32
+"""Of one server, that came together: some milliseconds."""
 
 SHORTEST_TICK_SECONDS = 0.001
 """A timer may fire a little early; the core is then not asked again at once, without end."""
@@ -141,7 +145,7 @@ class RunLoop:
         self._database = DatabaseWork(store, worker, self)
         self._clock = clock
         self._on_storage_state = on_storage_state
-        self._tickets = itertools.count(1)
+        self._tickets = count(1)
         self._waiting: dict[int, Waiting] = {}
         self._batches = Batches()
         self._leavings = Leavings()
@@ -271,18 +275,25 @@ class RunLoop:
     async def take_letters(
         self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane = Lane.LETTERS
     ) -> None:
-        """Take letters of another server, in order, once there is room; those that were handled before are left out."""
+        """Take letters of another server, in order, once there is room; those that were handled before are left out.
+
+        Several posts are one step.
+        """
         channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
         while self._is_full() or self.storage_failure is not None:
             self._room.clear()
             await self._room.wait()
-        for number, letter in enumerate(letters, start=first_number):
+        came = (PeerMessage(sender, number, each, lane) for number, each in enumerate(letters, start=first_number))
+        while together := list(islice(came, POSTS_OF_A_STEP if lane is Lane.POST else 1)):
             await self.between_steps()
             if channels.beginnings(sender) != beginnings:
                 return  # They were numbered by the channel before.
-            if number > channels.handled_through(sender):
-                self._step(PeerMessage(sender, number, letter, lane))
+            new = [each for each in together if each.number > channels.handled_through(sender)]
+            if new:
+                self._step(PeerPosts(tuple(new)) if len(new) > 1 else new[0])
+            if len(together) == POSTS_OF_A_STEP:
+                await asyncio.sleep(0)  # Others have their turn.
 
     def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
         """Take what another server sent and nobody keeps; it is dropped where it cannot be handled at once."""

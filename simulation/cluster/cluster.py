@@ -31,6 +31,7 @@ from namegraph import (
     PeerLetter,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     Priority,
@@ -673,8 +674,9 @@ def _drain_handled_changed(core: Server) -> dict[Inflow, int]:
 def _receipts_after(event: Event | DeliveryEvent, core: Server, handled_before: Iterable[Inflow]) -> dict[Inflow, int]:
     """The receipts that are due after a step: also for a letter that was passed over, and for posts that had waited."""
     due = dict.fromkeys(handled_before)
-    if isinstance(event, PeerMessage):
-        due[Inflow(event.sender, event.lane)] = None
+    came = event.posts[0] if isinstance(event, PeerPosts) else event
+    if isinstance(came, PeerMessage):
+        due[Inflow(came.sender, came.lane)] = None
     return {inflow: core.channels_of(inflow.lane).handled_through(inflow.sender) for inflow in due}
 
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import NamedTuple, Protocol
 
 from delivery.events import DatagramCame, DeliveryEvent
-from namegraph import Event, ServerId
+from namegraph import Event, Lane, PeerMessage, PeerPosts, ServerId
 from namegraph.wire.codec import Message
 
 SLOWNESS = (0.2, 1.0, 1.0, 5.0)
@@ -23,6 +23,12 @@ SLOWNESS = (0.2, 1.0, 1.0, 5.0)
 
 VERY_LATE_SHARE = 0.05
 VERY_LATE_FACTOR = 20
+
+RIGHT_BEHIND_SHARE = 0.5
+"""Of posts, those that come as soon as what was sent before them has come."""
+
+TAKEN_TOGETHER_SHARE = 0.7
+"""Of posts that come right behind another one, those that are taken in the same step."""
 
 
 class Channel(NamedTuple):
@@ -70,6 +76,11 @@ class Arrival:
     server: ServerId
     event: Event | DeliveryEvent | Errand
     sent: Sent | None
+
+    @property
+    def channel(self) -> Channel | None:
+        """The channel it came on."""
+        return None if self.sent is None else self.sent.channel
 
 
 class Network(Protocol):
@@ -124,6 +135,8 @@ class RandomNetwork:
             delay *= self.slowness.setdefault(sent.channel, self._chance.choice(SLOWNESS))
             if self._chance.random() < VERY_LATE_SHARE:
                 delay *= VERY_LATE_FACTOR
+        if _is_post(event) and self._chance.random() < RIGHT_BEHIND_SHARE:
+            delay = 0.0
         arrival = max(self.now + delay, self._last_arrival.get(sent.channel, 0.0) + 1e-6)
         self._last_arrival[sent.channel] = arrival
         self._push(self._losses.get(sent.channel, 0), Arrival(arrival, sent.receiver, event, sent))
@@ -176,7 +189,7 @@ class RandomNetwork:
         """What arrives next; None where nothing is under way, or all of it on channels that let nothing through."""
         while self._arrivals:
             self.now, place, losses, arrival = heapq.heappop(self._arrivals)
-            channel = None if arrival.sent is None else arrival.sent.channel
+            channel = arrival.channel
             if channel is not None and losses != self._losses.get(channel, 0):
                 continue
             if channel in self._stopped:
@@ -184,8 +197,21 @@ class RandomNetwork:
             elif (until := self._put_off_until(arrival)) > self.now:
                 self._put_off(until, place, losses, arrival)
             else:
-                return arrival
+                return self._with_posts_behind(arrival, losses)
         return None
+
+    def _with_posts_behind(self, arrival: Arrival, losses: int) -> Arrival:
+        """An arrival, with some of the posts that come right behind it, if it is a post."""
+        together = [arrival]
+        while _is_post(arrival.event) and self._arrivals:
+            *_, losses_of_next, behind = self._arrivals[0]
+            is_of_channel = _is_post(behind.event) and behind.channel == arrival.channel and losses_of_next == losses
+            if not is_of_channel or self._chance.random() >= TAKEN_TOGETHER_SHARE:
+                break
+            self.now, *_ = heapq.heappop(self._arrivals)
+            together.append(behind)
+        posts = tuple(each.event for each in together if isinstance(each.event, PeerMessage))
+        return arrival if len(together) == 1 else replace(arrival, time=self.now, event=PeerPosts(posts))
 
     def _put_off_until(self, arrival: Arrival) -> float:
         """Until when a server does not take this; a time that is over, where it does."""
@@ -199,6 +225,10 @@ class RandomNetwork:
     def _put_off(self, until: float, place: int, losses: int, arrival: Arrival) -> None:
         """In its old place: what was sent later may have been put off to the same time before."""
         heapq.heappush(self._arrivals, (until, place, losses, replace(arrival, time=until)))
+
+
+def _is_post(event: Event | DeliveryEvent | Errand) -> bool:
+    return isinstance(event, PeerMessage) and event.lane is Lane.POST
 
 
 Choice = Callable[[list[Channel]], Channel]

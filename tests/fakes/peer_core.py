@@ -15,6 +15,7 @@ from namegraph.events import (
     PeerLost,
     PeerMessage,
     PeerMet,
+    PeerPosts,
     PeerReceived,
     PeerRestored,
     RemovePeer,
@@ -93,15 +94,21 @@ class FakePeerCore:
     def channels_of(self, lane):
         return self.channels if lane is Lane.LETTERS else self.posts
 
+    def _hold(self, post):
+        came = [held for held in self.posts_held if held.sender == post.sender]
+        if post.number > self.posts.handled_through(post.sender) + len(came):
+            self.posts_held.append(post)
+
     def step(self, event, now):
         effects = Effects(Records())
         match event:
             case SendLetter(receiver, encoded, lane):
                 effects.messages.append(self.channels_of(lane).send(receiver, encoded))
-            case PeerMessage(sender, number, encoded, Lane.POST):
-                came = [post for post in self.posts_held if post.sender == sender]
-                if number > self.posts.handled_through(sender) + len(came):
-                    self.posts_held.append(event)
+            case PeerMessage(lane=Lane.POST):
+                self._hold(event)
+            case PeerPosts(posts):
+                for post in posts:
+                    self._hold(post)
             case PeerMessage(sender, number, encoded):
                 if self.channels.take(sender, number):
                     self.handled.append((sender, encoded))

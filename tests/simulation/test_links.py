@@ -17,7 +17,7 @@ from simulation.cluster import connections
 from simulation.cluster.cluster import WORLD, Cluster
 from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.disk import Held, Inflow, Queue, Taken
-from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork, Sent
+from simulation.cluster.networks import Arrival, Channel, Errand, Posted, RandomNetwork, Sent
 
 A, B, C = (ServerId(f"{name}.example") for name in "abc")
 GROUPS = {server: NodeId(f"g@{server}") for server in (A, B, C)}
@@ -237,6 +237,20 @@ def test_what_waits_for_a_paused_server_stays_in_order_where_a_cut_lasts_longer_
     assert network.next().server == A
     network.go_on(Channel(A, B))
     assert [network.next().event.number for _ in range(2)] == [1, 2]
+
+
+def test_posts_of_a_channel_that_come_one_right_behind_the_other_are_taken_together_now_and_then():
+    network = RandomNetwork(random.Random(1), is_wild=False)
+    lanes = [Lane.POST] * 20 + [Lane.LETTERS] * 2 + [Lane.POST] * 2
+    for number, lane in enumerate(lanes, start=1):
+        network.send(Sent(0.0, A, B, Posted(number, b"")), PeerMessage(A, number, b"", lane))
+    taken = []
+    while (arrival := network.next()) is not None:
+        taken.append(getattr(arrival.event, "posts", (arrival.event,)))
+    assert [event.number for together in taken for event in together] == [*range(1, len(lanes) + 1)]
+    assert len({len(together) for together in taken}) > 2
+    assert all(len(together) == 1 or {event.lane for event in together} == {Lane.POST} for together in taken)
+    assert not network.next()
 
 
 def test_a_letter_that_comes_again_while_a_disk_is_slow_leaves_what_is_durable_so():

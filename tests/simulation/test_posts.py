@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 import pytest
 
+from namegraph.events import PeerPosts
 from namegraph.state.incarnations import FIRST_INCARNATION
 from simulation.cluster.cluster import Cluster
 from simulation.run import SeedRun
@@ -63,6 +64,8 @@ def test_whatever_goes_wrong_for_a_while_every_post_comes_once_and_in_order(monk
     assert not any(map(is_lost, clusters))
     assert sum(map(count_handled, clusters)) > 400
     assert PostingCore.waited > 40
+    taken = [getattr(taken, "event", None) for cluster in clusters for taken in cluster.history]
+    assert sum(isinstance(event, PeerPosts) for event in taken) > 20
 
 
 def test_a_receipt_for_what_only_waits_in_memory_is_found_out():

@@ -1,5 +1,7 @@
 """What servers do with messages, one thing at a time, over lanes that deliver in order."""
 
+from dataclasses import replace
+
 import pytest
 from pyroaring import BitMap
 
@@ -16,7 +18,7 @@ from delivery.events import (
 )
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
 from delivery.wire import PARCEL_MESSAGES_LIMIT
-from namegraph import Lane, NodeId, PeerFault, PeerMessage, Reason, ServerId
+from namegraph import Lane, NodeId, PeerFault, PeerMessage, PeerPosts, Reason, ServerId
 from tests.unit.delivery.servers import Servers
 
 A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
@@ -229,6 +231,30 @@ def test_messages_that_come_together_are_answered_as_if_they_came_one_by_one():
 
     assert answers(together=True) == answers(together=False)
     assert answers(together=True)[1] == [b"one", b"last", b"two"]
+
+
+def test_posts_that_come_together_are_taken_as_if_they_came_one_by_one():
+    def taken(*, together):
+        servers = Servers("a.x", "b.x")
+        servers.create("g@a.x")
+        servers.join("g@a.x", BOB)
+        servers.listen(BOB)
+        for payload in (b"one", b"two", b"three"):
+            servers.send("g@a.x", payload=payload, run=False)
+        came = [PeerMessage(A, each.number, each.encoded, each.lane) for _, _, each in servers.under_way]
+        # One says nothing, and one is missing behind it.
+        came[2] = replace(came[2], encoded=b"\xc1")
+        came.append(replace(came[0], number=came[2].number + 2))
+        servers.under_way.clear()
+        for event in [PeerPosts(tuple(came))] if together else came:
+            servers.step(B, event)
+        post = servers.servers[B].delivery.post
+        return servers.log_of(BOB), list(servers.under_way), post.handled_through(A), post.faults
+
+    assert taken(together=True) == taken(together=False)
+    log, confirmations, handled, faults = taken(together=True)
+    assert (log, len(confirmations), handled) == ([b"one", b"two"], 2, 3)
+    assert faults == {(A, PeerFault.UNREADABLE): 1}
 
 
 def test_numbers_go_on_behind_the_highest_where_messages_of_one_step_have_several_target_sets(loop):

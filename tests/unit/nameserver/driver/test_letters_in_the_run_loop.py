@@ -8,7 +8,7 @@ import pytest
 from namegraph.events import AddPeer, Lane, PeerLost, PeerMet, PeerRestored, Tick
 from nameserver.driver import database_work, gathering
 from nameserver.driver import run_loop as run_loop_module
-from nameserver.driver.run_loop import RunLoop
+from nameserver.driver.run_loop import POSTS_OF_A_STEP, RunLoop
 from nameserver.session.durable_outbox import DurableOutbox
 from tests.fakes.peer_core import FakePeerCore, SendLetter
 from tests.unit.nameserver.gated_store import GatedStore
@@ -278,6 +278,23 @@ async def test_what_a_post_caused_is_durable_before_it_counts_as_handled(server)
     assert (server.handled_through(), server.handled_through(Lane.POST)) == (0, 0)
     server.store.open()
     await server.until(lambda: (server.handled_through(), server.handled_through(Lane.POST)) == (1, 2))
+
+
+async def test_posts_of_a_frame_share_steps_and_others_have_their_turn_between_these(server):
+    posts = [b"%d" % number for number in range(1, 2 * POSTS_OF_A_STEP + 2)]
+    taking = server.take(1, *posts, lane=Lane.POST)
+    reached = []
+    while not taking.done():
+        await asyncio.sleep(0)
+        reached.append(server.core.posts.handled_through(PEER))
+    assert sorted({*reached} - {0}) == [POSTS_OF_A_STEP, 2 * POSTS_OF_A_STEP, len(posts)]
+    assert server.run_loop.step_count == 3
+    assert [post for _, post in server.core.posts_handled] == posts
+
+
+async def test_letters_of_a_frame_are_a_step_each(server):
+    await server.take(1, b"one", b"two", b"three")
+    assert server.run_loop.step_count == 3
 
 
 async def test_posts_that_are_put_off_are_confirmed_when_a_later_step_has_handled_them_and_that_is_durable(server):
