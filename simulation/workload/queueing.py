@@ -124,7 +124,9 @@ class Queueing:
         self._tally["accepted of what was queued"] += not is_repeated
         self._accepted[payload].add(message_id)
         key = passed.server, subnet_of(self._targets[payload][0].name)
-        if not is_repeated and not self._cluster.on_old_disks:
+        # What is not durable may be lost in a crash, and its number is given again.
+        is_durable = self._payloads.get((passed.server, passed.number)) == payload
+        if is_durable and not is_repeated and not self._cluster.on_old_disks:
             if passed.number < self._last.get(key, 0):
                 raise InvariantViolatedError(f"queue: {payload!r} is accepted after what was queued behind it")
             self._last[key] = passed.number

@@ -24,6 +24,10 @@ def test_what_is_queued_is_accepted_once_and_in_order_or_is_a_dead_letter():
     assert tally["queued"] > 20 and tally["accepted of what was queued"] > 20
 
 
+def test_a_number_of_what_was_passed_on_and_lost_in_a_crash_is_given_again():
+    assert run_seed(82500013, servers=5, updates=60, faults=True, messages=True).deliveries["queued"]
+
+
 def test_without_order_what_is_queued_overtakes(monkeypatch):
     def newest_first(queue, subnet, *, at):
         of = queue._of.get(subnet, {})
