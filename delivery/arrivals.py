@@ -24,6 +24,7 @@ from pyroaring import BitMap
 from delivery.audiences import NOBODY
 from delivery.foreign import ForeignRecipients
 from delivery.log_writer import LogWriter
+from delivery.lost_ways import LostWays
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import is_home, onward, servers_apart
@@ -95,7 +96,9 @@ class _Waiting:
 class Arrivals:
     """All that has come from other servers and was not taken yet, and what is known of the parcels that were."""
 
-    def __init__(self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter) -> None:
+    def __init__(
+        self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
+    ) -> None:
         self._server = server
         self._post = post
         self._writer = writer
@@ -103,6 +106,9 @@ class Arrivals:
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
         self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
         """Parcels that may come once more, with the number of their audience, until they are over."""
+        self._lost_ways = lost_ways
+        self._named_lost: dict[_Heard, int] = {}
+        """For each sequence, through which count its origin was told of lost ways."""
         self._waiting: defaultdict[ServerId, _Waiting] = defaultdict(_Waiting)
         """Posts that came and were not taken yet, by sender."""
         self.has_more = False
@@ -183,12 +189,13 @@ class Arrivals:
         self, sender: ServerId, taken: Parcel | Stub | Lost, mailboxes: int, reach: Reach, *, has_left_out: bool
     ) -> Confirm:
         assigner, number = self.foreign.followed(sender, taken.sequence)
+        now_onward = tuple(server for server in onward(taken.targets, reach) if server != self._server)
         return Confirm(
             taken.sequence,
             taken.start,
             taken.first_serial,
             mailboxes,
-            tuple(server for server in onward(taken.targets, reach) if server != self._server),
+            now_onward,
             taken.round if isinstance(taken, Parcel) else 0,
             servers_apart(taken.targets, reach),
             (sender, taken.sequence, taken.start, taken.first_serial) in self._remembered,
@@ -197,7 +204,17 @@ class Arrivals:
             has_left_out=has_left_out,
             assigner=assigner,
             number=number,
+            onward_before=tuple(
+                server for server in self._take_lost(sender, taken.sequence) if server not in (sender, *now_onward)
+            ),
         )
+
+    def _take_lost(self, origin: ServerId, sequence: int) -> list[ServerId]:
+        """The servers to which ways were lost of which an origin was not told for a sequence; it is now."""
+        lost = self._lost_ways.since(self._named_lost.get((origin, sequence), 0))
+        if lost:
+            self._named_lost[origin, sequence] = self._lost_ways.count
+        return lost
 
     def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
         """Log a parcel, unless it was; returns who gets it."""
@@ -248,6 +265,9 @@ class Arrivals:
         """The lane from a server begins anew: it posts again what was not handled here."""
         self._waiting.pop(peer, None)
         self.foreign.forget(peer)
+        # It may not have got what it was told.
+        for key in [key for key in self._named_lost if key[0] == peer]:
+            del self._named_lost[key]
 
     def go_back(self) -> None:
         """This server goes on from an older copy of its database: all lanes to it begin anew."""

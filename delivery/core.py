@@ -57,6 +57,7 @@ from delivery.in_memory import InMemory
 from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.log_writer import LogWriter
+from delivery.lost_ways import LostWays
 from delivery.mailboxes import Mailboxes
 from delivery.model import Kept, Quality
 from delivery.origin import BACKLOG_BYTES_LIMIT, Origin
@@ -131,7 +132,8 @@ class DeliveryCore:
         self.giving_up = GivingUp(self.origin, self.post, self.dead_letters, self.queue)
         self.subscriptions = Subscriptions(server, self.log, self.mailboxes, self.listeners)
         self.writer = LogWriter(self.log, self.audiences, self.running)
-        self.arrivals = Arrivals(durable, server, post, self.writer)
+        self.lost_ways = LostWays()
+        self.arrivals = Arrivals(durable, server, post, self.writer, self.lost_ways)
         self.spreading = Spreading(
             origin=self.origin,
             post=post,
@@ -140,7 +142,9 @@ class DeliveryCore:
             senders=self.senders,
             dead_letters=self.dead_letters,
         )
-        self.in_memory = InMemory(server, self.mailboxes, self.listeners, self.gateways, self.running, post.faults)
+        self.in_memory = InMemory(
+            server, self.mailboxes, self.listeners, self.gateways, self.running, self.lost_ways, post.faults
+        )
         self._retention = Retention(
             self.log,
             self.audiences,
@@ -184,6 +188,7 @@ class DeliveryCore:
         self.running.step(now)
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
+        self.lost_ways.note(reach.onward_over_removed(records.arcs))
         self._take(event)
         self.spreading.make_parcels(reach, at=self.running.seconds)
         self.in_memory.make_parcels(reach, now)
@@ -284,6 +289,7 @@ class DeliveryCore:
                 self._look_for_removed()
             case Restored(incarnation):
                 self.incarnation = incarnation
+                self.lost_ways.note(self._reach.servers_met())
                 self.origin.go_back()
                 for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
                     self._begin_again(peer)

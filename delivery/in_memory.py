@@ -28,6 +28,7 @@ from delivery.gateways import Gateways
 from delivery.listeners import Listeners
 from delivery.log import CUT_AT_LEAST, Log
 from delivery.log_writer import LogWriter
+from delivery.lost_ways import LostWays
 from delivery.mailboxes import Mailboxes, SubscriptionKey
 from delivery.memory_lanes import Broken, MemoryLanes
 from delivery.model import Kept, Position
@@ -103,8 +104,10 @@ class MemoryCounts(NamedTuple):
 class MemoryArrivals(Arrivals):
     """What other servers post of it."""
 
-    def __init__(self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter) -> None:
-        super().__init__(state, server, post, writer)
+    def __init__(
+        self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
+    ) -> None:
+        super().__init__(state, server, post, writer, lost_ways)
         self._starts: dict[tuple[ServerId, TargetSet], int] = {}
         """The start in which an origin accepted the last parcel to a target set that came."""
         self.parcels_lost = 0
@@ -147,6 +150,7 @@ class InMemory:
         listeners: Listeners,
         gateways: Gateways,
         running: RunningTime,
+        lost_ways: LostWays,
         faults: Counter[tuple[ServerId, PeerFault]],
     ) -> None:
         """`faults`: what other servers did wrong is counted there."""
@@ -160,7 +164,7 @@ class InMemory:
         self.senders = Senders(self._volatile, begin_anywhere=True)
         self.writer = writer = LogWriter(self.log, self.audiences, running)
         self._running = running
-        self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer)
+        self.arrivals = MemoryArrivals(self._volatile, server, self.lanes, writer, lost_ways)
         self.spreading = Spreading(
             origin=self.origin,
             post=self.lanes,

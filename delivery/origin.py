@@ -6,8 +6,9 @@
                                             posted   parcel on that is not settled, before anything newer
 
 Which servers are below, nobody knows at once: this server knows those of the members of its own groups, and each of
-those tells the next ones as it confirms. On the way from the target to a member, the first server that was not posted
-to has one before it that names it. So a parcel that is settled has reached all, whatever changes meanwhile.
+those tells the next ones as it confirms, and to whom ways were lost. On the way from the target to a member, as it was
+when the message was accepted, the first server that was not posted to has one before it that names it. So a parcel that
+is settled has reached all, whatever changes meanwhile.
 
 A server that had nobody for a parcel is posted the stub of each later one of the sequence, until it wants one. Before
 it is posted anything whole again, it is posted whole all of which it has the stub and has not confirmed it. So nothing
@@ -217,9 +218,10 @@ class Origin:
         if sequence is None:
             return False, [], []
         position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
+        before = self._found_before(sender, confirm, reach)
         if position is None or position in sequence.settled:
             # Settled: it was posted again after a server began its lanes anew.
-            return True, [], []
+            return True, [], before
         row = self._parcels[position]
         if sender not in row.posted:
             return False, [], []
@@ -243,7 +245,19 @@ class Origin:
         targets = self._rows[confirm.sequence].targets
         row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
         letters = self.found(confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self.server)], reach)
-        return True, confirmed or [position], letters
+        return True, confirmed or [position], [*before, *letters]
+
+    def _found_before(self, sender: ServerId, confirm: Confirm, reach: Reach) -> list[PeerLetter]:
+        """Post all that is not settled to servers that may have been below: stubs, for they may have nobody.
+
+        To one that is not in this view ways do not move: its arcs are suspended. If it was, another round follows.
+        """
+        sequence = self._sequences[confirm.sequence]
+        if sender not in sequence.receivers:
+            return []
+        servers = [server for server in confirm.onward_before if reach.is_settled_with(server)]
+        sequence.stubs.update(server for server in servers if server not in sequence.receivers)
+        return self.found(confirm.sequence, servers, reach)
 
     def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         row = self._parcels[position]

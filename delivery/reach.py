@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
-from namegraph import NodeId, ServerId
+from namegraph import ArcRecord, NodeId, ServerId
 
 
 class Below(Protocol):
@@ -36,6 +36,12 @@ class Reach(Protocol):
 
     def prepare(self, group: NodeId, room: int) -> int:
         """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
+
+    def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
+        """The servers to which ways led on from here over those of some arcs that are not there any more."""
+
+    def servers_met(self) -> Collection[ServerId]:
+        """All other servers that introduced themselves here."""
 
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""

@@ -72,6 +72,7 @@ class Server(ServerCore):
         core.datagrams.start = core.origin.begin_start(start)
         core.arrivals.foreign.start = core.origin.start
         core.in_memory.begin_start(core.origin.start)
+        core.lost_ways.note(core.reach.servers_met())
         for record in stored:
             core.keep(record)
 

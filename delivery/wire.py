@@ -110,6 +110,9 @@ class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
     """The start of the origin whose word was followed in that."""
     number: int = 0
     """Of the last `Elsewhere` of that start."""
+    onward_before: tuple[ServerId, ...] = ()
+    """Servers that may have been further below when it was accepted, of those that are not any more; each is named once
+    in a sequence, and again when ways to it were lost again."""
 
 
 Version = tuple[int, int]

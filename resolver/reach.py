@@ -6,10 +6,10 @@ whatever way (`resolver/plans.py`). Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import NamedTuple
 
-from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
+from namegraph import ArcRecord, CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
 from resolver.plans import PlanCache
 
 FOUND_LIMIT = 10_000
@@ -96,6 +96,28 @@ class GraphReach:
             children = core.suspended_children(parent)
             homes.update(core.home_of(graph.ids[node]) for node in (parent, *children) if children)
         return homes - {core.server}
+
+    def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
+        """The servers to which ways led on from here over those of some arcs that are not there any more.
+
+        Below a group they may have led anywhere: to find where takes as long as what is below it.
+        """
+        core, graph = self._core, self._core.graph
+        found: set[ServerId] = set()
+        for arc in arcs:
+            if arc.present and arc.version:
+                continue
+            child = arc.child
+            if graph.kind(child) is NodeKind.GROUP if core.owns(child) else graph.children[child]:
+                return core.servers_met
+            home = core.owner_of_name(graph.ids[child])
+            if home not in (None, core.server):
+                found.add(home)
+        return found
+
+    def servers_met(self) -> Collection[ServerId]:
+        """All other servers that introduced themselves here."""
+        return self._core.servers_met
 
     def is_settled_with(self, server: ServerId) -> bool:
         """Whether this server and another one know the same of every arc between them, and of all others in reach."""

@@ -16,6 +16,7 @@ from delivery.foreign import ForeignRecipients
 from delivery.gateways import FIRST_RECIPIENT, Gateways
 from delivery.listeners import Listeners
 from delivery.log import Log
+from delivery.lost_ways import LostWays
 from delivery.model import Filter
 from delivery.origin import Origin
 from delivery.reading import read
@@ -230,6 +231,16 @@ def test_members_miss_messages_where_stubs_are_confirmed_whoever_is_there():
         pytest.raises(AssertionError, match="messages: P2: never handed"),
     ):
         run_seeds(2, faults=False)
+
+
+def test_members_miss_messages_whose_way_moves_while_they_are_under_way(monkeypatch):
+    monkeypatch.setattr(LostWays, "since", lambda _ways, _count: [])
+    with pytest.raises(AssertionError, match="messages: P2: never handed"):
+        run_seed(83000119, servers=5, updates=60, messages=True)
+
+
+def test_no_member_misses_a_message_whose_way_moves_while_it_is_under_way():
+    run_seed(83000119, servers=5, updates=60, messages=True)
 
 
 def run_seeds(known=0, *, faults, servers=None, **more):
