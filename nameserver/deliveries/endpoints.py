@@ -40,8 +40,18 @@ class ShownDatagram(NamedTuple):
 class Endpoint:
     """One stream that listens."""
 
-    def __init__(self, process: NodeId, key: SubscriptionKey, epoch: int, *, wanted: Filter = EVERYTHING) -> None:
+    def __init__(
+        self,
+        process: NodeId,
+        key: SubscriptionKey,
+        epoch: int,
+        *,
+        wanted: Filter = EVERYTHING,
+        takes_more: bool = False,
+    ) -> None:
+        """`takes_more`: it reads several responses in one."""
         self.wanted = wanted
+        self.takes_more = takes_more
         self.process = process
         self.recipients = NOBODY
         """Of a gateway: whom it was told last."""

@@ -85,6 +85,16 @@ def tell_recipients(names: Sequence[NodeId]) -> Iterator[bytes]:
     yield wire.SubscribeResponse(recipients=names[begin:]).SerializeToString()
 
 
+def in_one(responses: Sequence[bytes]) -> bytes:
+    """Whole `SubscribeResponse`s, at least one, as a single one for a caller who takes more."""
+    if len(responses) == 1:
+        return responses[0]
+    found = wire.SubscribeResponse.FromString(responses[0])
+    for response in responses[1:]:
+        found.more.add().MergeFromString(response)
+    return found.SerializeToString()
+
+
 def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:
     """Which messages an endpoint wants; raises `RefusedError`."""
     if max(len(begin.groups), len(begin.senders)) > FILTER_LIMIT:

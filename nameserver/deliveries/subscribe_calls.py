@@ -33,6 +33,9 @@ from nameserver.deliveries.sources import LogSource, Reading, RingSource, Source
 from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
+RESPONSE_BYTES_LIMIT: Final = 2 * 1024 * 1024
+"""Less than any client takes: what is more is sent in several responses."""
+
 RESPONSE_BYTES: Final = 256 * 1024
 """What is put into one response, where so much is there."""
 
@@ -156,7 +159,7 @@ class SubscribeCalls:
         readings = (Reading(self._log, of_log), Reading(self._ring, of_ring, gap=int(was_before)))
         # Nobody takes over an ephemeral one: each is named by its ticket.
         key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
-        return Endpoint(process, key, answer.epoch, wanted=wanted), readings
+        return Endpoint(process, key, answer.epoch, wanted=wanted, takes_more=begin.takes_more), readings
 
     def _place_in_memory(self, told: dict[Kept, PositionToken]) -> Position | None:
         """The place that a caller names of what is in memory, where it is one of this start."""
@@ -265,43 +268,54 @@ def _may_want(wanted: Filter, entry: LogEntry) -> bool:
 
 
 class _HandedOut:
-    """One response to an endpoint while it grows."""
+    """What is handed to an endpoint at once, while it grows: a response for each audience."""
 
     def __init__(self, endpoint: Endpoint, standing: Standing, gap: int, now_ms: int) -> None:
         self.gap = gap
         """Entries that were lost before the next message, and not told yet."""
-        self.chunks: list[bytes] = []
+        self._chunks: list[bytes] = []
+        """Of the newest response."""
+        self._before: list[bytes] = []
+        """Whole responses that come before it."""
         self._endpoint = endpoint
         self._standing = standing
         self._now_ms = now_ms
         self._size = 0
-
         self._names: Sequence[NodeId] = ()
         """Whom a gateway is told before these."""
 
     @property
     def has_something(self) -> bool:
         """Whether there is something to write."""
-        return bool(self.chunks or self._names)
+        return bool(self._before or self._chunks or self._names)
 
     async def write(self, context: Context) -> None:
-        """Send it; a gateway is told many names in several responses."""
-        last = b""
-        for response in message_wire.tell_recipients(self._names) if self._names else ():
-            if last:
-                await context.write(last)
-            last = response
-        await context.write(b"".join((last, *self.chunks)))
+        """Send it, in one response where the endpoint takes that."""
+        self._end_response()
+        if self._endpoint.takes_more and self._size < RESPONSE_BYTES_LIMIT:
+            await context.write(message_wire.in_one(self._before))
+            return
+        for response in self._before:
+            await context.write(response)
+
+    def _end_response(self) -> None:
+        """A gateway is told many names in several responses."""
+        *before, last = message_wire.tell_recipients(self._names) if self._names else (b"",)
+        self._before += [*before, b"".join((last, *self._chunks))]
+        self._names, self._chunks = (), []
 
     def names_recipients(self, entry: LogEntry, source: Source, machine: DeliveryMachine) -> bool:
-        """Have a gateway told for whom an entry is; False where others come before, whom that would be told of, too."""
+        """Have a gateway told for whom an entry is; False where that must wait, since others come before."""
         recipients = source.recipients(entry.audience, self._endpoint.key[0])
         if recipients != self._endpoint.recipients:
             if self.has_something:
-                return False
+                if not self._endpoint.takes_more:
+                    return False
+                self._end_response()
             self._endpoint.recipients = recipients
             # Named at once: while it is sent, the log may be cut, and numbers given to others.
             self._names = machine.names(recipients)
+            self._size += sum(map(len, self._names))
         return True
 
     @property
@@ -347,5 +361,5 @@ class _HandedOut:
             self.pass_over(entry)
 
     def _add_encoded(self, encoded: bytes) -> None:
-        self.chunks.append(encoded)
+        self._chunks.append(encoded)
         self._size += len(encoded)

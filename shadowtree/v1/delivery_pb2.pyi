@@ -156,7 +156,7 @@ class SubscribeRequest(_message.Message):
     FROM_START: SubscribeRequest.From
     FROM_NOW: SubscribeRequest.From
     class Begin(_message.Message):
-        __slots__ = ("name", "subscription", "position", "handed_out", "ephemeral", "groups", "senders")
+        __slots__ = ("name", "subscription", "position", "handed_out", "ephemeral", "groups", "senders", "takes_more")
         NAME_FIELD_NUMBER: _ClassVar[int]
         SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
         FROM_FIELD_NUMBER: _ClassVar[int]
@@ -165,6 +165,7 @@ class SubscribeRequest(_message.Message):
         EPHEMERAL_FIELD_NUMBER: _ClassVar[int]
         GROUPS_FIELD_NUMBER: _ClassVar[int]
         SENDERS_FIELD_NUMBER: _ClassVar[int]
+        TAKES_MORE_FIELD_NUMBER: _ClassVar[int]
         name: str
         subscription: str
         position: str
@@ -172,7 +173,8 @@ class SubscribeRequest(_message.Message):
         ephemeral: bool
         groups: _containers.RepeatedScalarFieldContainer[str]
         senders: _containers.RepeatedScalarFieldContainer[str]
-        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., ephemeral: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., senders: _Optional[_Iterable[str]] = ..., **kwargs) -> None: ...
+        takes_more: bool
+        def __init__(self, name: _Optional[str] = ..., subscription: _Optional[str] = ..., position: _Optional[str] = ..., handed_out: _Optional[str] = ..., ephemeral: _Optional[bool] = ..., groups: _Optional[_Iterable[str]] = ..., senders: _Optional[_Iterable[str]] = ..., takes_more: _Optional[bool] = ..., **kwargs) -> None: ...
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     CREDIT_MESSAGES_FIELD_NUMBER: _ClassVar[int]
@@ -184,7 +186,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, begin: _Optional[_Union[SubscribeRequest.Begin, _Mapping]] = ..., acknowledged: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("position", "messages", "recipients", "more_recipients")
+    __slots__ = ("position", "messages", "recipients", "more_recipients", "more")
     class Message(_message.Message):
         __slots__ = ("id", "group", "sender", "headers", "payload", "position", "sent_at_ms", "gap", "late", "quality", "kept")
         ID_FIELD_NUMBER: _ClassVar[int]
@@ -214,11 +216,13 @@ class SubscribeResponse(_message.Message):
     MESSAGES_FIELD_NUMBER: _ClassVar[int]
     RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
     MORE_RECIPIENTS_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
     position: str
     messages: _containers.RepeatedCompositeFieldContainer[SubscribeResponse.Message]
     recipients: _containers.RepeatedScalarFieldContainer[str]
     more_recipients: bool
-    def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ..., recipients: _Optional[_Iterable[str]] = ..., more_recipients: _Optional[bool] = ...) -> None: ...
+    more: _containers.RepeatedCompositeFieldContainer[SubscribeResponse]
+    def __init__(self, position: _Optional[str] = ..., messages: _Optional[_Iterable[_Union[SubscribeResponse.Message, _Mapping]]] = ..., recipients: _Optional[_Iterable[str]] = ..., more_recipients: _Optional[bool] = ..., more: _Optional[_Iterable[_Union[SubscribeResponse, _Mapping]]] = ...) -> None: ...
 
 class SetDeliveryRequest(_message.Message):
     __slots__ = ("group", "quality", "senders", "kept")

@@ -63,6 +63,7 @@ class Listening:
             ephemeral=ephemeral,
             groups=_several(groups, "groups"),
             senders=_several(senders, "senders"),
+            takes_more=True,
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
         self._recipients: list[MemberId] = []
@@ -101,6 +102,10 @@ class Listening:
 
     def read(self, response: wire.SubscribeResponse) -> None:
         """Take what came."""
+        for each in (response, *response.more):
+            self._read_one(each)
+
+    def _read_one(self, response: wire.SubscribeResponse) -> None:
         if not self._has_begun:
             self._has_begun = True
             # What came after the user began must come after a break, too: also where nothing was handed out yet.

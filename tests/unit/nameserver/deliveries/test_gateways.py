@@ -35,16 +35,16 @@ async def send(names, *targets):
         await names.send(target, b"%d" % number)
 
 
-async def told(place, count):
+async def told(place, count, *, takes_more=False):
     """The responses to a gateway after the first one, as they come, until there were so many messages."""
     found = []
     async with grpc.aio.insecure_channel(place.address) as channel:
-        begin = wire.SubscribeRequest.Begin(name="*", subscription="mail")
+        begin = wire.SubscribeRequest.Begin(name="*", subscription="mail", takes_more=takes_more)
         first = wire.SubscribeRequest(begin=begin, credit_messages=100, credit_bytes=1_000_000)
         stream = DeliveryServiceStub(channel).Subscribe()
         await stream.write(first)
         assert not (await stream.read()).recipients
-        while sum(len(response.messages) for response in found) < count:
+        while sum(len(each.messages) for response in found for each in (response, *response.more)) < count:
             found.append(await stream.read())
         stream.cancel()
     return found
@@ -63,6 +63,27 @@ async def test_recipients_are_told_once_while_they_stay_the_same(scene, names):
         ([b"2"], [ANN]),
         ([b"3", b"4"], [CY]),
     ]
+
+
+async def test_what_is_for_others_comes_in_the_same_response_where_the_caller_reads_that(scene, names):
+    await names.open_mailbox("*")
+    await names.open_mailbox(ANN)
+    await send(names, STAFF, STAFF, ANN, CLUB, CLUB)
+    (response,) = await told(scene[1], 5, takes_more=True)
+    assert shown([response, *response.more]) == [
+        ([b"0", b"1"], [ANN, EVE]),
+        ([b"2"], [ANN]),
+        ([b"3", b"4"], [CY]),
+    ]
+    assert not any(each.more for each in response.more)
+
+
+async def test_what_would_be_too_much_for_one_response_comes_in_several(scene, names, monkeypatch):
+    monkeypatch.setattr("nameserver.deliveries.subscribe_calls.RESPONSE_BYTES_LIMIT", 1)
+    await names.open_mailbox("*")
+    await send(names, STAFF, CLUB)
+    responses = await told(scene[1], 2, takes_more=True)
+    assert shown(responses) == [([b"0"], [ANN, EVE]), ([b"1"], [CY])]
 
 
 async def test_a_mailbox_that_is_opened_meanwhile_changes_the_audience_and_not_the_recipients(scene, names):
