@@ -20,6 +20,9 @@ AWAY_SECONDS = 3.0
 VANISHES_SHARE = 0.04
 """Of messages that are handed over, those after which an endpoint vanishes that does so at all."""
 
+STAYS_SECONDS = 1.0
+"""How long an endpoint stays at least: else one that is handed much would be away most of the time, and fall behind."""
+
 ACKNOWLEDGED_SHARE = 0.6
 LOOKS_SHARE = 0.5
 """Of times that an endpoint comes back, those when it looks first how far it had acknowledged."""
@@ -42,6 +45,7 @@ class Endpoint(Someone):
         self._cluster = cluster
         self._stays, self._stores = stays, stores
         self._stored = "start"
+        self._stays_until = 0.0
         self._is_over = False
         self._client = None
         self._lock = Lock()
@@ -93,6 +97,7 @@ class Endpoint(Someone):
         begins = {"from_": self._stored} if self._stores else {}
         listener = client.listen(self.process, subscription=self.subscription or None, **begins)
         stream = messages.note_began(self.process, self.subscription, self._stored if self._stores else None)
+        self._stays_until = time.monotonic() + STAYS_SECONDS
         return listener, stream
 
     def _new_client(self):
@@ -111,7 +116,8 @@ class Endpoint(Someone):
             if message.payload == LAST_WORD:
                 self.is_done = True
                 return listener, stream
-            if not self._stays and not over.is_set() and self.chance.random() < VANISHES_SHARE:
+            may_vanish = not (self._stays or over.is_set()) and time.monotonic() >= self._stays_until
+            if may_vanish and self.chance.random() < VANISHES_SHARE:
                 return self._vanish(listener, stream, over)
         raise shadowtree.ServerFault("a listener ended by itself")
 

@@ -56,8 +56,10 @@ class Report:
     quiet_limit: float = QUIET_SECONDS
     quiet_after: float | None = None
     """Seconds from the end of the last fault until nothing went on; None: never."""
+    settled_after: float | None = None
+    """Seconds from then until all that was accepted was settled; None: never."""
     handed_after: float | None = None
-    """Seconds from then until all that was accepted was settled and handed out everywhere; None: never."""
+    """Seconds from then until all of it was handed out everywhere; None: never."""
     own_processors: float = 0.0
     """How many processors this process, that of all clients, had meanwhile: with one it could do no more."""
     failures: list = field(default_factory=list)
@@ -85,9 +87,8 @@ class Report:
             f"questions: {sum(reads.values())} answered in full ({_counts(reads)}), "
             f"{self.history.incomplete_reads.total()} not, and said so ({_counts(self.history.incomplete_reads)})"
         )
-        quiet = "never" if self.quiet_after is None else f"{self.quiet_after:.1f} s after the last fault"
         yield from self._lines_of_messages()
-        yield f"quiet: {quiet} (at most {self.quiet_limit:g} s)"
+        yield f"quiet: {_after(self.quiet_after)} (at most {self.quiet_limit:g} s)"
         yield from (f"WRONG: {failure}" for failure in self.failures)
         right = "nothing lost, nothing twice, nothing out of sequence, nothing invented"
         yield "verdict: WRONG" if self.failures else f"verdict: {right}"
@@ -95,8 +96,8 @@ class Report:
     def _lines_of_messages(self):
         messages = self.history.messages
         sent, accepted = len(messages.sendings), len(messages.accepted)
-        handed = "never" if self.handed_after is None else f"{self.handed_after:.1f} s after the last fault"
-        yield f"messages: {sent}, of which {accepted} were accepted; all settled and handed out {handed}"
+        settled, handed = _after(self.settled_after), _after(self.handed_after)
+        yield f"messages: {sent}, of which {accepted} were accepted; all settled {settled}, handed out {handed}"
         yield f"  {self.own_processors:.2f} processors were the clients' own meanwhile"
         yield from (f"  {count:6d}  {what}" for what, count in sorted(messages.counts.items()))
 
@@ -162,7 +163,10 @@ def _trouble(cluster, report, say):
             unrest = cluster.wait_until_quiet(PATIENCE_SECONDS)
             if unrest is None:
                 report.quiet_after = time.monotonic() - last
-                unhanded = _hand_out(cluster, history, senders, endpoints)
+                unhanded = _settle(cluster, senders)
+                if unhanded is None:
+                    report.settled_after = time.monotonic() - last
+                    unhanded = _hand_out(cluster, history, endpoints)
                 seconds = time.monotonic() - last
                 report.own_processors = (time.process_time() - before) / seconds
                 report.handed_after = None if unhanded else seconds
@@ -181,11 +185,14 @@ def _trouble(cluster, report, say):
         report.failures.append(f"not all handed out {limit:g} s after the last fault; {late}")
 
 
-def _hand_out(cluster, history, senders, endpoints):
-    """Wait until all messages are accepted, settled and handed out; returns what is missing, if anything."""
+def _settle(cluster, senders):
+    """Wait until all messages are accepted and settled; returns what is missing, if anything."""
     wait(senders, PATIENCE_SECONDS)
-    if (unrest := cluster.wait_until_quiet(PATIENCE_SECONDS)) is not None:
-        return unrest
+    return cluster.wait_until_quiet(PATIENCE_SECONDS)
+
+
+def _hand_out(cluster, history, endpoints):
+    """Wait until all messages are handed out; returns what is missing, if anything."""
     sending = Sending(LAST_WORD, (ALL,), (), "run", 1, asked=time.monotonic_ns())
     history.messages.note_sending(sending)
     with cluster.new_client(0, timeout=PATIENCE_SECONDS) as client:
@@ -193,6 +200,10 @@ def _hand_out(cluster, history, senders, endpoints):
         say_last_words(client, history)
     _comes_about(lambda: all(each.is_done for each in endpoints))
     return ", ".join(f"{each.name} waits for the last word" for each in endpoints if not each.is_done)
+
+
+def _after(seconds):
+    return "never" if seconds is None else f"{seconds:.1f} s after the last fault"
 
 
 def _comes_about(condition):
