@@ -245,7 +245,7 @@ class Reconciliation:
             context.forgotten.was_left(sender, theirs.writer)
             and theirs.arc not in held.unconfirmed
             and known_arc(context, theirs.arc) is None
-            and not context.is_in_doubt(theirs.arc)
+            and not context.is_in_doubt(theirs.arc, writer=theirs.writer)
         )
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
@@ -451,7 +451,7 @@ class Reconciliation:
             if not is_newer(known, ours):
                 continue
             is_as_old = context.forgotten.is_as_old(context.other_home_of(known.arc), known.writer)
-            if ours is None and is_as_old and not context.is_in_doubt(known.arc):
+            if ours is None and is_as_old and not context.is_in_doubt(known.arc, writer=known.writer):
                 # It was told before that was forgotten: the sender has gone back to an older copy.
                 continue
             if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):

@@ -289,13 +289,14 @@ class ServerContext:
             graph.children[node] or graph.parents[node] or self.suspended_children(node) or self.suspended_parents(node)
         )
 
-    def is_in_doubt(self, arc: ArcId) -> bool:
+    def is_in_doubt(self, arc: ArcId, *, writer: int | None = None) -> bool:
         """Whether an update in doubt may have joined or left an arc with an end here.
 
-        What it covers here are its parents that live here, and the children of its arcs.
+        What it covers here are its parents that live here, and the children of its arcs. `writer`: whether it may be
+        the one of this counter, which is said to have done so.
         """
         ends = (arc.parent, arc.child) if self.home_of(arc.parent) == self.server else (arc.child,)
-        return self.doubts.concern(*ends)
+        return self.doubts.concern(*ends, writer=writer)
 
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""

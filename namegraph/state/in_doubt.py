@@ -31,6 +31,8 @@ class Doubt(NamedTuple):
     nodes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
     """Groups that the update may have created."""
+    since: int = 0
+    """The counter of its place when this server was ready: what it wrote has this one, or a higher one."""
 
 
 class Missed(NamedTuple):
@@ -41,6 +43,8 @@ class Missed(NamedTuple):
     """What it was to change here."""
     creates: Callable[[NodeId], bool]
     """Whether it was to create a group."""
+    since: int
+    """The counter of its place: what it wrote has this one, or a higher one."""
 
     @property
     def coordinator(self) -> ServerId:
@@ -83,14 +87,21 @@ class UpdatesInDoubt:
         """The updates; most often none."""
         return self._missed.values()
 
-    def concern(self, *nodes: NodeId) -> bool:
-        """Whether one of these updates was to change something at all of some nodes."""
-        return any(all(map(one.holds, nodes)) for one in self._missed.values())
+    def concern(self, *nodes: NodeId, writer: int | None = None) -> bool:
+        """Whether one of these updates was to change something at all of some nodes.
 
-    def note(self, update_id: UpdateId, nodes: Iterable[NodeId], groups: Iterable[NodeId]) -> None:
-        """Note an update that was dropped without its outcome: the nodes it concerns, the groups it creates."""
-        doubt = self._doubts[update_id] = Doubt(tuple(sorted(nodes)), tuple(sorted(groups)))
-        self._derive(update_id, doubt)
+        `writer`: and may have written what an update of this counter wrote.
+        """
+        return any(
+            (writer is None or one.since <= writer) and all(map(one.holds, nodes)) for one in self._missed.values()
+        )
+
+    def note(self, missed: Missed) -> None:
+        """Note an update that was dropped without its outcome."""
+        nodes = sorted(set(missed.nodes))
+        doubt = Doubt(tuple(nodes), tuple(filter(missed.creates, nodes)), missed.since)
+        self._doubts[missed.update_id] = doubt
+        self._derive(missed.update_id, doubt)
 
     def healed(self, with_servers: Container[ServerId]) -> None:
         """Forget the updates of these coordinators: what they did is known here."""
@@ -100,4 +111,4 @@ class UpdatesInDoubt:
 
     def _derive(self, update_id: UpdateId, doubt: Doubt) -> None:
         cover = Cover(frozenset(doubt.nodes), frozenset())
-        self._missed[update_id] = Missed(update_id, cover, frozenset(doubt.groups).__contains__)
+        self._missed[update_id] = Missed(update_id, cover, frozenset(doubt.groups).__contains__, doubt.since)

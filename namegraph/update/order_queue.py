@@ -203,7 +203,7 @@ class Entries:
             if entry.is_ready and entry.asked is not None and is_cut_off(update_id.coordinator):
                 update = self.updates[update_id]
                 if update.is_of_client:
-                    found.append(Missed(update_id, entry.asked, partial(creates, update)))
+                    found.append(Missed(update_id, entry.asked, partial(creates, update), entry.place.counter))
         return found
 
     def find(self, update_id: UpdateId) -> Entry | None:

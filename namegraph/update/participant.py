@@ -177,8 +177,7 @@ class Participant:
         `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
         """
         for one in self._entries.missed(lambda coordinator: coordinator not in members):
-            nodes = frozenset(one.nodes)
-            self._context.doubts.note(one.update_id, nodes, filter(one.creates, nodes))
+            self._context.doubts.note(one)
 
     def end_view(self) -> None:
         """Drop all that is under way."""
