@@ -457,7 +457,9 @@ class Reconciliation:
             if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):
                 steps.append(_settle(known))
             else:
-                self._participant.set_leaving(known)
+                # When its group was deleted is forgotten before that home is met, if it is away for too long.
+                is_gone = known.is_present and context.group_versions.is_deleted_since(known.arc.parent, known.writer)
+                self._participant.set_leaving(_gone_with_group(known) if is_gone else known)
         return steps
 
 
