@@ -199,10 +199,21 @@ class Reconciliation:
             or any(server == sender for server, _ in self._offered)
         ):
             return
+        if self._context.doubts.groups_are_known(sender):
+            for server in list(self._held_by):
+                self._compare_held(server)
+            return
+        if any(map(self._is_awaited, held.arcs)):
+            return
         groups = [known for known in held.arcs if known.kind is NodeKind.GROUP]
         children = [(known.arc.child, known.writer) for known in groups if not self._was_left(known, sender, held)]
         if not self._makes_anew(sender, held, children):
             self._answer(sender, held)
+
+    def _is_awaited(self, known: KnownArc) -> bool:
+        """Whether another member has yet to tell if it made a group of what an arc takes for a process."""
+        creators = self._context.doubts.creators_of(known.arc.child)
+        return known.kind is NodeKind.PROCESS and any(map(self._context.is_in_view, creators))
 
     def _answer(self, sender: ServerId, held: ArcDigest) -> None:
         context = self._context

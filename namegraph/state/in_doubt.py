@@ -12,7 +12,7 @@ saying that it is incomplete).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from copy import copy
 from itertools import chain
 from typing import NamedTuple
@@ -96,12 +96,31 @@ class UpdatesInDoubt:
             (writer is None or one.since <= writer) and all(map(one.holds, nodes)) for one in self._missed.values()
         )
 
+    def creators_of(self, group: NodeId) -> list[ServerId]:
+        """The coordinators of those of these updates that may have created a group."""
+        return [one.coordinator for one in self._missed.values() if one.creates(group)]
+
     def note(self, missed: Missed) -> None:
         """Note an update that was dropped without its outcome."""
         nodes = sorted(set(missed.nodes))
         doubt = Doubt(tuple(nodes), tuple(filter(missed.creates, nodes)), missed.since)
         self._doubts[missed.update_id] = doubt
         self._derive(missed.update_id, doubt)
+
+    def groups_are_known(self, coordinator: ServerId) -> bool:
+        """The groups that the updates of a coordinator created are there: what else they did may be unknown still.
+
+        Returns whether that is news.
+        """
+        known = [
+            (update_id, doubt)
+            for update_id, doubt in self._doubts.items()
+            if update_id.coordinator == coordinator and doubt.groups
+        ]
+        for update_id, doubt in known:
+            self._doubts[update_id] = doubt._replace(groups=())
+            self._derive(update_id, self._doubts[update_id])
+        return bool(known)
 
     def healed(self, with_servers: Container[ServerId]) -> None:
         """Forget the updates of these coordinators: what they did is known here."""

@@ -35,7 +35,12 @@ def active_arc(context: ServerContext, name: ArcId) -> ArcRecord | None:
 
 
 def can_be_child(context: ServerContext, child: NodeId, kind: NodeKind) -> bool:
-    """Whether a node of this server is, or can become, what an arc that was made elsewhere takes it for."""
+    """Whether a node of this server is, or can become, what an arc that was made elsewhere takes it for.
+
+    What an update in doubt may have made a group of is taken for no process.
+    """
     found = context.graph.index.get(child)
     now = NodeKind.ABSENT if found is None else context.graph.kind(NodeIndex(found))
-    return now is kind or (now is NodeKind.ABSENT and kind is NodeKind.PROCESS)
+    if now is not NodeKind.ABSENT:
+        return now is kind
+    return kind is NodeKind.PROCESS and not context.doubts.creators_of(child)

@@ -12,7 +12,7 @@ Source: NG 6.2, 6.4; protocol.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Set
+from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import replace
 
 from namegraph.events import Cut
@@ -32,7 +32,7 @@ from namegraph.update.order_queue import AffectedPart, Entries, Entry
 from namegraph.update.prepare import NOTHING, CannotError, Findings, prepare_update
 from namegraph.update.recorded_changes import changes_of_known, changes_of_share
 from namegraph.wire.columns import children_in, joined_parents_in, nodes_in, pack_records, parents_in, unpack_arcs
-from namegraph.wire.message_parts import ArcChange, ArcId, KnownArc, PendingEntry, Update, UpdateId
+from namegraph.wire.message_parts import ArcChange, ArcId, Cohort, KnownArc, PendingEntry, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -171,12 +171,14 @@ class Participant:
         """The updates whose outcome this server waits for, sorted."""
         return tuple(sorted(entry.update_id for entry in self._entries.by_update.values() if entry.is_ready))
 
-    def remember_doubts(self, members: Container[ServerId]) -> None:
+    def remember_doubts(self, members: Mapping[ServerId, Cohort]) -> None:
         """Remember the updates that may be done although this server ends the view without their outcome.
 
-        `members`: the servers of the next view. Every decided update of a member's is known there, and is left out.
+        `members`: the servers of the next view, and where each comes from. What a member decided that comes from where
+        this server does is known there. One from elsewhere tells it only while they heal.
         """
-        for one in self._entries.missed(lambda coordinator: coordinator not in members):
+        here = members[self._context.server]
+        for one in self._entries.missed(lambda coordinator: members.get(coordinator) != here):
             self._context.doubts.note(one)
 
     def end_view(self) -> None:
