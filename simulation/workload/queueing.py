@@ -122,11 +122,13 @@ class Queueing:
     def _note_accepted(self, passed: _Passed, message_id: str, *, is_repeated: bool) -> None:
         payload = passed.payload
         self._tally["accepted of what was queued"] += not is_repeated
+        # One that was accepted in memory is accepted anew, later, where both servers have started again since.
+        is_first = not self._accepted[payload]
         self._accepted[payload].add(message_id)
         key = passed.server, subnet_of(self._targets[payload][0].name)
         # What is not durable may be lost in a crash, and its number is given again.
         is_durable = self._payloads.get((passed.server, passed.number)) == payload
-        if is_durable and not is_repeated and not self._cluster.on_old_disks:
+        if is_durable and is_first and not is_repeated and not self._cluster.on_old_disks:
             if passed.number < self._last.get(key, 0):
                 raise InvariantViolatedError(f"queue: {payload!r} is accepted after what was queued behind it")
             self._last[key] = passed.number

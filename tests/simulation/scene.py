@@ -22,8 +22,8 @@ H = {server: NodeId(f"h@{server}") for server in (A, B, C)}
 class Scene:
     """Servers with two groups each, three if nothing else is said, that come to rest after each thing that happens."""
 
-    def __init__(self, servers=(A, B, C), *, is_configured=True, forgets_at_once=False):
-        chance = random.Random(1)
+    def __init__(self, servers=(A, B, C), *, is_configured=True, forgets_at_once=False, seed=1):
+        chance = random.Random(seed)
         self.network = RandomNetwork(chance, is_wild=False)
         self.cluster = Cluster(
             [Subnet(server) for server in servers],

@@ -10,11 +10,12 @@ import pytest
 from namegraph.events import Tick
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.outcomes import Committed
 from namegraph.state.forgotten_arcs import ForgottenArcs
 from simulation.cluster.failures import FAULTS
 from simulation.cluster.networks import Arrival
 from simulation.run import SeedRun, run_seed
-from tests.simulation.scene import A, B, C, G, H, Scene, cut_off_before_the_commit
+from tests.simulation.scene import A, B, C, G, H, Scene, cut_off_before_the_commit, stop_before_the_commit
 
 LIMIT = 1_000.0
 """Longer than it takes to come to rest."""
@@ -254,3 +255,29 @@ def failed(seed):
 def test_seeds_fail_where_who_comes_back_late_is_not_taken_for_one_that_has_gone_back():
     with patch.object(ForgottenArcs, "was_left", lambda *_: False):
         assert any(map(failed, [5, 7, 8, *range(300)]))
+
+
+def test_what_was_left_stays_left_though_an_update_in_doubt_concerns_its_child():
+    scene = AbsenceScene()
+    scene.done(C, JoinArc(H[C], H[A]))
+    scene.part([A, B], [C])
+    scene.done(A, LeaveArc(H[C], H[A]))
+    scene.go_on_without(A, groups=G)
+    stop_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(H[A], H[B]))
+    scene.part([A], [B])
+    scene.meet([A], [C])
+    scene.meet([A, C], [B])
+    scene.check((G[B], H[B]), (H[A], H[B]))
+
+
+def test_an_arc_that_a_server_is_told_of_late_is_left_where_its_group_was_deleted_since():
+    scene = AbsenceScene()
+    told = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[A], G[C]))
+    assert isinstance(told, Committed)
+    scene.done(A, DeleteGroup(G[A]))
+    scene.done(A, CreateGroup(G[A]))
+    scene.part([B], [C])
+    scene.meet([A], [B])
+    scene.go_on_without(A)
+    scene.meet([A, B], [C])
+    scene.check((G[B], H[B]))

@@ -9,8 +9,9 @@ from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason, RefusedError
 from namegraph.model.rows import RequestId
 from namegraph.update.causal_reads import Wait
+from namegraph.wire.update_messages import Ready
 from resolver.membership import MembershipResolver
-from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene, cut_off_before_the_commit
+from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene, cut_off_before_the_commit, stop_before_the_commit
 
 
 def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_missed():
@@ -129,6 +130,35 @@ def test_a_group_that_may_have_been_created_is_not_taken_for_a_process():
     scene.meet([A], [B, C])
     scene.done(A, JoinArc(H[A], new))
     scene.check((G[B], H[B]), (H[A], person), (H[A], new))
+
+
+def test_nor_by_an_arc_that_was_joined_elsewhere_to_wait_for_it():
+    scene = Scene()
+    new = NodeId(f"new@{A}")
+    scene.part([C], [A, B])
+    stop_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), CreateGroup(new))
+    scene.part([A], [B])
+    scene.done(C, JoinArc(G[C], new, kind=ChildKind.PROCESS, offline=True))
+    scene.meet([A], [C])
+    assert scene.suspended(C) == {(G[C], new)}, "rejected: B alone knows"
+    scene.meet([A, C], [B])
+    scene.done(A, JoinArc(new, H[A]))
+    assert scene.suspended(C) == {(G[C], new)}, "rejected: it is a group"
+    scene.done(C, LeaveArc(G[C], new))
+    scene.check((G[B], H[B]), (new, H[A]))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_may_be_taken_for_one_once_its_home_was_told_that_it_was_not_created(seed):
+    scene = Scene(seed=seed)
+    new = NodeId(f"new@{A}")
+    ticket = scene.begin(B, JoinArc(G[B], H[B]), CreateGroup(new))
+    scene.go_on_until(lambda sent: isinstance(sent.message, Ready) and sent.sender == A)
+    scene.part([A], [B, C])
+    assert scene.cluster.answers[ticket].reason is Reason.UNAVAILABLE, "nothing was done"
+    scene.done(C, JoinArc(G[C], new, kind=ChildKind.PROCESS, offline=True))
+    scene.meet([A], [B, C])
+    scene.check((G[C], new))
 
 
 @pytest.mark.parametrize("more", [[], ["joined again"], ["joined to another"]], ids=" ".join)

@@ -28,6 +28,10 @@ def test_a_number_of_what_was_passed_on_and_lost_in_a_crash_is_given_again():
     assert run_seed(82500013, servers=5, updates=60, faults=True, messages=True).deliveries["queued"]
 
 
+def test_what_was_accepted_in_memory_is_accepted_anew_where_both_servers_have_started_again():
+    assert run_seed(140005788, updates=2, faults=True, messages=True).deliveries["queued"]
+
+
 def test_without_order_what_is_queued_overtakes(monkeypatch):
     def newest_first(queue, subnet, *, at):
         of = queue._of.get(subnet, {})

@@ -33,6 +33,18 @@ def test_seeds_that_failed_once(seed):
     run_seed(seed, servers=5, updates=60)
 
 
+@pytest.mark.parametrize(
+    ("seed", "more"),
+    [
+        (140050039, {"servers": 5, "updates": 60}),  # an update in doubt concerns the child of an arc that was left
+        (140003030, {"updates": 2}),  # a group is made again before its home hears of an arc with it
+        (140003088, {"updates": 2}),  # a group is created by a member from elsewhere, which has not told it yet
+    ],
+)
+def test_seeds_with_faults_that_failed_once(seed, more):
+    run_seed(seed, faults=True, messages=True, **more)
+
+
 def test_one_server_alone_sends_no_message():
     assert not run_seed(3, servers=1, updates=30).messages
 
