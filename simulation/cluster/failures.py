@@ -7,7 +7,7 @@ import re
 FAULTS = (AssertionError, LookupError, TypeError, ValueError)
 """What is raised where a core is at fault."""
 
-_LABEL = re.compile(r"([A-Z][A-Z0-9]|stuck)(?=:)|a walk from \S+ (missed|does not end)")
+_LABEL = re.compile(r"([A-Z][A-Z0-9]|stuck|messages|queue|audience)(?=:)|a walk from \S+ (missed|does not end)")
 
 
 def kind_of(error: BaseException) -> str:
@@ -15,3 +15,8 @@ def kind_of(error: BaseException) -> str:
     label = _LABEL.match(str(error))
     words = "" if label is None else " ".join(filter(None, label.groups()))
     return f"{type(error).__name__} {words}".rstrip()
+
+
+def is_alike(found: str, kind: str) -> bool:
+    """Whether what went wrong is of a kind; a type alone is the kind of all its failures."""
+    return found == kind or found.startswith(f"{kind} ")

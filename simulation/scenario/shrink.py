@@ -18,7 +18,7 @@ from typing import TypeVar
 import msgspec
 
 from namegraph import ArcId, CreateGroup, DeleteGroup, JoinArc, LeaveArc, NodeId, Operation, ServerId, Subnet, subnet_of
-from simulation.cluster.failures import FAULTS, kind_of
+from simulation.cluster.failures import FAULTS, is_alike, kind_of
 from simulation.cluster.networks import Channel, first
 from simulation.scenario.runner import ScenarioRunner
 from simulation.scenario.schedule import (
@@ -87,17 +87,18 @@ def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) ->
     return None
 
 
-def shrink(scenario: Scenario, *, time_used: Callable[[], float]) -> Scenario:
+def shrink(scenario: Scenario, *, kind: str, time_used: Callable[[], float]) -> Scenario:
     """A shorter scenario with the same kind of failure.
 
-    `time_used` says how much of the time for it has gone by: from 0 to 1, where the best one found is returned. Raises
-    `NotReproducedError`.
+    `kind` names what went wrong, as `kind_of` does; where that is no more than a type, any failure of the type is of
+    the kind. `time_used` says how much of the time for it has gone by: from 0 to 1, where the best one found is
+    returned. Raises `NotReproducedError`, also where the scenario fails in another way.
     """
     for walks in (False, True):
         failure = attempt(scenario, walks=walks)
-        if failure is not None:
+        if failure is not None and is_alike(failure.kind, kind):
             return _Shrinker(failure, time_used, walks=walks).shrink()
-    raise NotReproducedError("the scenario does not fail")
+    raise NotReproducedError("the scenario does not fail so")
 
 
 class _Shrinker:

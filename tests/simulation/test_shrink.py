@@ -6,7 +6,7 @@ from simulation.cluster.failures import FAULTS, kind_of
 from simulation.run import SeedRun
 from simulation.scenario.runner import ScenarioRunner
 from simulation.scenario.schedule import Quiet, read_scenario, write_scenario
-from simulation.scenario.shrink import NotReproducedError, shrink
+from simulation.scenario.shrink import NotReproducedError, attempt, shrink
 from tests.simulation.clauses import without
 
 WITHOUT_CRASHES = 33
@@ -42,15 +42,15 @@ class Attempts:
 
 def failed_run(seed):
     run = SeedRun(seed)
-    with pytest.raises(FAULTS):
+    with pytest.raises(FAULTS) as caught:
         run.run()
-    return run
+    return run.recorded(), kind_of(caught.value)
 
 
 def test_a_failing_seed_becomes_a_short_scenario_that_needs_the_clause():
     with without("turns are awaited"):
-        recorded = failed_run(0).recorded()
-        text = write_scenario(shrink(recorded, time_used=Attempts(400).used))
+        recorded, kind = failed_run(0)
+        text = write_scenario(shrink(recorded, kind=kind, time_used=Attempts(400).used))
         with pytest.raises(FAULTS):
             ScenarioRunner(read_scenario(text)).run()
     assert len(text.splitlines()) <= 30
@@ -60,7 +60,9 @@ def test_a_failing_seed_becomes_a_short_scenario_that_needs_the_clause():
 
 def test_what_has_no_part_in_a_failure_goes():
     with without("turns are awaited"):
-        smaller = shrink(read_scenario(UNDETECTED_LOOP_AMONG_OTHERS), time_used=Attempts(400).used)
+        scenario = read_scenario(UNDETECTED_LOOP_AMONG_OTHERS)
+        kind = attempt(scenario, walks=True).kind
+        smaller = shrink(scenario, kind=kind, time_used=Attempts(400).used)
     assert [len(ask.operations) for ask in smaller.asks] == [1, 1]
     assert len(smaller.steps) <= 6
     assert len(smaller.groups) <= 4
@@ -78,7 +80,12 @@ def test_a_run_replays_from_its_record_arrival_for_arrival():
 
 def test_what_does_not_fail_is_not_shrunk():
     with pytest.raises(NotReproducedError):
-        shrink(read_scenario("servers a\ngroups x@a\nat a join x@a p@a\n"), time_used=lambda: 0.0)
+        shrink(read_scenario("servers a\ngroups x@a\nat a join x@a p@a\n"), kind="", time_used=lambda: 0.0)
+
+
+def test_what_fails_in_another_way_than_the_seed_is_not_shrunk():
+    with without("turns are awaited"), pytest.raises(NotReproducedError):
+        shrink(read_scenario(UNDETECTED_LOOP_AMONG_OTHERS), kind="InvariantViolatedError I9", time_used=lambda: 0.0)
 
 
 @pytest.mark.parametrize(

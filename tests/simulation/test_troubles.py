@@ -4,7 +4,7 @@
 """
 
 import random
-from itertools import chain, pairwise
+from itertools import chain, pairwise, starmap
 from unittest.mock import patch
 
 import pytest
@@ -26,7 +26,7 @@ from resolver.parts import Parts
 from simulation.checks.cluster_invariants import check_all, check_quiet
 from simulation.cluster.cluster import NOTHING_DURABLE, Cluster
 from simulation.cluster.connections import BreakingConnections
-from simulation.cluster.failures import FAULTS
+from simulation.cluster.failures import FAULTS, kind_of
 from simulation.cluster.networks import RandomNetwork
 from simulation.faults.fault_plan import Trouble
 from simulation.oracle.serial_model import TrueGraph, run_serially
@@ -90,8 +90,8 @@ def failed_run(seed):
     run = SeedRun(seed, faults=True)
     try:
         run.run()
-    except FAULTS:
-        return run
+    except FAULTS as error:
+        return run, kind_of(error)
     return None
 
 
@@ -156,18 +156,18 @@ def test_without_a_rule_something_goes_wrong(owner, name, replacement, known):
         assert any(failed_run(seed) is not None for seed in seeds_from(known))
 
 
-def shrunk(run):
+def shrunk(run, kind):
     try:
-        return shrink(run.recorded(), time_used=Attempts(400).used)
+        return shrink(run.recorded(), kind=kind, time_used=Attempts(400).used)
     except NotReproducedError:
         return None  # It took a read, or a disk that is slow.
 
 
 def test_what_goes_wrong_in_trouble_shrinks_to_a_short_scenario():
     with patch.object(Coordinator, "peer_lost", abort_all):
-        failed = (run for seed in seeds_from(66) if (run := failed_run(seed)) is not None)
+        failed = (found for seed in seeds_from(66) if (found := failed_run(seed)) is not None)
         # Where views have changed again and again, less can be left out than elsewhere.
-        assert any(len(smaller.steps) <= 12 for smaller in map(shrunk, failed) if smaller is not None)
+        assert any(len(smaller.steps) <= 12 for smaller in starmap(shrunk, failed) if smaller is not None)
 
 
 # -- every point of every step at which a server can crash

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,18 +108,21 @@ def _show_tally(tally: Tally) -> None:
 
 
 def _show_shrunk(seed: int, servers: int | None, updates: int | None, *, faults: bool, messages: bool) -> None:
-    from simulation.cluster.failures import FAULTS
+    from simulation.cluster.failures import FAULTS, is_alike, kind_of
     from simulation.run import SeedRun
     from simulation.scenario.runner import ScenarioRunner
     from simulation.scenario.schedule import read_scenario, write_scenario
     from simulation.scenario.shrink import NotReproducedError, shrink
 
     run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages)
-    with suppress(*FAULTS):
+    kind = ""
+    try:
         run.run()
+    except FAULTS as error:
+        kind = kind_of(error)
     started = time.monotonic()
     try:
-        smaller = shrink(run.recorded(), time_used=lambda: (time.monotonic() - started) / SHRINK_SECONDS)
+        smaller = shrink(run.recorded(), kind=kind, time_used=lambda: (time.monotonic() - started) / SHRINK_SECONDS)
     except NotReproducedError:
         click.echo("  (its schedule alone does not fail: replay the seed)")
         return
@@ -128,10 +130,11 @@ def _show_shrunk(seed: int, servers: int | None, updates: int | None, *, faults:
     text = write_scenario(smaller, comments=[comment])
     try:
         ScenarioRunner(read_scenario(text)).run()
-    except FAULTS:
-        click.echo("\n" + text)
-    else:
-        click.echo("  (no short scenario fails as it does: replay the seed)")
+    except FAULTS as error:
+        if is_alike(kind_of(error), kind):
+            click.echo("\n" + text)
+            return
+    click.echo("  (no short scenario fails as it does: replay the seed)")
 
 
 def _run_scenario(path: Path) -> int:
