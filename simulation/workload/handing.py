@@ -27,9 +27,6 @@ NOTHING_HANDED = Position(0, -1)
 ALL_ITEMS = 1_000_000
 """More than there are."""
 
-ALL_OF_RING = 2**63
-"""Behind all positions."""
-
 
 @dataclass(slots=True)
 class Endpoint:
@@ -114,9 +111,8 @@ class Handing:
                 self._note(history.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
 
     def hand_all(self, endpoint: Endpoint) -> None:
-        """Hand out all there is."""
+        """Hand out all there is: of what is in memory, as everywhere, what the server has let out."""
         self.hand(endpoint, at_most=ALL_ITEMS)
-        self._memory.ring_through[endpoint.subscription.server] = ALL_OF_RING
         self.hand_from_memory(endpoint, at_most=ALL_ITEMS)
 
     def hand(self, endpoint: Endpoint, *, at_most: int) -> None:

@@ -14,6 +14,7 @@ from delivery.datagrams import Datagrams, PeerDatagram
 from delivery.dead_letters import DeadLetters
 from delivery.foreign import ForeignRecipients
 from delivery.gateways import FIRST_RECIPIENT, Gateways
+from delivery.in_memory import InMemory
 from delivery.listeners import Listeners
 from delivery.log import Log
 from delivery.lost_ways import LostWays
@@ -28,6 +29,7 @@ from tests.simulation.clauses import without
 SEEDS_ENOUGH_TO_GO_WRONG = 150
 
 READ, PASSES, ANSWER_STUB = read, Filter.passes, Arrivals.answer_stub
+END_STEP_IN_MEMORY = InMemory.end_step
 
 
 @pytest.fixture
@@ -241,6 +243,28 @@ def test_members_miss_messages_whose_way_moves_while_they_are_under_way(monkeypa
 
 def test_no_member_misses_a_message_whose_way_moves_while_it_is_under_way():
     run_seed(83000119, servers=5, updates=60, messages=True)
+
+
+@pytest.mark.parametrize(
+    ("seed", "sizes"),
+    [
+        (140003988, {"updates": 2}),
+        (140056034, {"servers": 5, "updates": 60}),
+    ],
+)
+def test_nothing_in_memory_is_handed_before_it_is_let_out_though_all_was_at_rest_before(seed, sizes):
+    run_seed(seed, faults=True, messages=True, **sizes)
+
+
+def _never_let_out(in_memory, reach, now):
+    leaving, _ = END_STEP_IN_MEMORY(in_memory, reach, now)
+    return leaving, None
+
+
+def test_what_is_in_memory_and_is_never_let_out_is_missed(monkeypatch):
+    monkeypatch.setattr(InMemory, "end_step", _never_let_out)
+    with pytest.raises(AssertionError, match="messages: P2: never handed"):
+        run_seeds(faults=False)
 
 
 def run_seeds(known=0, *, faults, servers=None, **more):
