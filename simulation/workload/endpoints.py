@@ -97,6 +97,9 @@ GATEWAY_SHARE = 0.3
 RESTLESS_SHARE = 0.3
 """Of runs, those in which mailboxes are closed and opened all the time."""
 
+STREAMS_END_WITH_MAILBOXES = True
+"""Whether a stream ends when its mailbox is closed, as at a real server. Without that, a seed runs as it did before."""
+
 RESTLESS_TIMES = 3
 """How often each in a burst."""
 
@@ -336,9 +339,11 @@ class Endpoints:
                     raise InvariantViolatedError(f"messages: {server} keeps what listened for {process} and ended")
 
     def _lasts(self, endpoint: Endpoint) -> bool:
-        """Whether the server has not begun again since an endpoint began, if that ends it."""
-        core = self._cluster.servers[endpoint.subscription.server]
-        return not endpoint.is_ephemeral or endpoint.ticket in core.delivery.listeners
+        """Whether its server has what an endpoint reads: its mailbox, or that it listens without one."""
+        core, process = self._cluster.servers[endpoint.subscription.server].delivery, endpoint.subscription.process
+        if endpoint.is_ephemeral:
+            return endpoint.ticket in core.listeners
+        return not STREAMS_END_WITH_MAILBOXES or core.mailboxes.number_of(process) == endpoint.mailbox
 
     def _end(self, endpoint: Endpoint) -> None:
         if endpoint.is_open:

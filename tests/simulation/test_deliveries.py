@@ -33,7 +33,13 @@ END_STEP_IN_MEMORY = InMemory.end_step
 
 
 @pytest.fixture
-def as_before(monkeypatch):
+def streams_outlive_mailboxes(monkeypatch):
+    """Seeds that were found before streams ended with their mailboxes run as they did then."""
+    monkeypatch.setattr("simulation.workload.endpoints.STREAMS_END_WITH_MAILBOXES", False)
+
+
+@pytest.fixture
+def as_before(monkeypatch, streams_outlive_mailboxes):
     """Seeds that were found before there were other listeners run as they did then."""
     monkeypatch.setattr("simulation.workload.endpoints.HAS_OTHER_LISTENERS", False)
     monkeypatch.setattr("simulation.workload.endpoints.HAS_GATEWAYS", False)
@@ -44,7 +50,7 @@ def as_before(monkeypatch):
 
 
 @pytest.fixture
-def gateways_never_alone(monkeypatch):
+def gateways_never_alone(monkeypatch, streams_outlive_mailboxes):
     """Seeds that were found before gateways alone served processes that nobody owns run as they did then."""
     monkeypatch.setattr("simulation.workload.endpoints.GATEWAYS_ALONE_SHARE", 0.0)
 
@@ -184,6 +190,7 @@ def test_seeds_with_processes_that_nobody_owns_that_failed_once(seed, has_faults
     run_seed(seed, servers=5, updates=20, faults=has_faults, messages=True)
 
 
+@pytest.mark.usefixtures("streams_outlive_mailboxes")
 @pytest.mark.parametrize(
     "seed",
     [
@@ -245,6 +252,7 @@ def test_no_member_misses_a_message_whose_way_moves_while_it_is_under_way():
     run_seed(83000119, servers=5, updates=60, messages=True)
 
 
+@pytest.mark.usefixtures("streams_outlive_mailboxes")
 @pytest.mark.parametrize(
     ("seed", "sizes"),
     [
@@ -265,6 +273,16 @@ def test_what_is_in_memory_and_is_never_let_out_is_missed(monkeypatch):
     monkeypatch.setattr(InMemory, "end_step", _never_let_out)
     with pytest.raises(AssertionError, match="messages: P2: never handed"):
         run_seeds(faults=False)
+
+
+@pytest.mark.usefixtures("streams_outlive_mailboxes")
+def test_a_gateway_that_goes_on_listening_when_its_mailbox_is_closed_is_found():
+    with pytest.raises(AssertionError, match=r"messages: P8: .*leaves out"):
+        run_seed(120059206, servers=5, updates=60, messages=True)
+
+
+def test_who_listens_ends_when_its_mailbox_is_closed():
+    run_seed(120059206, servers=5, updates=60, messages=True)
 
 
 def run_seeds(known=0, *, faults, servers=None, **more):
