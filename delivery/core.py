@@ -325,7 +325,7 @@ class DeliveryCore:
                     self.in_memory.open(number)
                 self._answers.append(MailboxOpened(ticket, number, is_new))
             case CloseMailbox(ticket, process):
-                self._answers.append(MailboxClosed(ticket, self._close(process)))
+                self._answers.append(self._close(ticket, process))
             case Subscribe():
                 self._answers.append(self._subscribe(event))
             case ReplayDeadLetters():
@@ -335,14 +335,14 @@ class DeliveryCore:
             case SetPolicy():
                 self._set_policy(event)
 
-    def _close(self, process: NodeId) -> int:
-        """Close a mailbox; returns how many messages it had not read. Raises `RefusedError` where there is none."""
-        number = self.subscriptions.require(process)
+    def _close(self, ticket: int, process: NodeId) -> MailboxClosed:
+        """Close a mailbox. Raises `RefusedError` where there is none."""
+        number, subscriptions = self.subscriptions.require(process), self.mailboxes.subscriptions(process)
         unread = self.log.behind(self.mailboxes.slowest(process), lambda each: self.audiences.is_for(each, number))
         self.dead_letters.lost(LossReason.CLOSED, unread)
         self.mailboxes.close(process)
         self.in_memory.close(number)
-        return unread
+        return MailboxClosed(ticket, number, subscriptions, unread)
 
     def _subscribe(self, event: Subscribe) -> Subscribed:
         number = self.mailboxes.number_of(event.process)

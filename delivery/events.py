@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -268,6 +269,10 @@ class MailboxClosed:
     """There is no mailbox of the process any more."""
 
     ticket: int
+    mailbox: int
+    """Its number."""
+    subscriptions: Mapping[str, Position]
+    """How far each of its subscriptions had acknowledged, by name."""
     unread: int = 0
     """How many messages it had that not all of its subscriptions have acknowledged; they are counted as lost. They may
     be fewer: see `delivery.log.Log.behind`."""

@@ -50,15 +50,13 @@ class MailboxCalls:
         """Keep none any more; whoever listens for the process is told."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
-        state = machine.mailbox_of(process)
         answer = await machine.carry_out_delivery(CloseMailbox(machine.new_ticket(), process))
         if isinstance(answer, DeliveryRefused):
             raise RefusedError(answer.refusal)
         assert isinstance(answer, MailboxClosed)
-        assert state is not None, "only what is there is closed"
-        told = self._told(state)
+        told = self._told(MailboxState(process, answer.mailbox, answer.subscriptions))
         told.messages_lost = answer.unread
-        self._endpoints.close_mailbox(state.number, self._closed(process))
+        self._endpoints.close_mailbox(answer.mailbox, self._closed(process))
         return told
 
     async def list_mailboxes(self, request: wire.ListMailboxesRequest, _context: Context) -> wire.ListMailboxesResponse:

@@ -8,6 +8,7 @@ import pytest
 
 import shadowtree
 from delivery.dead_letters import DeadReason
+from delivery.events import CloseMailbox
 from delivery.log import CUT_AT_LEAST
 from delivery.model import Message, Quality, target_set
 from delivery.wire import Parcel, encode
@@ -337,6 +338,32 @@ async def test_a_mailbox_that_is_closed_ends_who_listens(here):
         await anext(messages)
     with pytest.raises(shadowtree.MailboxNotFound):
         await here.close_mailbox(ANN)
+
+
+async def test_what_is_opened_before_a_call_to_close_it_has_its_turn_is_closed(here, scene, monkeypatch):
+    """A server that is at a long step takes both calls only when that is over."""
+    machine, at_once = scene[1].machine, scene[1].machine.carry_out_delivery
+    waits, is_over = asyncio.Event(), asyncio.Event()
+
+    async def after_the_long_step(event):
+        if isinstance(event, CloseMailbox):
+            is_over.set()
+            await asyncio.sleep(0)  # What had waited before it comes first.
+        else:
+            waits.set()
+            await is_over.wait()
+        return await at_once(event)
+
+    monkeypatch.setattr(machine, "carry_out_delivery", after_the_long_step)
+    messages = here.listen(ANN, subscription="desk")
+    async with asyncio.timeout(10):
+        opening = asyncio.create_task(messages.open())
+        await waits.wait()
+        closed = await here.close_mailbox(ANN)
+        await opening
+    assert [one.name for one in closed] == ["desk"]
+    with pytest.raises(shadowtree.MailboxNotFound):
+        await anext(messages)
 
 
 async def test_mailboxes_are_those_of_one_server_in_pages(here, there, scene):
