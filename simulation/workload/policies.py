@@ -50,6 +50,8 @@ class PolicySetting:
         self._is_on = chance.random() < RUNS_SHARE
         self._asked: dict[int, tuple[NodeId, Policy]] = {}
         """By ticket: policies that nobody has answered for."""
+        self._gone_since: set[int] = set()
+        """Tickets of those whose group was deleted since: the answer may be late, and the group there again."""
         self._may_hold: dict[NodeId, set[Policy]] = {}
         """Of each group with a policy: the one that was answered last, those asked for since, and the default where
         the group was deleted since."""
@@ -89,7 +91,7 @@ class PolicySetting:
                 if policy != asked:
                     raise InvariantViolatedError(f"policy: {asked} of {group} was asked for, and {policy} holds")
                 others = {other for name, other in self._asked.values() if name == group}
-                self._may_hold[group] = {policy, *others}
+                self._may_hold[group] = {policy, *others, *({DEFAULT} if ticket in self._gone_since else ())}
                 self._tally["policies set"] += 1
             case DeliveryRefused(ticket, refusal) if ticket in self._asked:
                 del self._asked[ticket]
@@ -125,6 +127,7 @@ class PolicySetting:
             home = self._cluster.servers.get(ServerId(subnet_of(group)))
             if home is not None and home.graph.group(group) is None:
                 policies.add(DEFAULT)
+                self._gone_since.update(ticket for ticket, (name, _) in self._asked.items() if name == group)
 
     def check(self) -> None:
         """What was laid down holds, and only of groups that there are."""
