@@ -6,7 +6,8 @@ sent only to servers that speak it; fields at the end of messages, which older s
 | version | brought |
 |---|---|
 | 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups; |
-|   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups |
+|   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups; |
+|   | who missed an outcome is told of the arcs that enter it, too |
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ POSTS_VERSION = 6
 
 SETS_VERSION = 6
 """From this one on, servers tell their part of a set of groups."""
+
+
+OFFERED_ENTERING_VERSION = 6
+"""From this one on, servers that missed an outcome take what it made of arcs that enter them."""
 
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup
 from namegraph.model.priorities import Priority
+from namegraph.model.protocol_versions import OFFERED_ENTERING_VERSION
 from namegraph.model.rows import NodeKind, RequestId
 from namegraph.reconcile.pair_phase import Pair, PairPhase
 from namegraph.reconcile.suspended_arcs import left_with, suspended_with
@@ -199,7 +200,7 @@ class Reconciliation:
             or any(server == sender for server, _ in self._offered)
         ):
             return
-        if self._context.doubts.groups_are_known(sender):
+        if self._context.doubts.told_by((sender,)):
             for server in list(self._held_by):
                 self._compare_held(server)
             return
@@ -432,7 +433,7 @@ class Reconciliation:
         for group, is_made in self._groups_of(offer):
             for left in self._entering_before(group, NodeKind.PROCESS if is_made else NodeKind.GROUP, offer.final):
                 if self._context.is_suspended(*left.arc):
-                    self._participant.set_entering(left)
+                    self._participant.take_over(left)
                 elif is_made:
                     steps.append(_settle(left))
         return steps
@@ -465,13 +466,21 @@ class Reconciliation:
             if ours is None and is_as_old and not context.is_in_doubt(known.arc, writer=known.writer):
                 # It was told before that was forgotten: the sender has gone back to an older copy.
                 continue
-            if context.is_in_view(context.home_below(parent=known.arc.parent, child=known.arc.child)):
+            if context.is_in_view(context.other_home_of(known.arc)):
                 steps.append(_settle(known))
-            else:
-                # When its group was deleted is forgotten before that home is met, if it is away for too long.
-                is_gone = known.is_present and context.group_versions.is_deleted_since(known.arc.parent, known.writer)
-                self._participant.set_leaving(_gone_with_group(known) if is_gone else known)
+                continue
+            # When a group was deleted is forgotten before that home is met, if it is away for too long.
+            is_deleted_since = context.group_versions.is_deleted_since
+            if known.is_present and any(is_deleted_since(end, known.writer) for end in known.arc):
+                self._participant.take_over(_gone_with_group(known))
+            elif not known.is_present or self._fits_here(known):
+                self._participant.take_over(known)
         return steps
+
+    def _fits_here(self, known: KnownArc) -> bool:
+        """Whether an arc with one end here may be: its parent lives here, or its child can be what it says."""
+        context = self._context
+        return context.home_of(known.arc.parent) == context.server or can_be_child(context, known.arc.child, known.kind)
 
 
 def _settle(known: KnownArc) -> ReconcileArc:
@@ -486,14 +495,16 @@ def _gone_with_group(known: KnownArc) -> KnownArc:
 
 
 def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) -> HintedOutcome:
-    """What an update makes of the groups of a server and of the arcs that leave them."""
+    """What an update makes of the groups of a server and of the arcs with an end there."""
+    takes_entering = context.speaks(server, OFFERED_ENTERING_VERSION)
+    homes = context.homes_of if takes_entering else lambda arc: (context.home_of(arc.parent),)
     return HintedOutcome(
         outcome.final,
         tuple(change for change in outcome.groups if context.home_of(change.group) == server),
         tuple(
             KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, outcome.final.counter)
             for change in unpack_arcs(outcome.arcs)
-            if context.home_of(change.arc.parent) == server and not change.is_suspended
+            if server in homes(change.arc) and not change.is_suspended
         ),
     )
 

@@ -188,8 +188,11 @@ class AncestryStore:
             if not context.owns(parent) and servers(context.home_of(graph.ids[parent]))
         )
 
-    def set_leaving(self, known: KnownArc) -> None:
-        """Take over what was done to an arc from here while its child's home is away: it is suspended, or left."""
+    def take_over(self, known: KnownArc) -> None:
+        """Take over what was done to an arc while the home of its other end is away: it is suspended, or left.
+
+        A process of this server without any other group ceases to exist when it is left.
+        """
         graph = self._graph
         parent, child = graph.intern(known.arc.parent), graph.intern(known.arc.child)
         graph.unsuspend(parent, child)
@@ -201,18 +204,12 @@ class AncestryStore:
                 self._set_kind(child, known.kind)
         else:
             graph.bury(arc)
-        self.change.read_anew(parent)
+            is_left_alone = graph.kinds[child] == NodeKind.PROCESS and not graph.arcs_into(child)
+            if is_left_alone and not self._context.owns(parent):
+                self._set_kind(child, NodeKind.ABSENT)
+        if self._context.owns(parent):
+            self.change.read_anew(parent)
         self._rows_of.arcs[parent, child] = None
-
-    def set_entering(self, left: KnownArc) -> None:
-        """Take over that a suspended arc to here was left; a process without any other group ceases to exist."""
-        graph = self._graph
-        parent, child = ends = graph.index[left.arc.parent], graph.index[left.arc.child]
-        graph.unsuspend(parent, child)
-        graph.bury(ArcRecord(parent, child, left.cost, left.version, left.writer, present=False, suspended=False))
-        self._rows_of.arcs[ends] = None
-        if graph.kinds[child] == NodeKind.PROCESS and not graph.arcs_into(child):
-            self._set_kind(child, NodeKind.ABSENT)
 
     def set_group(self, group: NodeId, *, is_present: bool, final: Priority) -> None:
         """Create or delete a group that is owned here."""

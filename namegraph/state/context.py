@@ -190,7 +190,7 @@ class ServerContext:
         if self.has_gone_back:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))
-        self.doubts.healed(self.members)
+        self.doubts.told_by(self.members)
         for server in self.members:
             self.absences.is_over(server)
             self.forgotten.healed(server)
@@ -238,10 +238,14 @@ class ServerContext:
         home = self.table.home_of(child)
         return self.home_of(parent) if home is None else home
 
+    def homes_of(self, arc: ArcId) -> tuple[ServerId, ServerId]:
+        """The homes of the parent and of the child of an arc."""
+        return self.home_of(arc.parent), self.home_below(parent=arc.parent, child=arc.child)
+
     def other_home_of(self, arc: ArcId) -> ServerId:
         """The home of that end of an arc of this server which is not here; this server, where both are."""
-        below = self.home_below(parent=arc.parent, child=arc.child)
-        return self.home_of(arc.parent) if below == self.server else below
+        above, below = self.homes_of(arc)
+        return above if below == self.server else below
 
     def version_before(self, arc: ArcId) -> int:
         """The version of an arc with an end here that is not there: at which it was left, or above which it is new."""

@@ -1,10 +1,10 @@
 """Updates in doubt: this server was ready for them when it was cut off from their coordinator.
 
-    Ready --> (a view without the coordinator, in which nobody knows the outcome) --> in doubt --> (healed with it)
+    Ready --> (a view without the coordinator, in which nobody knows the outcome) --> in doubt --> (it has told)
 
 The server drops such an update with the view, so that all else can go on. But the coordinator may have done the update,
 and answered its client. So the server remembers what the update was to change: no answer that touches it is complete
-until the two servers have healed.
+until the coordinator has told what it did.
 
 Source: protocol.md section 7 (a ready participant never decides alone; while faults last, no answer is wrong without
 saying that it is incomplete).
@@ -107,26 +107,12 @@ class UpdatesInDoubt:
         self._doubts[missed.update_id] = doubt
         self._derive(missed.update_id, doubt)
 
-    def groups_are_known(self, coordinator: ServerId) -> bool:
-        """The groups that the updates of a coordinator created are there: what else they did may be unknown still.
-
-        Returns whether that is news.
-        """
-        known = [
-            (update_id, doubt)
-            for update_id, doubt in self._doubts.items()
-            if update_id.coordinator == coordinator and doubt.groups
-        ]
-        for update_id, doubt in known:
-            self._doubts[update_id] = doubt._replace(groups=())
-            self._derive(update_id, self._doubts[update_id])
-        return bool(known)
-
-    def healed(self, with_servers: Container[ServerId]) -> None:
-        """Forget the updates of these coordinators: what they did is known here."""
-        over = [update_id for update_id in self._doubts if update_id.coordinator in with_servers]
+    def told_by(self, coordinators: Container[ServerId]) -> bool:
+        """Forget the updates of these coordinators: what they did is known here. Returns whether there were any."""
+        over = [update_id for update_id in self._doubts if update_id.coordinator in coordinators]
         for update_id in over:
             del self._doubts[update_id], self._missed[update_id]
+        return bool(over)
 
     def _derive(self, update_id: UpdateId, doubt: Doubt) -> None:
         cover = Cover(frozenset(doubt.nodes), frozenset())

@@ -74,7 +74,7 @@ class PeerTable:
             self._context.removed[subnet] = None
         if server is not None and server not in self._context.table.subnets_by_server:
             # Whatever it has done, nobody learns it any more.
-            self._context.doubts.healed((server,))
+            self._context.doubts.told_by((server,))
             self._context.absences.is_over(server)
             self._context.retired.pop(server, None)
 

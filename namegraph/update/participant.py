@@ -193,20 +193,15 @@ class Participant:
         self._records.settle()
         self._prune_and_follow()
 
-    def set_leaving(self, known: KnownArc) -> None:
-        """Take over what was done to an arc from here while its child's home is away."""
+    def take_over(self, known: KnownArc) -> None:
+        """Take over what was done to an arc with an end here while the home of its other end is away."""
         context = self._context
-        changes = changes_of_known(context, known)
-        context.change_log.note(context.next_priority(), context.server, NO_ORIGIN, changes)
-        self._records.set_leaving(known)
-        context.unconfirmed_below.pop(known.arc, None)
+        if context.home_of(known.arc.parent) == context.server:
+            changes = changes_of_known(context, known)
+            context.change_log.note(context.next_priority(), context.server, NO_ORIGIN, changes)
+            context.unconfirmed_below.pop(known.arc, None)
+        self._records.take_over(known)
         self._note_left((known,))
-        self._prune_and_follow()
-
-    def set_entering(self, left: KnownArc) -> None:
-        """Take over that an arc to here was left, which is suspended."""
-        self._records.set_entering(left)
-        self._note_left((left,))
         self._prune_and_follow()
 
     def _commit(self, share: UpdateOutcome, handed_on: Iterable[PendingEntry] = ()) -> Done:

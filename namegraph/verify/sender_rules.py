@@ -137,7 +137,7 @@ def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entr
                 return PeerFault.NO_ARC
             are_ours = all(context.home_of(change.group) == context.server for change in groups)
             return _unless(
-                are_ours and all(context.home_of(known.arc.parent) == context.server for known in arcs),
+                are_ours and all(context.server in context.homes_of(known.arc) for known in arcs),
                 PeerFault.NOT_OUR_NODE,
             )
         case Open() | ViewReconciled():

@@ -181,6 +181,49 @@ def test_a_process_that_became_a_group_by_an_update_that_its_home_missed_becomes
     scene.check(*joined, (new, H[A]))
 
 
+@pytest.mark.parametrize("child", [H[A], NodeId(f"person@{A}")])
+def test_an_arc_of_an_update_that_a_home_missed_is_told_there_while_the_home_of_its_parent_is_away(child):
+    scene = Scene()
+    told = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[C], child))
+    assert isinstance(told, Committed)
+    scene.part([C], [B])
+    scene.meet([A], [B])
+    resolver = MembershipResolver(scene.core(A))
+    assert scene.core(A).is_healed
+    assert resolver.memberships(child) == [G[C]]
+    assert resolver.uncertainty().above(child) == [C]
+    scene.cluster.restart_all()
+    assert MembershipResolver(scene.core(A)).memberships(child) == [G[C]]
+    scene.meet([A, B], [C])
+    scene.check((G[B], H[B]), (G[C], child))
+
+
+def test_so_is_one_that_it_left():
+    scene = Scene()
+    person = NodeId(f"person@{A}")
+    scene.done(C, JoinArc(G[C], H[A]), JoinArc(G[C], person))
+    told = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), LeaveArc(G[C], H[A]), LeaveArc(G[C], person))
+    assert isinstance(told, Committed)
+    scene.part([C], [B])
+    scene.meet([A], [B])
+    resolver = MembershipResolver(scene.core(A))
+    assert resolver.memberships(H[A]) == resolver.memberships(person) == []
+    assert scene.core(A).uncertainty().above(H[A]) == []
+    scene.meet([A, B], [C])
+    scene.check((G[B], H[B]))
+
+
+def test_what_an_update_did_is_there_though_the_home_of_an_arcs_parent_has_gone_back_to_before_it():
+    scene = Scene()
+    before = scene.cluster.copy_of_disk(C)
+    told = cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[C], H[A]))
+    assert isinstance(told, Committed)
+    scene.cluster.crash(C, down_for=1.0, disk=before)
+    scene.cluster.run()
+    scene.meet([A], [B, C])
+    scene.check((G[B], H[B]), (G[C], H[A]))
+
+
 def test_a_group_is_deleted_by_an_update_that_its_home_missed_with_arcs_that_others_have_joined_since():
     scene = Scene()
     scene.done(B, JoinArc(G[B], H[A]))
