@@ -97,6 +97,7 @@ class Reconciliation:
         context = self._context
         self._pairs, self._under_way, self._parts_begun, self._declined = {}, {}, {}, {}
         self._held_by.clear()
+        context.doubts.view_ended()
         context.group_versions.deleted_elsewhere((), NEVER)
         self.rejected, self._wanted = {}, {}
         for running in undone:
@@ -166,7 +167,8 @@ class Reconciliation:
         unconfirmed = tuple(
             arc for arc in context.unconfirmed_below if context.home_below(parent=arc.parent, child=arc.child) == server
         )
-        context.send(server, ArcDigest(tuple(suspended_with(context, server, leaving=True)), unconfirmed))
+        in_doubt = context.doubts.shared_with(context.members)
+        context.send(server, ArcDigest(tuple(suspended_with(context, server, leaving=True)), unconfirmed, in_doubt))
 
     def _say_if_healed(self) -> None:
         context = self._context
@@ -189,6 +191,7 @@ class Reconciliation:
     def held(self, sender: ServerId, held: ArcDigest) -> None:
         """As the children's home: say what is known here that is newer, or was not named."""
         self._held_by[sender] = held
+        self._context.doubts.note_shared(sender, held.in_doubt)
         self._compare_held(sender)
 
     def _compare_held(self, sender: ServerId) -> None:
@@ -289,8 +292,8 @@ class Reconciliation:
                 newest[theirs.arc] = newer._replace(kind=kind)
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
             is_there = context.graph.group(arc.parent) is not None
-            if not is_there and arc in held.unconfirmed:
-                # It stays visible where it was joined.
+            if not is_there and (arc in held.unconfirmed or context.doubts.creators_of(arc.parent)):
+                # It stays visible where it was joined, or is until it is known whether the group was created.
                 del newest[arc]
                 self._want(arc.parent, sender)
             elif not is_there or context.group_versions.is_deleted_since(arc.parent, known.writer):

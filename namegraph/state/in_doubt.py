@@ -12,17 +12,19 @@ saying that it is incomplete).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterable, Iterator
 from copy import copy
 from itertools import chain
 from typing import NamedTuple
 
 from namegraph.model.names import NodeId, ServerId
-from namegraph.state.durable_maps import UPDATES, DurableMap, DurableState, packed
-from namegraph.wire.message_parts import Cover, UpdateId
+from namegraph.state.durable_maps import SERVERS, UPDATES, DurableMap, DurableState, packed
+from namegraph.wire.message_parts import Cover, SharedDoubt, UpdateId
 
 DOUBT = "doubt"
 """Rows: what an update in doubt was to change here, by the update."""
+DOUBTS_OF_MEMBERS = "doubts of members"
+"""Rows: what other members of the view are in doubt of, by the member."""
 
 
 class Doubt(NamedTuple):
@@ -67,25 +69,54 @@ class Missed(NamedTuple):
 
 
 class UpdatesInDoubt:
-    """The updates in doubt of one server."""
+    """The updates in doubt of one server, and of the other members of its view.
+
+    What is above a node of another server is known from there. So what that server is in doubt of makes answers of this
+    one uncertain, too.
+    """
 
     def __init__(self, durable: DurableState) -> None:
         self._doubts = DurableMap(durable, DOUBT, UPDATES, packed(Doubt))
-        self._missed: dict[UpdateId, Missed] = {}
+        self._missed = {update_id: _missed(update_id, doubt) for update_id, doubt in self._doubts.items()}
         """The same, as it is asked for; derived from `_doubts`."""
-        for update_id, doubt in self._doubts.items():
-            self._derive(update_id, doubt)
+        self._of_members = DurableMap(durable, DOUBTS_OF_MEMBERS, SERVERS, packed(tuple[SharedDoubt, ...]))
+        self._missed_by_member = {server: _missed_there(doubts) for server, doubts in self._of_members.items()}
+        """The same, as it is asked for; derived from `_of_members`."""
 
     def hold(self) -> UpdatesInDoubt:
         """The updates as they are now, to be read."""
         held = copy(self)
-        held._missed = dict(self._missed)
+        held._missed, held._missed_by_member = dict(self._missed), dict(self._missed_by_member)
         return held
 
     @property
     def missed(self) -> Collection[Missed]:
         """The updates; most often none."""
         return self._missed.values()
+
+    @property
+    def missed_by_members(self) -> list[Missed]:
+        """What other members of the view are in doubt of; most often nothing."""
+        return list(chain.from_iterable(self._missed_by_member.values()))
+
+    def shared_with(self, members: Container[ServerId]) -> tuple[SharedDoubt, ...]:
+        """What the members of a view have to know of these updates: of members' own they will be told."""
+        return tuple(
+            SharedDoubt(update_id, doubt.nodes)
+            for update_id, doubt in sorted(self._doubts.items())
+            if update_id.coordinator not in members
+        )
+
+    def note_shared(self, member: ServerId, doubts: tuple[SharedDoubt, ...]) -> None:
+        """Note all that another member of the view is in doubt of."""
+        if doubts or member in self._of_members:
+            self._of_members[member] = doubts
+            self._missed_by_member[member] = _missed_there(doubts)
+
+    def view_ended(self) -> None:
+        """Forget what other members are in doubt of: the next view is not healed before they have told again."""
+        self._of_members.clear()
+        self._missed_by_member.clear()
 
     def concern(self, *nodes: NodeId, writer: int | None = None) -> bool:
         """Whether one of these updates was to change something at all of some nodes.
@@ -105,7 +136,7 @@ class UpdatesInDoubt:
         nodes = sorted(set(missed.nodes))
         doubt = Doubt(tuple(nodes), tuple(filter(missed.creates, nodes)), missed.since)
         self._doubts[missed.update_id] = doubt
-        self._derive(missed.update_id, doubt)
+        self._missed[missed.update_id] = _missed(missed.update_id, doubt)
 
     def told_by(self, coordinators: Container[ServerId]) -> bool:
         """Forget the updates of these coordinators: what they did is known here. Returns whether there were any."""
@@ -114,6 +145,11 @@ class UpdatesInDoubt:
             del self._doubts[update_id], self._missed[update_id]
         return bool(over)
 
-    def _derive(self, update_id: UpdateId, doubt: Doubt) -> None:
-        cover = Cover(frozenset(doubt.nodes), frozenset())
-        self._missed[update_id] = Missed(update_id, cover, frozenset(doubt.groups).__contains__, doubt.since)
+
+def _missed(update_id: UpdateId, doubt: Doubt) -> Missed:
+    cover = Cover(frozenset(doubt.nodes), frozenset())
+    return Missed(update_id, cover, frozenset(doubt.groups).__contains__, doubt.since)
+
+
+def _missed_there(doubts: Iterable[SharedDoubt]) -> list[Missed]:
+    return [_missed(update_id, Doubt(nodes, ())) for update_id, nodes in doubts]

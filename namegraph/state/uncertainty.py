@@ -36,7 +36,8 @@ from namegraph.state.in_doubt import Missed
 
 def is_certain(context: ServerContext) -> bool:
     """Whether nobody may know better but a server that is not heard; false also where this one has long caught up."""
-    is_whole = context.is_healed and not (context.has_gone_back or context.doubts.missed or context.graph.suspended)
+    is_in_doubt = context.doubts.missed or context.doubts.missed_by_members
+    is_whole = context.is_healed and not (context.has_gone_back or is_in_doubt or context.graph.suspended)
     return is_whole and not context.view_change_in_progress
 
 
@@ -52,11 +53,12 @@ class Uncertainty:
         self.unheard = frozenset(unheard)
         """Servers that may have changed their arcs without this one: a "yes" must not rest on their groups."""
         self.missed = (*context.doubts.missed, *orphaned)
+        self._missed_by_any = (*self.missed, *context.doubts.missed_by_members)
         self.behind = context.unreconciled_servers()
         """Servers that may know what this one forgot, and subnets of those that were not met."""
         self._is_any = bool(
             self.unheard
-            or self.missed
+            or self._missed_by_any
             or self.behind
             or context.graph.suspended
             or context.view_change_in_progress
@@ -183,10 +185,10 @@ class Uncertainty:
         return sorted({*table.servers(), *table.expected()} - {self.context.server})
 
     def _changing_above(self, name: NodeId) -> Iterator[ServerId]:
-        if not self.missed:
+        if not self._missed_by_any:
             return
         node = self._graph.index.get(name)
-        for one in self.missed:
+        for one in self._missed_by_any:
             if one.holds(name) or (node is not None and self._touches(one, self.context.ancestors.of(node))):
                 yield one.coordinator
 

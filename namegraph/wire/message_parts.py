@@ -127,6 +127,14 @@ class Cover(NamedTuple):
         return other.ends <= self.ends and other.entry_nodes <= self.entry_nodes
 
 
+class SharedDoubt(NamedTuple):
+    """What a member of a view does not know, as the others have to know."""
+
+    update_id: UpdateId
+    nodes: tuple[NodeId, ...]
+    """What the update was to change there; sorted."""
+
+
 OnwardServers = tuple[tuple[ServerId, tuple[NodeId, ...]], ...]
 """The servers that a part of the affected nodes leads to, each with its entry nodes; sorted."""
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from namegraph.model.names import ServerId
 from namegraph.model.priorities import Priority
-from namegraph.wire.message_parts import ArcId, Cohort, GroupChange, KnownArc, LeftArc, UpdateId, ViewId
+from namegraph.wire.message_parts import ArcId, Cohort, GroupChange, KnownArc, LeftArc, SharedDoubt, UpdateId, ViewId
 
 
 class Reach(Struct, frozen=True, array_like=True, tag=True):
@@ -85,6 +85,9 @@ class ArcDigest(Struct, frozen=True, array_like=True, tag="Held"):
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
     """Of these, arcs that were joined at the sender: the receiver never heard of them."""
+    in_doubt: tuple[SharedDoubt, ...] = ()
+    """What the sender is in doubt of, though it will be told by nobody in the view: whoever holds the ancestors of its
+    nodes is in doubt, too."""
 
 
 class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):

@@ -10,11 +10,18 @@ import pytest
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import NodeKind
+from resolver.membership import MembershipResolver
 from tests.simulation.scene import G, H, Scene, cut_off_before_the_commit
 from tests.simulation.test_scenes_at_random import MISSING, PEOPLE, SERVERS, home_of
 
 NAMES = [*G.values(), *H.values(), *MISSING, *PEOPLE]
 GROUPS = [name for name in NAMES if name not in PEOPLE]
+
+
+FOUND_WRONG = (
+    *(225, 387, 414, 970),  # a server that had missed nothing held ancestors of nodes whose home had
+    *(3465, 3836),  # an arc is compared before its parent's home is told that the parent was created
+)
 
 
 def an_update(chance, size):
@@ -54,6 +61,18 @@ def state(scene):
     return groups, arcs
 
 
+def told_wrongly(scene, reference):
+    """What homes say, as if it was certain, of the groups that their nodes are in, and is not so."""
+    wrong = []
+    for server, core in scene.cluster.servers.items():
+        resolver, truth = MembershipResolver(core), MembershipResolver(reference.core(server))
+        for name in NAMES:
+            if home_of(name) == server and not resolver.uncertainty().above(name):
+                told, true = resolver.memberships(name), truth.memberships(name)
+                wrong += [(server, name, told, true)] if told != true else []
+    return wrong
+
+
 def prepared(chance):
     """A scene with some arcs, and the same again."""
     updates = [an_update(chance, chance.randint(1, 3)) for _ in range(chance.randint(1, 8))]
@@ -64,7 +83,7 @@ def prepared(chance):
     return scenes
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", [*range(100), *FOUND_WRONG])
 def test_who_missed_an_update_ends_as_if_it_had_not(seed):
     chance = random.Random(seed)
     while True:
@@ -81,6 +100,7 @@ def test_who_missed_an_update_ends_as_if_it_had_not(seed):
     answer = cut_off_before_the_commit(scene, coordinator, misses, *operations)
     assert isinstance(answer, Committed)
     others = [server for server in SERVERS if server != misses]
+    assert not told_wrongly(scene, reference)
     match chance.randrange(3):
         case 0:
             scene.meet([misses], others)
@@ -91,6 +111,7 @@ def test_who_missed_an_update_ends_as_if_it_had_not(seed):
             third = next(server for server in others if server != coordinator)
             scene.part([coordinator], [third])
             scene.meet([misses], [chance.choice([coordinator, third])])
+            assert not told_wrongly(scene, reference), (misses, operations)
             scene.meet([coordinator], [misses, third])
             scene.meet([misses], [third])
     assert state(scene) == state(reference), (misses, operations)
