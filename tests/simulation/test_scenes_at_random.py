@@ -1,7 +1,7 @@
 """Random scenes: servers part and meet while arcs are joined, also offline, and left at either end.
 
-In the end whatever is still suspended is rejected, and can be left where it is shown; then all invariants hold. Until then
-nobody tells as certain what is not so.
+In the end whatever is still suspended is rejected, and can be left where it is shown; then all invariants hold. Until
+then nobody tells as certain what is not so.
 """
 
 import random
