@@ -30,7 +30,6 @@ POSTS_VERSION = 6
 SETS_VERSION = 6
 """From this one on, servers tell their part of a set of groups."""
 
-
 OFFERED_ENTERING_VERSION = 6
 """From this one on, servers that missed an outcome take what it made of arcs that enter them."""
 

@@ -8,13 +8,15 @@ import random
 
 import pytest
 
+from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.refusals import Refusal
 from namegraph.state.known_arcs import is_newer, known_arc
 from namegraph.wire.message_parts import ArcId
 from namegraph.wire.update_messages import Commit
 from resolver.membership import MembershipResolver
-from tests.simulation.scene import A, B, C, G, H, Scene
+from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene
 
 SERVERS = (A, B, C)
 GROUPS = [*G.values(), *H.values()]
@@ -22,7 +24,7 @@ MISSING = [NodeId(f"missing@{server}") for server in SERVERS]
 PEOPLE = [*(NodeId(f"ann@{server}") for server in SERVERS), NodeId("ann@elsewhere.example")]
 
 
-FOUND_WRONG = (564, 853, 1348, 2264, 2697, 3263)
+FOUND_WRONG = (1033, 1459, 1463, 1538, 1703, 1851)
 """Seeds in which somebody was certain of what was not so."""
 
 
@@ -121,13 +123,27 @@ class RandomScene(Scene):
                 if home_of(name) == server and not uncertainty.above(name):
                     told, true = set(resolver.memberships(name)), closure(above, name)
                     wrong += [(server, name, told, true)] if told != true else []
-        return wrong
+        return wrong or self.read_and_wrong()
 
-    def arcs_above(self):
+    def read_and_wrong(self):
+        """What is read below a group, as if all was known, and is not so."""
+        above = self.arcs_above(waiting=PEOPLE)
+        group = self.chance.choice(GROUPS)
+        ticket = FIRST_READ + len(self.cluster.answers)
+        self.cluster.submit(home_of(group), ReadCommand(ticket, group))
+        self.cluster.run()
+        answer = self.cluster.answers.pop(ticket)
+        if isinstance(answer, Refusal) or answer.unreachable:
+            return []
+        told = {member.node for member in answer.members} - {group}
+        true = {name for name in GROUPS + MISSING + PEOPLE if group in closure(above, name)} - {group}
+        return [(group, told, true)] if told != true else []
+
+    def arcs_above(self, *, waiting=()):
         """The parents of each name by all arcs that are there, as their parents' homes have them.
 
         Also those that are suspended: but for what is rejected, was joined alone to wait for the other end, or was left
-        there.
+        there. `waiting`: those of which it counts, too, that they were joined alone.
         """
         above = {}
         for server in SERVERS:
@@ -140,7 +156,7 @@ class RandomScene(Scene):
                 if context.owns(arc.parent) and not context.is_rejected(arc) and not self.is_left_below(context, arc)
             ]
             there = [(parent, child) for parent, child in self.arcs() if home_of(parent) == server]
-            for parent, child in [*there, *(arc for arc in suspended if arc not in waits)]:
+            for parent, child in [*there, *(arc for arc in suspended if arc not in waits or arc[1] in waiting)]:
                 above.setdefault(child, set()).add(parent)
         return above
 
