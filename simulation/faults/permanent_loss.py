@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import chain
 from random import Random
 
 from namegraph import (
@@ -27,6 +28,7 @@ from namegraph import (
     Subnet,
     subnet_of,
 )
+from namegraph.update.locality import names_in
 from simulation.checks.cluster_invariants import check_all
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
@@ -56,6 +58,8 @@ class PermanentLoss:
         self.server = chance.choice(list(cluster.servers))
         self.is_back_at_last = chance.random() < BACK_SHARE
         self._tickets = FIRST_TICKET
+        self._unheard: dict[Operation, None] = {}
+        """What it may have told its callers alone: others were in doubt of it."""
 
     def lose(self) -> None:
         """Let it crash within some time from now."""
@@ -117,7 +121,8 @@ class PermanentLoss:
         return [arc for arc in arcs if self._is_elsewhere(arc)]
 
     def note(self, apart: PartitionLedger) -> None:
-        """Take notice of what was asked for and nobody was told of: who knows what became of it?"""
+        """Take notice of what was asked for, and neither callers nor the others were told of: what became of it?"""
+        self._note_unheard()
         for operation in self._untold():
             if isinstance(operation, CreateGroup | DeleteGroup):
                 apart.groups.add(operation.group)
@@ -154,7 +159,14 @@ class PermanentLoss:
         for command in untold:
             asked_at = cluster.asked_at(command.ticket)
             _require("stuck", asked_at == self.server, f"the caller {command.ticket} at {asked_at} was not answered")
-        return [operation for command in untold for operation in command.operations]
+        return [*(operation for command in untold for operation in command.operations), *self._unheard]
+
+    def _note_unheard(self) -> None:
+        in_doubt = set(chain.from_iterable(core.in_doubt_about for core in self.others().values()))
+        for ticket, command in self._population.commands.items():
+            if self._cluster.asked_at(ticket) == self.server:
+                named = [change for change in command.operations if not in_doubt.isdisjoint(names_in([change]))]
+                self._unheard.update(dict.fromkeys(named))
 
     def _untold_groups(self) -> list[NodeId]:
         return [change.group for change in self._untold() if isinstance(change, CreateGroup | DeleteGroup)]
