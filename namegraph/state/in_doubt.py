@@ -26,6 +26,9 @@ DOUBT = "doubt"
 DOUBTS_OF_MEMBERS = "doubts of members"
 """Rows: what other members of the view are in doubt of, by the member."""
 
+SHARED_NODES_LIMIT = 10_000
+"""Names that other members are told of one update, at most: an import may be of half a million."""
+
 
 class Doubt(NamedTuple):
     """What an update may have changed here; sorted."""
@@ -47,6 +50,8 @@ class Missed(NamedTuple):
     """Whether it was to create a group."""
     since: int
     """The counter of its place: what it wrote has this one, or a higher one."""
+    is_of_any: bool = False
+    """Whether it may have changed whatever there is: its nodes are too many to be told."""
 
     @property
     def coordinator(self) -> ServerId:
@@ -65,7 +70,7 @@ class Missed(NamedTuple):
 
     def holds(self, name: NodeId) -> bool:
         """Whether it was to change something at a node."""
-        return name in self.cover.ends or name in self.cover.entry_nodes
+        return self.is_of_any or name in self.cover.ends or name in self.cover.entry_nodes
 
 
 class UpdatesInDoubt:
@@ -102,7 +107,7 @@ class UpdatesInDoubt:
     def shared_with(self, members: Container[ServerId]) -> tuple[SharedDoubt, ...]:
         """What the members of a view have to know of these updates: of members' own they will be told."""
         return tuple(
-            SharedDoubt(update_id, doubt.nodes)
+            SharedDoubt(update_id, doubt.nodes if len(doubt.nodes) <= SHARED_NODES_LIMIT else ())
             for update_id, doubt in sorted(self._doubts.items())
             if update_id.coordinator not in members
         )
@@ -152,4 +157,4 @@ def _missed(update_id: UpdateId, doubt: Doubt) -> Missed:
 
 
 def _missed_there(doubts: Iterable[SharedDoubt]) -> list[Missed]:
-    return [_missed(update_id, Doubt(nodes, ())) for update_id, nodes in doubts]
+    return [_missed(update_id, Doubt(nodes, ()))._replace(is_of_any=not nodes) for update_id, nodes in doubts]

@@ -195,6 +195,8 @@ class Uncertainty:
     def _touches(self, missed: Missed, nodes: BitMap | Collection[int]) -> bool:
         """Whether an update was to change one of some nodes. Either may be many: an import is of half a million."""
         ids, index = self._graph.ids, self._graph.index
+        if missed.is_of_any:
+            return bool(nodes)
         if missed.size > len(nodes):
             return any(missed.holds(ids[node]) for node in nodes)
         return any(name in index and index[name] in nodes for name in missed.nodes)

@@ -132,7 +132,7 @@ class SharedDoubt(NamedTuple):
 
     update_id: UpdateId
     nodes: tuple[NodeId, ...]
-    """What the update was to change there; sorted."""
+    """What the update was to change there; sorted. None: more than is told."""
 
 
 OnwardServers = tuple[tuple[ServerId, tuple[NodeId, ...]], ...]

@@ -8,6 +8,7 @@ from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, Join
 from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason, RefusedError
 from namegraph.model.rows import RequestId
+from namegraph.state import in_doubt
 from namegraph.update.causal_reads import Wait
 from namegraph.wire.update_messages import Ready
 from resolver.membership import MembershipResolver
@@ -196,6 +197,26 @@ def test_an_arc_of_an_update_that_a_home_missed_is_told_there_while_the_home_of_
     assert MembershipResolver(scene.core(A)).memberships(child) == [G[C]]
     scene.meet([A, B], [C])
     scene.check((G[B], H[B]), (G[C], child))
+
+
+@pytest.mark.parametrize("limit", [10_000, 1])
+def test_who_holds_ancestors_of_a_node_is_in_doubt_of_them_as_their_home_is(monkeypatch, limit):
+    monkeypatch.setattr(in_doubt, "SHARED_NODES_LIMIT", limit)
+    scene = Scene()
+    scene.done(C, JoinArc(G[C], H[A]))
+    told = cut_off_before_the_commit(scene, B, C, JoinArc(G[B], H[B]), JoinArc(G[B], G[C]))
+    assert isinstance(told, Committed)
+    scene.part([A], [B])
+    scene.meet([A], [C])
+    assert scene.core(A).is_healed and not scene.core(A).uncertainty().missed
+    assert MembershipResolver(scene.core(A)).memberships(H[A]) == [G[C]]
+    assert scene.core(A).uncertainty().above(H[A]) == [B]
+    assert scene.core(A).uncertainty().above(G[A]) == ([] if limit > 1 else [B])
+    scene.cluster.restart_all()
+    assert [one.coordinator for one in scene.core(A)._context.doubts.missed_by_members] == [B]
+    scene.meet([A, C], [B])
+    assert not scene.core(A).uncertainty()
+    scene.check((G[B], H[B]), (G[B], G[C]), (G[C], H[A]))
 
 
 def test_so_is_one_that_it_left():
