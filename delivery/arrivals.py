@@ -129,8 +129,9 @@ class Arrivals:
     def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
         """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
 
-        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. It
-        waits, too, for the steps in which very many are found.
+        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. So
+        it does for the view in which it was accepted, if this server is in an earlier one still. It waits, too, for the
+        steps in which very many are found.
         """
         self.has_more = False
         for sender in [sender for sender, waiting in self._waiting.items() if waiting.posts]:
@@ -144,7 +145,8 @@ class Arrivals:
                     self._pass(sender, number)
                     continue
                 if isinstance(message, Parcel | Stub):
-                    if not reach.is_settled_with(sender):
+                    accepted_in = message.accepted_in if isinstance(message, Parcel) else 0
+                    if not reach.is_settled_with(sender) or accepted_in > reach.view_number():
                         break
                     if not self._writer.is_ready(message.targets, reach):
                         self.has_more = True

@@ -127,7 +127,7 @@ class Origin:
 
     # -- messages become parcels
 
-    def close(self) -> Iterator[tuple[Parcel, list[Waiting]]]:
+    def close(self, *, view_number: int) -> Iterator[tuple[Parcel, list[Waiting]]]:
         """The parcels of all messages that wait, with what each message of them was."""
         for targets, quality, parcels in self.open.drain():
             number = self._numbers.get((targets, quality))
@@ -139,7 +139,8 @@ class Origin:
             for together in parcels:
                 messages = tuple(waiting.send.message for waiting in together)
                 named = (number, self.start, row.next_serial, row.targets, row.quality)
-                yield Parcel(*named, messages, kept=self.kept, assigner=self.start), together
+                parcel = Parcel(*named, messages, kept=self.kept, assigner=self.start, accepted_in=view_number)
+                yield parcel, together
                 row.next_serial += len(together)
             row.start = self.start
             self._rows.touch(number)

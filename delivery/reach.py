@@ -52,6 +52,9 @@ class Reach(Protocol):
     def view(self) -> str:
         """Names the view that this server is in."""
 
+    def view_number(self) -> int:
+        """The number of that view: later ones have higher numbers."""
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
 

@@ -119,7 +119,7 @@ class Spreading:
             return
         self._is_closing = False
         self._open.clear()
-        for parcel, together in origin.close():
+        for parcel, together in origin.close(view_number=reach.view_number()):
             self._accept(parcel, together)
             servers = self._assigning.servers_for(parcel, origin.servers_below(parcel, reach), reach)
             left_out = self._assigning.left_out(parcel, reach)

@@ -72,6 +72,9 @@ class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     assigner: int = 0
     """The start of the origin that says which server serves a process that no server owns; 0: none does, for servers of
     before do not."""
+    accepted_in: int = 0
+    """The number of the view in which the origin accepted them. Whoever is in an earlier one may not know what the
+    origin has left by itself since."""
 
     def message_id(self, index: int) -> str:
         """What names a message of this parcel, among all servers."""

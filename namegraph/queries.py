@@ -94,6 +94,11 @@ class CoreQueries:
         return f"{view.number}@{view.leader}" if view.number else ""
 
     @property
+    def view_number(self) -> int:
+        """The number of that view, 0 for the first one: later views have higher numbers."""
+        return self._context.view.number
+
+    @property
     def view_change_in_progress(self) -> bool:
         """Whether a new view is being agreed on: updates over several servers wait."""
         return self._context.view_change_in_progress

@@ -131,6 +131,10 @@ class GraphReach:
         """Names the view that this server is in."""
         return self._core.view
 
+    def view_number(self) -> int:
+        """The number of that view: later ones have higher numbers."""
+        return self._core.view_number
+
     def is_parted(self) -> bool:
         """Whether some server that was met is out of the view: members may be behind suspended arcs."""
         return self._core.is_parted

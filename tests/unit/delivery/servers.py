@@ -54,6 +54,8 @@ class Servers:
         """Pairs (sender, receiver) whose lanes let nothing through: it waits."""
         self.held_posts = set()
         """The same of messages alone."""
+        self.held_letters = set()
+        """The same of all but messages."""
         self.gone = set()
         self.receipts_of = set(self.disks)
         """Who tells what it has handled."""
@@ -144,7 +146,8 @@ class Servers:
         while self.under_way:
             sender, receiver, letter = self.under_way.popleft()
             is_post = isinstance(letter, PeerLetter) and letter.lane is Lane.POST
-            if (sender, receiver) in self.held or (is_post and (sender, receiver) in self.held_posts):
+            held = self.held_posts if is_post else self.held_letters
+            if (sender, receiver) in self.held or (sender, receiver) in held:
                 self.waiting.append((sender, receiver, letter))
                 continue
             if isinstance(letter, PeerDatagram):

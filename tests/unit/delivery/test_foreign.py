@@ -131,7 +131,9 @@ def test_servers_of_before_serve_whom_they_have(servers, monkeypatch):
     monkeypatch.setattr(
         Origin,
         "close",
-        lambda origin: ((structs.replace(parcel, assigner=0), waiting) for parcel, waiting in new(origin)),
+        lambda origin, **view: (
+            (structs.replace(parcel, assigner=0), waiting) for parcel, waiting in new(origin, **view)
+        ),
     )
     servers.send(TOP, payload=b"1")
     assert all_got(servers) == ["1", "1"] and claims_and_answers(servers) == []
