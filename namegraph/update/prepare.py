@@ -80,7 +80,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
         return NOTHING
     inner = [operation for _, operation in update.operations if isinstance(operation, SuspendArc | ReconcileArc)]
     if inner:
-        arcs, children, declined = find_inner(context, records, inner)
+        arcs, children, declined = find_inner(context, records, inner, asked_by=update.update_id.coordinator)
         return Findings((), pack_arcs(arcs), children, 0, declined)
     since = graph.mark()
     collector = Collector(context, is_whole=False, is_of_client=update.is_of_client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from namegraph.model.names import NodeId
+from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import NEVER, ServerContext
@@ -16,7 +16,11 @@ InnerFindings = tuple[tuple[ArcChange, ...], tuple[ChildTruth, ...], tuple[ArcId
 
 
 def find_inner(
-    context: ServerContext, records: AncestryStore, operations: Sequence[SuspendArc | ReconcileArc]
+    context: ServerContext,
+    records: AncestryStore,
+    operations: Sequence[SuspendArc | ReconcileArc],
+    *,
+    asked_by: ServerId,
 ) -> InnerFindings:
     """What this server finds of arcs to be suspended or settled, at the update's turn."""
     arcs: list[ArcChange] = []
@@ -32,7 +36,7 @@ def find_inner(
                 continue
             kind = context.graph.kind(arc.child)
             arcs.append(ArcChange(name, False, kind, arc.cost, arc.version, is_suspended=True))
-        elif _is_declined(context, operation, owns_child=owns_child):
+        elif _is_declined(context, operation, owns_child=owns_child) or _was_left(context, operation, asked_by):
             declined.append(name)
             continue
         elif context.home_of(name.parent) == context.server:
@@ -64,3 +68,15 @@ def _is_declined(context: ServerContext, settle: ReconcileArc, *, owns_child: bo
     if any(context.group_versions.is_deleted_since(end, settle.writer) for end in (settle.parent, settle.child)):
         return True
     return owns_child and not can_be_child(context, settle.child, settle.kind)
+
+
+def _was_left(context: ServerContext, settle: ReconcileArc, asked_by: ServerId) -> bool:
+    """Whether an arc from here was left and forgotten, of which another server was told late that it was joined."""
+    name = ArcId(settle.parent, settle.child)
+    return (
+        settle.is_present
+        and asked_by != context.server == context.home_of(name.parent)
+        and known_arc(context, name) is None
+        and context.forgotten.was_left(context.other_home_of(name), settle.writer)
+        and not context.is_in_doubt(name, writer=settle.writer)
+    )
