@@ -40,7 +40,7 @@ def test_seeds_that_failed_once(seed):
         (
             210500017,
             {"servers": 5, "updates": 60},
-        ),  # of an arc that its parent was told of late, and had left and forgotten
+        ),  # an arc that was left and forgotten is told of late
         (210500020, {"servers": 5, "updates": 60}),  # the same
         (150200243, {"updates": 2}),  # of an arc that an update made, its parent's home alone knew, and went back
         (180000232, {"updates": 2}),  # of an update that was told its caller alone, by a server that is gone since
