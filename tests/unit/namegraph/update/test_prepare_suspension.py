@@ -20,6 +20,6 @@ LEFT_BY_WHO_DOES_NOT_KNOW_IT = ReconcileArc(NodeId("old@b.x"), CHILD, False, Nod
 )
 def test_a_child_that_one_arc_keeps_is_no_less_for_another_arc_that_goes(settled):
     core = ServerCore(server=HERE, subnets=[Subnet("a.x")], peers={Subnet("b.x"): THERE})
-    _, children, declined = find_inner(core._context, core.records, settled)
+    _, children, declined = find_inner(core._context, core.records, settled, asked_by=THERE)
     assert not declined
     assert [(truth.child, truth.kind) for truth in children] == [(CHILD, NodeKind.PROCESS)]
