@@ -126,9 +126,10 @@ class Queueing:
         is_first = not self._accepted[payload]
         self._accepted[payload].add(message_id)
         key = passed.server, subnet_of(self._targets[payload][0].name)
-        # What is not durable may be lost in a crash, and its number is given again.
-        is_durable = self._payloads.get((passed.server, passed.number)) == payload
-        if is_durable and is_first and not is_repeated and not self._cluster.on_old_disks:
+        # What is not durable may be lost in a crash, and its number is given again. What became a dead letter while it
+        # was on its way is not waited for.
+        is_waited_for = self._payloads.get((passed.server, passed.number)) == payload and payload not in self._dead
+        if is_waited_for and is_first and not is_repeated and not self._cluster.on_old_disks:
             if passed.number < self._last.get(key, 0):
                 raise InvariantViolatedError(f"queue: {payload!r} is accepted after what was queued behind it")
             self._last[key] = passed.number

@@ -32,6 +32,10 @@ def test_what_was_accepted_in_memory_is_accepted_anew_where_both_servers_have_st
     assert run_seed(140005788, updates=2, faults=True, messages=True).deliveries["queued"]
 
 
+def test_what_became_a_dead_letter_while_it_was_on_its_way_is_not_waited_for():
+    assert run_seed(210001092, updates=2, faults=True, messages=True).deliveries["dead letters of what was queued"]
+
+
 def test_without_order_what_is_queued_overtakes(monkeypatch):
     def newest_first(queue, subnet, *, at):
         of = queue._of.get(subnet, {})
