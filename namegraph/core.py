@@ -131,7 +131,7 @@ class ServerCore(CoreQueries):
         if durable.parts_left():
             raise InconsistentStateError(f"rows of parts that are not known: {', '.join(durable.parts_left())}")
         restore_graph(state, context)
-        context.counter = state.counter
+        context.counter = context.counter_at_start = state.counter
         context.change_log.restore(state.last_change, state.change_sizes, newest=Priority(state.counter, state.server))
         core.records.restore()
         core._outcomes = RequestLog(state.outcomes)

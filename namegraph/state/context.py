@@ -56,6 +56,8 @@ class ServerContext:
         self.graph = graph
         self.ancestors = AncestorSets(graph)
         self.counter = 0
+        self.counter_at_start = 0
+        """That of the database when the server started."""
         self.change_log = ChangeLog()
         self.has_gone_back = False
         """Whether the database of this server ever turned out to be an older copy of itself."""
@@ -184,6 +186,7 @@ class ServerContext:
         self.has_gone_back = True
         self.caught_up_with.clear()
         self.unconfirmed_below.clear()
+        self.forgotten.went_back(self.counter_at_start)
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""

@@ -61,6 +61,14 @@ class ForgottenArcs:
         if server in self._of:
             self._of[server] = self._of[server]._replace(has_gone_back=True)
 
+    def went_back(self, counter: int) -> None:
+        """This server goes on from an older copy, which knew of no update above a counter.
+
+        What was forgotten since tells what was left of the arcs that the copy knew. What the copy lost is newer.
+        """
+        for server, known in list(self._of.items()):
+            self._of[server] = known._replace(writer=min(known.writer, counter))
+
     def healed(self, server: ServerId) -> None:
         """A server knows of every arc what is known here, but of those that are rejected."""
         if server in self._of and self._of[server].has_gone_back:

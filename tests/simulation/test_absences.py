@@ -281,3 +281,27 @@ def test_an_arc_that_a_server_is_told_of_late_is_left_where_its_group_was_delete
     scene.go_on_without(A)
     scene.meet([A, B], [C])
     scene.check((G[B], H[B]))
+
+
+def test_what_a_server_lost_is_not_taken_for_one_of_the_arcs_that_it_forgot_alone():
+    bob = NodeId(f"bob@{A}")
+    scene = AbsenceScene()
+    scene.done(B, JoinArc(G[B], G[A]))
+    old = scene.cluster.copy_of_disk(A)
+    scene.done(B, JoinArc(G[B], bob, ChildKind.PROCESS))
+    scene.part([A], [B, C])
+    scene.cluster.crash(A, down_for=0.5, disk=old)
+    scene.cluster.run()
+    scene.limit(A)
+    scene.wait(A)
+    # It does not know yet that it has gone back, and its counter has come beyond what it lost.
+    scene.done(A, LeaveArc(G[B], G[A]))
+    assert scene.tombstones(A) == [0]
+    assert scene.overdue()[A]
+    scene.meet([A], [B, C])
+    assert scene.core(A).incarnations.own
+    scene.check((G[B], bob))
+
+
+def test_a_seed_in_which_a_server_forgets_alone_before_it_knows_that_it_has_gone_back():
+    run_seed(230004166, updates=2, faults=True, messages=True)
