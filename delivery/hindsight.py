@@ -4,7 +4,8 @@ Things are compared by their *place*, which is their number in the history. Hind
 
     an origin went back to an older copy of its database
         It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`). What it had settled may not
-        be settled in the copy, and come to who is below since (`Sent.is_reopened`).
+        be settled in the copy, and come to who is below since (`Sent.is_reopened`). A dead letter of the copy may have been
+        replayed since; replayed from it, that comes once more (`Sent.may_be_replayed_twice`).
     a server with mailboxes went back
         Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
         accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
@@ -103,6 +104,7 @@ class Sent:
     is_dead: bool = False
     is_forgotten: bool = False
     is_reopened: bool = False
+    may_be_replayed_twice: bool = False
     again: list[Accepted] = field(default_factory=list)
     """Further messages accepted under its id."""
 
@@ -525,7 +527,9 @@ class _Watch:
         for sent in self._unsettled.pop(server, {}).values():
             sent.is_forgotten = True
         for sent in self._past.messages.values():
-            sent.is_reopened |= sent.accepted.origin == server
+            if sent.accepted.origin == server:
+                sent.is_reopened = True
+                sent.may_be_replayed_twice |= sent.is_dead
         for mailbox in [mailbox for mailbox in self._current if mailbox.server == server]:
             self._end_readings(mailbox)
 

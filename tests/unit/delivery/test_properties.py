@@ -338,6 +338,17 @@ class TestAudience:
         story.dead(1)
         assert not story.broken()
 
+    @pytest.mark.parametrize(("goes_back", "broken"), [(True, []), (False, [("P1", "1")])])
+    def test_a_dead_letter_comes_twice_where_its_origin_forgot_that_it_was_replayed(self, goes_back, broken):
+        story = listening()
+        story.accept(1)
+        story.dead(1)
+        story.hand(1, entry=1)
+        if goes_back:
+            story.go_back(ORIGIN)
+        story.hand(1, entry=2)
+        assert [each for each in story.broken() if each[0] == "P1"] == broken
+
     def test_of_a_foreign_process_one_mailbox_is_enough(self):
         story = listening()
         story.open(server=ORIGIN)
