@@ -264,6 +264,10 @@ def test_nothing_in_memory_is_handed_before_it_is_let_out_though_all_was_at_rest
     run_seed(seed, faults=True, messages=True, **sizes)
 
 
+def test_a_dead_letter_comes_twice_where_its_origin_forgot_that_it_was_replayed():
+    assert run_seed(230500019, servers=5, updates=60, faults=True, messages=True).deliveries["replayed"]
+
+
 def _never_let_out(in_memory, reach, now):
     leaving, _ = END_STEP_IN_MEMORY(in_memory, reach, now)
     return leaving, None
