@@ -14,6 +14,8 @@ Things are compared by their *place*, which is their number in the history. Hind
         Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
     a message expired or became a dead letter
         It is owed to nobody any more. Replayed, a dead letter comes to who is below its targets then.
+    a message is kept in memory, and its origin had no room for it while servers were away
+        It is owed to nobody any more: members behind these may miss it, and are not told.
     an endpoint asked to go on further on
         It skipped what lies between, as if it were told a gap.
     an endpoint wants some groups or senders alone

@@ -174,7 +174,7 @@ class InMemory:
             dead_letters=DeadLetters(self._volatile),
         )
         self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
-        """Told of messages that do not come to those who are behind suspended arcs."""
+        """Told of messages that may not come to those behind suspended arcs, or behind servers that are away."""
         self.ring_limit_bytes = RING_BYTES_LIMIT
         self.backlog_limit_bytes = BACKLOG_BYTES_LIMIT
         self._cursors: dict[SubscriptionKey, Position] = {}
@@ -214,26 +214,31 @@ class InMemory:
         origin = self.origin
         oldest = origin.unsettled
         oldest = oldest[: len(oldest) // 2 + 1]
+        given_up = set[int]()
         for server in origin.posted_to():
             if not reach.is_settled_with(server):
-                self._give_up(server, set(oldest))
+                given_up |= self._give_up(server, set(oldest))
         for position in oldest:
             if origin.is_kept(position):
-                if origin.needs_round(position):
+                if position in given_up or origin.needs_round(position):
                     self.on_given_up(origin.ids(position))
                 if not origin.expire(position):
                     self.spreading.end_round(position, reach)
         origin.release()
 
-    def _give_up(self, server: ServerId, positions: set[int]) -> None:
+    def _give_up(self, server: ServerId, positions: set[int]) -> set[int]:
+        """Some parcels are not sent to a server, as far as they were not; returns the positions of these."""
+        given_up = set[int]()
         waiting, keys = self.lanes.waiting(server), defaultdict[int, set[ParcelKey]](set)
         for position, key in self.origin.backlog.posted_to_server(server):
             if position in positions and (key in waiting or self.origin.backlog.is_lost(position, server)):
                 self.origin.forgo(position, server)
+                given_up.add(position)
                 if key in waiting:
                     keys[key[0]].add(key)
         for sequence, some in keys.items():
             self.lanes.drop(server, some, self.origin.targets_of(sequence))
+        return given_up
 
     def make_parcels(self, reach: Reach, now: float) -> None:
         """Make parcels of what came, if it is time, or if it is enough for one."""

@@ -5,6 +5,7 @@ import pytest
 from delivery.datagrams import PeerDatagram
 from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SendAll, SetPolicy, Settled, Subscribe
 from delivery.in_memory import POSITIONS_OF_START, SHARE_SECONDS, SHARE_SECONDS_LIMIT
+from delivery.memory_lanes import WINDOW_BYTES
 from delivery.model import Kept
 from delivery.reading import read
 from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
@@ -317,6 +318,25 @@ def test_what_waits_for_a_server_that_is_away_goes_and_it_is_told_how_much(serve
     found = got(servers, "bob@b")
     assert found[-1] == b"39" and found == sorted(found, key=int)
     assert sum(told_lost(servers, "bob@b")) == 39 - len(found)
+    assert not in_memory.origin.unsettled
+
+
+def test_what_goes_for_a_server_that_is_away_may_not_come_to_who_is_behind_it_and_that_is_said(servers):
+    in_memory, said = servers.servers["a"].delivery.in_memory, []
+    in_memory.on_given_up = said.extend
+    servers.held |= {("a", "b")}
+    # More than is under way at once: the rest waits, though all servers are still there.
+    payloads = [bytes(WINDOW_BYTES + 1), *(b"%d" % number for number in range(8))]
+    ids = {payload: send(servers, payload)[0].message_id for payload in payloads}
+    servers.lose("b")
+    in_memory.backlog_limit_bytes = in_memory.origin.backlog_bytes
+    assert isinstance(send(servers, b"8")[0], Accepted)
+    servers.bring_back("b")
+    for _ in range(4):
+        wait(servers, 5.0)
+    came = got(servers, "cyd@c")
+    assert came and said == [name for payload, name in ids.items() if payload not in came] != []
+    assert not told_lost(servers, "cyd@c")
     assert not in_memory.origin.unsettled
 
 
