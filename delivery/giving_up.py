@@ -58,7 +58,8 @@ class GivingUp:
     def look(self, reach: Reach) -> None:
         """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""
         self._has_homeless = True
-        for server in sorted({*self._origin.posted_to(), *self._post.receivers()}):
+        awaited = {*self._origin.posted_to(), *self._post.receivers(), *self._dead_letters.replayed_to()}
+        for server in sorted(awaited):
             if server not in self._left and not reach.is_known(server):
                 self._dead_letters.begin_again(server)
                 self._origin.removed(server)

@@ -127,6 +127,20 @@ def test_one_that_was_under_way_when_the_server_was_removed_again_is_dead_again(
     assert servers.log_of(CY) == [b"0", b"1", b"2"]
 
 
+def test_one_that_was_asked_for_when_the_server_was_removed_again_is_dead_again(servers):
+    back_again(servers)
+    servers.held.add((C, A))
+    command(servers, ReplayDeadLetters)
+    assert C not in servers.servers[A].delivery.post.receivers()
+    servers.lose(C)
+    remove(servers)
+    assert [(letter.servers, letter.replayed_to) for letter in dead(servers)] == [((C,), ())] * 2
+    back_again(servers)
+    assert command(servers, ReplayDeadLetters).replayed == 2
+    assert servers.log_of(CY) == [b"0", b"1", b"2"]
+    assert dead(servers) == []
+
+
 def test_a_server_that_had_them_and_was_not_heard_ends_them_when_it_is_back():
     servers = Servers(A, B, C, is_configured=False)
     servers.create(TOP)
