@@ -395,10 +395,11 @@ class DeliveryCore:
         spreading, other = self.spreading, self.in_memory.spreading
         if is_in_memory:
             spreading, other = other, spreading
-        if send.quality is not Quality.DATAGRAM and spreading.is_known(send):
+        if send.quality is not Quality.DATAGRAM and spreading.is_known(send, other):
             return None
         # It may have been accepted before its group had its messages kept as they are now.
-        if send.request_id and not send.number and send.quality is not Quality.DATAGRAM and other.is_known(send):
+        is_request = send.request_id and not send.number and send.quality is not Quality.DATAGRAM
+        if is_request and other.is_known(send, spreading):
             return None
         if send.objection is not None:
             raise RefusedError(send.objection)

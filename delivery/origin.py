@@ -36,6 +36,7 @@ from delivery.reach import Reach
 from delivery.servers_below import is_apart, own_onward, servers_below
 from delivery.unsettled import (
     LOST,
+    NO_VIEW,
     STUB,
     UNCONFIRMED,
     UNCONFIRMED_AGAIN,
@@ -163,7 +164,8 @@ class Origin:
         """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
         names = (parcel.sequence, parcel.start, parcel.first_serial)
         row = ParcelRow(*names, len(together), here.audience, here.mailboxes, {})
-        row.is_apart, row.view, row.accepted_at = is_apart(parcel.targets, reach), reach.view(), at
+        row.is_apart, row.accepted_at = is_apart(parcel.targets, reach), at
+        row.view = reach.view() if reach.is_steady() else NO_VIEW
         row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels[position] = row
         self._by_serial[row.sequence, row.start, row.first_serial] = position
@@ -343,6 +345,17 @@ class Origin:
                 leaving += self._end_stubs(server, sequence)
                 leaving.append(self._post.send_inline(server, encoded))
         return leaving
+
+    def is_posted_in(self, position: int, view: str) -> bool:
+        """Whether the round of a parcel was begun in a view."""
+        return self._parcels[position].view == view
+
+    def look_again(self) -> None:
+        """Another round may find more in the same view: a server was removed, and its arcs with it."""
+        for position, row in self._parcels.items():
+            if row.is_apart:
+                row.view = NO_VIEW
+                self._parcels.touch(position)
 
     def once_more(self, position: int) -> tuple[Parcel, int]:
         """Of a parcel that is not settled: what it is in its round, now, and the number of its audience here."""

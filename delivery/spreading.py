@@ -26,6 +26,7 @@ from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
+from delivery.unsettled import NO_VIEW
 from delivery.wire import (
     Claims,
     Confirm,
@@ -39,6 +40,7 @@ from delivery.wire import (
     Stub,
     Want,
     encode,
+    kept_of,
 )
 from namegraph import PeerFault, PeerLetter, ServerId
 
@@ -64,7 +66,9 @@ class Spreading:
         self._is_closing = False
         """Whether they are to be made parcels as soon as it is found whom they reach."""
         self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
-        """Parcels that are to be posted once more, as soon as the view is healed."""
+        """Parcels that are to be posted once more, as soon as the view is another one, or is healed."""
+        self._looked_in = NO_VIEW
+        """The view in which that was done last."""
         self.letters: list[PeerLetter] = []
         """What the step posts; whoever carries it out takes them."""
         self.answers: list[Answer] = []
@@ -72,10 +76,10 @@ class Spreading:
 
     # -- sending
 
-    def is_known(self, send: Send) -> bool:
+    def is_known(self, send: Send, other: Spreading) -> bool:
         """Have a message that was accepted before, or waits, answered as then; whether it was. Raises `RefusedError`.
 
-        It is refused where its number is out of sequence.
+        It is refused where its number is out of sequence. `other`: has what is kept in the other way, and answers it.
         """
         numbering = (send.message.sender, send.targets[0].name)
         key = _key_of(send)
@@ -85,10 +89,15 @@ class Spreading:
         first = self._senders.first_answer(numbering, send.number, send.request_id)
         if first is None:
             return False
-        self.answers.append(Accepted(send.ticket, first, is_repeated=True, kept=self._origin.kept))
-        if send.wants_settled:
-            self.answers += self._origin.wait(send.ticket, first, self._dead_letters.lacking(first))
+        whose = self if kept_of(first) is self._origin.kept else other
+        whose.answer_again(send, first)
         return True
+
+    def answer_again(self, send: Send, message_id: str) -> None:
+        """Answer a message that was accepted here before."""
+        self.answers.append(Accepted(send.ticket, message_id, is_repeated=True, kept=self._origin.kept))
+        if send.wants_settled:
+            self.answers += self._origin.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
 
     def take(self, send: Send, quality: Quality) -> None:
         """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
@@ -156,16 +165,19 @@ class Spreading:
     def go_on(self, position: int, reach: Reach) -> None:
         """A parcel of this server may be settled, or is to be posted once more."""
         origin = self._origin
-        if origin.needs_round(position):
-            if not reach.is_steady():
-                self._rounds[position] = None
-                return
-            self._rounds.pop(position, None)
+        if origin.needs_round(position) and reach.is_steady() and not origin.is_posted_in(position, reach.view()):
             last, before = origin.once_more(position)
-            parcel = structs.replace(last, round=last.round + 1)
+            parcel = structs.replace(last, round=last.round + 1, accepted_in=reach.view_number())
             here = self._assigning.log_again(parcel, before, reach)
             self.letters += origin.begin_round(position, parcel, reach, here)
             self._assigning.logged(position, parcel)
+        if origin.needs_round(position):
+            # Whoever has taken it was in the same view: there the same arcs are suspended.
+            self._rounds[position] = None
+            if not reach.is_steady():
+                self._looked_in = NO_VIEW
+            return
+        self._rounds.pop(position, None)
         answers, letters = origin.settle(position)
         self.answers += answers
         self.letters += letters
@@ -174,7 +186,8 @@ class Spreading:
         """Do what is due now: post once more what waited until the view is healed, if it is; have others serve whom
         servers hold that are out of reach; say what is over."""
         self._assigning.look(reach)
-        if self._rounds and reach.is_steady():
+        if self._rounds and reach.is_steady() and self._looked_in != reach.view():
+            self._looked_in = reach.view()
             for position in list(self._rounds):
                 self.go_on(position, reach)
         for server, over in self._dead_letters.take_over():
@@ -185,6 +198,8 @@ class Spreading:
         """Servers that are not known any more are gone for good."""
         self._arrivals.forget_removed(reach)
         self._assigning.move(reach)
+        self._origin.look_again()
+        self._looked_in = NO_VIEW
 
     def forget_claims(self, server: ServerId, reach: Reach) -> None:
         """A server has started again: it claims anew whom it has below that no server owns."""

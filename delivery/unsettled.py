@@ -17,6 +17,9 @@ from delivery.snapshot import UnsettledParcel
 from delivery.wire import NUMBER_LIMIT
 from namegraph import ServerId
 
+NO_VIEW = "-"
+"""No view has this name."""
+
 UNCONFIRMED = -1
 UNCONFIRMED_AGAIN = -2
 """It has the parcel, and has not confirmed it in this round yet."""
@@ -76,7 +79,7 @@ class ParcelRow(Struct, array_like=True):
     remembering: tuple[ServerId, ...] = ()
     """Servers that remember who got it there. Sorted."""
     view: str = ""
-    """In which this round was begun."""
+    """In which this round was begun; `NO_VIEW` where it was not healed then, or a server was removed since."""
     accepted_at: float = 0.0
     """In running time."""
     is_of_copy: bool = False

@@ -13,6 +13,8 @@ Source: delivery.md sections 4 and 5.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import Struct
 
@@ -354,6 +356,12 @@ def message_id(serial: int, targets: TargetSet, sequence: int, start: int, kept:
     if len(targets) > 1 or first.excluding:
         mark += str(sequence)
     return f"{serial}@{first.name}{mark and '+' + mark}#{start}"
+
+
+def kept_of(name: str) -> Kept:
+    """How a message is kept, as its id tells."""
+    mark = name.rpartition("#")[0].rpartition("+")[2]
+    return Kept.MEMORY if re.fullmatch(r"~\d*", mark) else Kept.DURABLE
 
 
 def _require_possible_targets(targets: TargetSet) -> None:

@@ -268,6 +268,14 @@ def test_a_dead_letter_comes_twice_where_its_origin_forgot_that_it_was_replayed(
     assert run_seed(230500019, servers=5, updates=60, faults=True, messages=True).deliveries["replayed"]
 
 
+def test_what_was_accepted_in_memory_is_not_settled_because_its_group_has_its_messages_kept_on_disk_since():
+    assert run_seed(280000659, updates=2, faults=True, messages=True).deliveries["accepted in memory"]
+
+
+def test_a_message_is_settled_though_all_who_had_it_in_memory_have_started_again_while_one_was_away():
+    assert run_seed(270000801, updates=2, faults=True, messages=True).deliveries["accepted in memory"]
+
+
 def _never_let_out(in_memory, reach, now):
     leaving, _ = END_STEP_IN_MEMORY(in_memory, reach, now)
     return leaving, None
