@@ -197,13 +197,12 @@ class Entries:
         return entry
 
     def missed(self, is_cut_off: Callable[[ServerId], bool]) -> list[Missed]:
-        """The updates of clients that this server is ready for, and a coordinator that is cut off may finish alone."""
+        """The updates that this server is ready for, and a coordinator that is cut off may finish alone."""
         found = []
         for update_id, entry in self.by_update.items():
             if entry.is_ready and entry.asked is not None and is_cut_off(update_id.coordinator):
                 update = self.updates[update_id]
-                if update.is_of_client:
-                    found.append(Missed(update_id, entry.asked, partial(creates, update), entry.place.counter))
+                found.append(Missed(update_id, entry.asked, partial(creates, update), entry.place.counter))
         return found
 
     def find(self, update_id: UpdateId) -> Entry | None:

@@ -12,6 +12,7 @@ from namegraph.state import in_doubt
 from namegraph.update.causal_reads import Wait
 from namegraph.wire.update_messages import Ready
 from resolver.membership import MembershipResolver
+from simulation.run import run_seed
 from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene, cut_off_before_the_commit, stop_before_the_commit
 
 
@@ -266,3 +267,7 @@ def test_what_is_refused_while_in_doubt_is_tried_again_when_it_is_repeated():
         reasons.append(scene.cluster.answers.pop(ticket).reason)
         scene.meet([A], [B, C])
     assert reasons == [Reason.UNAVAILABLE, Reason.NOT_A_MEMBER]
+
+
+def test_a_seed_in_which_a_server_misses_that_healing_joined_an_arc_and_forgets_others_meanwhile():
+    run_seed(270004499, updates=2, faults=True, messages=True)
