@@ -213,6 +213,8 @@ class Deliveries(Watcher):
         """All is at rest: endpoints read to the end, and the history is judged, and who is below what by the arcs."""
         for targets in self._senders.sets:
             self._readers.check(targets, truth)
+        # What was written last may have settled something, and no step came after it.
+        self.watch()
         self._endpoints.read_to_the_end()
         self._recorder.note_lost()
         self._endpoints.check()

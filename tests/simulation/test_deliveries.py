@@ -272,6 +272,10 @@ def test_what_was_accepted_in_memory_is_not_settled_because_its_group_has_its_me
     assert run_seed(280000659, updates=2, faults=True, messages=True).deliveries["accepted in memory"]
 
 
+def test_what_settles_in_memory_as_the_last_that_happens_is_seen():
+    assert run_seed(330500830, servers=5, updates=60, faults=True, messages=True).deliveries["accepted in memory"]
+
+
 def test_a_message_is_settled_though_all_who_had_it_in_memory_have_started_again_while_one_was_away():
     assert run_seed(270000801, updates=2, faults=True, messages=True).deliveries["accepted in memory"]
 
