@@ -265,13 +265,14 @@ class Reconciliation:
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
         """As the parents' home: settle each arc at its newest state."""
-        sure = [known for known in held.arcs if known.is_present and known.arc not in held.unconfirmed]
-        there = [known for known in sure if not self._was_left(known, sender, held)]
-        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in there]):
+        there = [known for known in self._newest(sender, held).values() if known.is_present]
+        parents = [(known.arc.parent, known.writer) for known in there if known.arc not in held.unconfirmed]
+        if not self._makes_anew(sender, held, parents):
             self._take_newest(sender, held)
         self._say_if_healed()
 
-    def _take_newest(self, sender: ServerId, held: DigestReply) -> None:
+    def _newest(self, sender: ServerId, held: DigestReply) -> dict[ArcId, KnownArc]:
+        """What the two ends know of each arc to settle; what the other one rejects is none of them."""
         context = self._context
         ours_of_sender = [*suspended_with(context, sender, leaving=True), *left_with(context, sender, leaving=True)]
         newest = {ours.arc: ours for ours in ours_of_sender}
@@ -290,6 +291,11 @@ class Reconciliation:
                 # Who left an arc may not know any more what its child was.
                 kind = older.kind if newer.kind is NodeKind.ABSENT else newer.kind
                 newest[theirs.arc] = newer._replace(kind=kind)
+        return newest
+
+    def _take_newest(self, sender: ServerId, held: DigestReply) -> None:
+        context = self._context
+        newest = self._newest(sender, held)
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
             is_there = context.graph.group(arc.parent) is not None
             if not is_there and (arc in held.unconfirmed or context.doubts.creators_of(arc.parent)):

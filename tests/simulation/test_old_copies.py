@@ -90,6 +90,18 @@ def test_with_an_empty_disk_groups_come_back_that_others_have_arcs_with(loop):
     assert loop.core(A).owner_of("b.example") == B
 
 
+def test_a_group_comes_back_whose_arc_a_third_server_tells_of_before_the_home_of_its_child_is_there(loop):
+    old, arc = loop.copy(C), (NodeId(f"n@{C}"), NodeId(f"m@{B}"))
+    loop.done(C, CreateGroup(arc[0]))
+    loop.ask_until_told(A, CreateGroup(NodeId(f"n@{A}")), JoinArc(*arc, ChildKind.PROCESS), kind=Commit, to=C)
+    loop.part([A], [B])
+    loop.go_back(C, old)
+    loop.meet([A], [C])
+    assert arc in loop.suspended(C)
+    loop.meet([A, C], [B])
+    loop.check(*RING, arc)
+
+
 def test_what_is_heard_of_a_server_before_it_is_met_is_not_counted_as_its_own(loop):
     loop.done(B, JoinArc(H[B], H[A]))
     loop.part([A, B], [C])
