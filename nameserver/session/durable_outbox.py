@@ -1,4 +1,4 @@
-"""What may leave: the letters whose records are durable, and receipts for what is durable."""
+"""What may leave: the letters to servers that are met whose records are durable, and receipts for what is durable."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ class DurableOutbox:
         """The letters beyond a number that may leave, in order."""
         if self.sent_through(receiver) <= number:
             return
+        through = self.left_through(receiver)
         first_held = self._undurable.first_letter_held(receiver, self._channels.lane)
         for letter in self._channels.kept(receiver, after=number):
-            if first_held is not None and letter.number >= first_held:
+            if letter.number > through or (first_held is not None and letter.number >= first_held):
                 return
             yield letter
 

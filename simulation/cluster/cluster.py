@@ -454,9 +454,9 @@ class Cluster:
     def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
         """Send again what is not known to have been received."""
         for lane in Lane:
-            first_held = self.queues[sender].first_letter_held(receiver, lane)
+            through = self._may_leave_through(sender, receiver, lane)
             for letter in self.servers[sender].channels_of(lane).kept(receiver):
-                if first_held is not None and letter.number >= first_held:
+                if letter.number > through:
                     break
                 self._send(sender, letter)
 
@@ -583,9 +583,14 @@ class Cluster:
         for (sender, lane), through in receipts.items():
             self.network.put(sender, PeerReceived(server, through, lane), delay=self._some_time())
 
+    def _may_leave_through(self, server: ServerId, receiver: ServerId, lane: Lane) -> int:
+        """The number of the last letter to a server that is met whose records are durable."""
+        through = self.servers[server].channels_of(lane).left_through(receiver)
+        first_held = self.queues[server].first_letter_held(receiver, lane)
+        return through if first_held is None else min(through, first_held - 1)
+
     def _may_leave(self, server: ServerId, letter: PeerLetter) -> bool:
-        first_held = self.queues[server].first_letter_held(letter.receiver, letter.lane)
-        return first_held is None or letter.number < first_held
+        return letter.number <= self._may_leave_through(server, letter.receiver, letter.lane)
 
     def _note_places(self, server: ServerId, replies: Iterable[Reply]) -> None:
         self.decided += [(server, reply.place) for reply in replies if reply.place is not None]

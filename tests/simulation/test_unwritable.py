@@ -1,6 +1,7 @@
 """A disk that takes no writes for a while: nothing leaves its server, and the others go on without it."""
 
 import random
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +10,7 @@ from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, JoinArc
 from namegraph.model.refusals import Reason
 from simulation.cluster.networks import Channel
+from simulation.faults import write_failures
 from simulation.faults.write_failures import WriteFailures
 from tests.simulation.test_links import GROUPS, A, B, C, Scene
 
@@ -100,3 +102,26 @@ def test_a_server_that_is_started_again_on_such_a_disk_says_so_again():
     reasons = [time for time, end, other in scene.taken(PeerLost) if (end, other) == (C, A)]
     assert min(reasons) < 150.0 < max(reasons) < LASTS
     assert (C, A) in scene.met(after=LASTS)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_nothing_leaves_for_it_before_it_is_met_where_it_begins_again(seed):
+    """Else who has sent it, and crashes before it has met it, is taken for a server on an older copy of its disk."""
+    scene = UnwritableScene(seed)
+    cluster, crashed = scene.cluster, []
+    old = cluster.copy_of_disk(A)
+    scene.join(B, A, at=1.0)
+    scene.fail(A, begin=50.0)
+    scene.at(150.0, lambda: cluster.crash(A, down_for=5.0, disk=old))
+
+    def crash_once_it_was_heard():
+        here, there = cluster.servers[B].channels, cluster.servers[A].channels
+        if not crashed and cluster.servers[A].incarnations.own and here.handled_through(A) and there.handled_through(B):
+            crashed.append(here.is_met(A))
+            cluster.crash(B, down_for=5.0)
+
+    with patch.multiple(write_failures, SAID_AFTER=(1e-3,), TAKEN_BACK_AFTER=1e4):
+        cluster.run(after_step=crash_once_it_was_heard)
+    scene.run()
+    assert crashed == [True]
+    assert [bool(cluster.servers[server].incarnations.own) for server in (A, B, C)] == [True, False, False]

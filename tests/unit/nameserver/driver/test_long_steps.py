@@ -471,6 +471,9 @@ async def test_letters_numbered_anew_by_a_long_step_wait_for_it_and_no_session_i
     server.core.gate.release()
     await server.between_steps()
     assert not server.run_loop.begins_again_with(PEER)
+    server.run_loop.take(PeerMet(PEER, (PEER,)))
+    server.core.gate.release()
+    await server.between_steps()
     assert server.may_leave() == []
     server.store.open()
     await server.until(lambda: server.may_leave() == [1])
