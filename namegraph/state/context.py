@@ -70,7 +70,9 @@ class ServerContext:
         """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
         self.doubts = UpdatesInDoubt(durable)
         self.unilateral_leaves = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
-        """Arcs that this server left while the home of their other end was in another view, until both have healed.
+        """Arcs that this server left by itself, until it has healed with the home of their other end.
+
+        That was in another view then, or knew nothing of the arc.
 
         Each end may have left the same arc by itself, one of them more often than the other. Both know the arc as gone
         then, at different versions. Joined anew, it would be newer than what one end knew of it, and older than what

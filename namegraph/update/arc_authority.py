@@ -74,8 +74,6 @@ class Need(Enum):
     knows of. What is below a group that is away, nobody takes for known.
     """
     UNCONFIRMED = 3
-    UNCONFIRMED_HEALED = 4
-    """Also, its parent's home is not joining it just now."""
 
 
 class Rule(NamedTuple):
@@ -124,8 +122,7 @@ RULES = (
     Rule(_LEAVE, OUT, OTHERS_IN, _BOTH, _CHILD, _PARENT),
     Rule(_LEAVE, AWAY, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED_GROUP),
     Rule(_LEAVE, RETIRED, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED),
-    Rule(_UNCONFIRMED, IN, ANY, _CHILD, _CHILD, _CHILD, needs=Need.UNCONFIRMED_HEALED),
-    Rule(_UNCONFIRMED, OUT, ANY, _CHILD, _CHILD, _CHILD, needs=Need.UNCONFIRMED),
+    Rule(_UNCONFIRMED, ANY, ANY, _CHILD, _CHILD, _CHILD, needs=Need.UNCONFIRMED),
     Rule((ArcStep.SUSPEND,), ANY, ANY, _CHILD, _CHILD, _CHILD),
 )
 
@@ -187,8 +184,6 @@ class Authority(NamedTuple):
                 return is_surely_left and context.is_suspended(parent, child)
             case Need.UNCONFIRMED:
                 return context.is_unconfirmed(parent, child)
-            case Need.UNCONFIRMED_HEALED:
-                return context.is_healed and context.is_unconfirmed(parent, child)
 
     @property
     def asked(self) -> list[tuple[ServerId, NodeId, bool]]:
@@ -227,10 +222,14 @@ def authority_over(context: ServerContext, operation: ArcOperation) -> Authority
 
 
 def marked(context: ServerContext, operation: Operation) -> Operation:
-    """As it is to be done: a leave of what the parent's home knows nothing of is the child's home's own affair."""
-    if isinstance(operation, LeaveArc) and context.is_unconfirmed(operation.parent, operation.child):
-        return structs.replace(operation, is_unconfirmed=True)
-    return operation
+    """As it is to be done: a leave of what the parent's home knows nothing of is the child's home's own affair.
+
+    That home may have joined the arc since the operation was marked before.
+    """
+    if not isinstance(operation, LeaveArc):
+        return operation
+    is_unconfirmed = context.is_unconfirmed(operation.parent, operation.child)
+    return structs.replace(operation, is_unconfirmed=is_unconfirmed)
 
 
 def place_of(context: ServerContext, server: ServerId) -> Place:

@@ -436,13 +436,19 @@ class Coordinator:
         if not running.is_judged():
             return
         _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
-        if not first.to_leave and _group_gone(running, first) is None:
+        if not (first.to_leave or _group_gone(running, first) or self._is_joined_since(running, first)):
             is_for_server = first.refusal.reason is Reason.UNAVAILABLE
             self._abort(running, first.refusal, place=None if is_for_server else running.final)
         elif running.attempt >= ATTEMPTS_LIMIT:
             self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
         else:
             self._begin_again(running, first)
+
+    def _is_joined_since(self, running: Transaction, refuse: Refuse) -> bool:
+        """Whether the home of a parent has joined an arc that this server was to leave by itself."""
+        refused = [operation for number, operation in running.plan.operations if number == refuse.number]
+        leaves = [operation for operation in refused if isinstance(operation, LeaveArc)]
+        return any(marked(self._context, leave) != leave for leave in leaves)
 
     def _rank(self, running: Transaction, server: ServerId, refuse: Refuse) -> tuple[int, bool, bool]:
         """Sorts refusals as one server meets them: of one join, parent, then child, then whether it is there."""
@@ -467,8 +473,10 @@ class Coordinator:
         for number, operation in running.plan.operations:
             if number == refuse.number and isinstance(operation, DeleteGroup):
                 operations += more
-            if number != refuse.number or not isinstance(operation, LeaveArc) or operation.parent != gone:
+            if not isinstance(operation, LeaveArc):
                 operations.append((number, operation))
+            elif number != refuse.number or operation.parent != gone:
+                operations.append((number, marked(self._context, operation)))
         plan = replace(running.plan, operations=tuple(operations))
         self._start_again(running, plan, attempt=running.attempt + 1)
 

@@ -24,6 +24,7 @@ from namegraph.model.outcomes import Member
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
+from namegraph.state.known_arcs import active_arc
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import ArcStep, authority, authority_over
 from namegraph.update.decision_log import DecisionLog
@@ -269,6 +270,8 @@ class Participant:
         for arc in [arc for arc in context.unconfirmed if arc.child in children]:
             if not context.is_suspended(*arc):
                 context.set_unconfirmed(arc, is_so=False)
+                if active_arc(context, arc) is None:
+                    context.unilateral_leaves[arc] = None
         for _, operation in update.operations:
             if not (isinstance(operation, JoinArc) and operation.offline):
                 continue

@@ -175,9 +175,10 @@ def _children(
 def _told(context: ServerContext, update: Update) -> tuple[ArcVersion, ...]:
     """The versions of the update's arcs to here that the home of the parent may not know, which was apart from here.
 
-    Of arcs that are there both ends know the same, and so they do of all arcs in a healed view, but for rejected ones.
+    Of arcs that are there both ends know the same, and so they do of all arcs in a healed view, but for rejected ones
+    and those that were left here alone.
     """
-    if context.is_healed and not context.graph.suspended:
+    if context.is_healed and not (context.graph.suspended or context.unilateral_leaves):
         return ()
     found: dict[ArcId, ArcVersion] = {}
     for _, operation in operations_in(update):

@@ -256,6 +256,17 @@ def test_a_group_is_deleted_by_an_update_that_its_home_missed_with_arcs_that_oth
     scene.check()
 
 
+@pytest.mark.parametrize("above", [A, B])
+def test_so_it_is_with_an_arc_that_its_home_has_joined_by_itself_since(above):
+    scene = Scene()
+    told = cut_off_before_the_commit(scene, A, C, JoinArc(G[A], G[B]), DeleteGroup(H[C]))
+    assert isinstance(told, Committed)
+    scene.done(C, JoinArc(H[above], H[C], offline=True))
+    scene.meet([A, B], [C])
+    assert scene.core(C).graph.group(H[C]) is None
+    scene.check((G[A], G[B]))
+
+
 def test_what_is_refused_while_in_doubt_is_tried_again_when_it_is_repeated():
     scene = Scene()
     cut_off_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), JoinArc(G[A], H[B]))

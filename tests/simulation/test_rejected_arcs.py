@@ -8,7 +8,7 @@ from namegraph.events import ReadCommand
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
-from namegraph.model.outcomes import Member
+from namegraph.model.outcomes import Committed, Member
 from namegraph.model.refusals import Reason
 from namegraph.model.rows import NodeKind
 from namegraph.wire.view_messages import DigestReply
@@ -26,6 +26,7 @@ from tests.simulation.scene import (
     G,
     H,
     Scene,
+    cut_off_before_the_commit,
     rejected_where,
 )
 
@@ -204,6 +205,15 @@ def test_a_rejected_group_is_tried_again_when_servers_meet_again(rejected):
     rejected.part([A], [B, C])
     rejected.done(A, CreateGroup(rejected.arc[0]))
     rejected.meet([A], [B, C])
+    rejected.check(rejected.arc)
+
+
+def test_what_left_while_it_was_rejected_and_was_joined_since_is_there_though_its_home_has_missed_that(rejected):
+    rejected.done(C, LeaveArc(*rejected.arc))
+    rejected.done(A, CreateGroup(rejected.arc[0]))
+    assert isinstance(cut_off_before_the_commit(rejected, A, C, JoinArc(*rejected.arc)), Committed)
+    rejected.meet([A], [B, C])
+    rejected.meet([B], [C])
     rejected.check(rejected.arc)
 
 

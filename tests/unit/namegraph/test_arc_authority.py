@@ -14,7 +14,6 @@ from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.rows import ArcRecord, NodeKind
 from namegraph.state.context import ServerContext
-from namegraph.state.view_phase import ViewPhase
 from namegraph.update.arc_authority import OUT, RULES, ArcStep, Place, authority, authority_over, marked
 from namegraph.wire.message_parts import ArcId, Cohort, ReconcileArc, SuspendArc, ViewId
 
@@ -77,7 +76,7 @@ def letter(end):
 class Arc:
     """An arc between the servers at two places, as this server sees it."""
 
-    def __init__(self, parent, child, state="not suspended", kind=NodeKind.GROUP, *, is_healed=True):
+    def __init__(self, parent, child, state="not suspended", kind=NodeKind.GROUP):
         self.context = context = ServerContext(
             server=SERVERS[Place.HERE],
             table=OwnershipTable({Subnet(server): server for server in SERVERS.values()}),
@@ -88,7 +87,6 @@ class Arc:
         context.members = dict.fromkeys(there, Cohort(context.view, there[0]))
         context.lost = {SERVERS[place]: "gone" for place in (Place.LOST, *OUT)}
         context.retired = {SERVERS[Place.RETIRED]: None}
-        context.phase = ViewPhase.HEALED if is_healed else ViewPhase.HEALING
         self.parent, self.child = NodeId(f"g@{SERVERS[parent]}"), NodeId(f"h@{SERVERS[child]}")
         self.above, self.below = SERVERS[parent], SERVERS[child]
         numbers = context.graph.intern(self.parent), context.graph.intern(self.child)
@@ -129,14 +127,12 @@ def test_who_is_asked_who_judges_and_who_answers(step, parent, child):
 
 
 @pytest.mark.parametrize(("state", "kind"), LEFT)
-@pytest.mark.parametrize("is_healed", [True, False])
 @pytest.mark.parametrize(("parent", "child"), PLACES)
-def test_what_may_be_left_and_who_begins_that(state, kind, parent, child, is_healed):
-    arc = Arc(parent, child, state, kind, is_healed=is_healed)
+def test_what_may_be_left_and_who_begins_that(state, kind, parent, child):
+    arc = Arc(parent, child, state, kind)
     may_leave = cell(LEFT[state, kind], parent, child) == "l"
     assert arc.says(ArcStep.LEAVE).may_leave == may_leave
-    is_known_nowhere_else = state == "unconfirmed" and (is_healed or parent in OUT)
-    assert arc.says(ArcStep.LEAVE_UNCONFIRMED).may_leave == is_known_nowhere_else
+    assert arc.says(ArcStep.LEAVE_UNCONFIRMED).may_leave == (state == "unconfirmed")
     acts_for_parent_home = cell(STANDS_IN, parent, child) == "s"
     begins = {
         ArcStep.JOIN_OFFLINE: acts_for_parent_home,
