@@ -239,7 +239,7 @@ class Reconciliation:
             is_gone = context.group_versions.is_deleted_since(ours.arc.child, ours.writer)
             answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
         for left in left_with(context, sender, leaving=False):
-            if left.arc not in named and left.kind is not NodeKind.ABSENT:
+            if left.arc not in named:
                 answer.append(left)
         unconfirmed = tuple(arc for arc in context.unconfirmed if context.home_of(arc.parent) == sender)
         self._held_by.pop(sender, None)
@@ -278,7 +278,8 @@ class Reconciliation:
         newest = {ours.arc: ours for ours in ours_of_sender}
         for theirs in held.arcs:
             ours = known_arc(context, theirs.arc)
-            if theirs.kind is NodeKind.ABSENT and not theirs.is_present and not is_newer(theirs, ours):
+            is_there = ours is not None and ours.is_present
+            if theirs.kind is NodeKind.ABSENT and not theirs.is_present and is_there and not is_newer(theirs, ours):
                 newest.pop(theirs.arc, None)
                 self._reject(
                     theirs.arc, f"{theirs.arc.child} is not there, or something else than this arc takes it for"

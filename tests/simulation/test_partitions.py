@@ -20,7 +20,7 @@ from resolver.census import Census
 from resolver.membership import MembershipResolver
 from simulation.cluster import connections
 from simulation.cluster.networks import Channel
-from tests.simulation.scene import RING, A, B, C, G, H, Scene
+from tests.simulation.scene import RING, A, B, C, G, H, Scene, cut_off_before_the_commit
 
 
 def test_who_missed_what_was_suspended_hears_of_it_though_its_coordinator_had_no_part_in_it():
@@ -184,6 +184,25 @@ def test_both_ends_know_the_same_of_an_arc_that_one_of_them_left_more_often(loop
     assert not any(loop.core(server)._context.unilateral_leaves for server in (A, C))
     loop.done(C, JoinArc(*arc))
     loop.check(*RING)
+
+
+@pytest.mark.parametrize("child", [H[C], NodeId(f"person@{C}")])
+def test_so_they_do_where_its_child_is_gone_by_then(child):
+    scene = Scene()
+    arc = G[A], child
+    scene.part([A], [B, C])
+    scene.done(C, JoinArc(*arc, offline=True))
+    scene.done(C, LeaveArc(*arc))
+    if child == H[C]:
+        scene.done(C, DeleteGroup(child))
+    scene.meet([A], [B, C])
+    assert known_arc(scene.core(A)._context, ArcId(*arc)) == known_arc(scene.core(C)._context, ArcId(*arc))
+    scene.check()
+    if child == H[C]:
+        scene.done(C, CreateGroup(child))
+    assert isinstance(cut_off_before_the_commit(scene, A, C, JoinArc(*arc)), Committed)
+    scene.meet([A, B], [C])
+    scene.check(arc)
 
 
 @pytest.mark.parametrize("steps", range(0, 120, 8))
