@@ -36,6 +36,8 @@ class PartitionLedger:
         """Those that could not be as all was at rest before."""
         self.groups: set[NodeId] = set()
         """Groups that were made or deleted as others heard later."""
+        self._deleted_unheard: set[NodeId] = set()
+        """Of these, groups that were deleted as their homes heard later, since the last burst of updates began."""
         self.is_in_burst = False
         """Whether anything was known differently since the last burst of updates began."""
         self.has_new_view = False
@@ -45,6 +47,7 @@ class PartitionLedger:
     def burst_begins(self) -> None:
         """All is at rest, and clients ask for more."""
         self.is_in_burst = self.has_new_view = False
+        self._deleted_unheard.clear()
 
     def watch(self, sent: Sequence[Sent]) -> None:
         """Take notice of what was sent since the last time."""
@@ -59,6 +62,7 @@ class PartitionLedger:
                     self.is_in_burst = True
                     self.arcs.update((known.arc.parent, known.arc.child) for known in arcs)
                     self.groups.update(change.group for change in groups)
+                    self._deleted_unheard.update(change.group for change in groups if not change.is_present)
                 case Order(update):
                     for _, step in update.operations:
                         if isinstance(step, SuspendArc | ReconcileArc):
@@ -88,6 +92,7 @@ class PartitionLedger:
 
         The home of a group may have made or deleted it without having heard of an arc to it, which is there when it
         hears of it. An arc may have been left at one end that did not know that it had been joined anew at the other.
+        What was joined with a group whose home had not heard that it was deleted is left when it hears of that.
         """
         changed, joined, left = set[NodeId](), set[ArcName](), set[ArcName]()
         for operation in chain.from_iterable(done):
@@ -98,6 +103,7 @@ class PartitionLedger:
                     joined.add((parent, child))
                 case LeaveArc(parent, child):
                     left.add((parent, child))
+        self.arcs.update(arc for arc in joined if not (changed & self._deleted_unheard).isdisjoint(arc))
         self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc) or arc in joined & left)
 
     def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
