@@ -273,11 +273,17 @@ class RunLoop:
         self._step(event)
 
     async def take_letters(
-        self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane = Lane.LETTERS
+        self,
+        sender: ServerId,
+        first_number: int,
+        letters: Iterable[bytes],
+        lane: Lane = Lane.LETTERS,
+        *,
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out.
 
-        Several posts are one step.
+        Several posts are one step. `is_over`: whether those that still wait are taken no more.
         """
         channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
@@ -287,8 +293,8 @@ class RunLoop:
         came = (PeerMessage(sender, number, each, lane) for number, each in enumerate(letters, start=first_number))
         while together := list(islice(came, POSTS_OF_A_STEP if lane is Lane.POST else 1)):
             await self.between_steps()
-            if channels.beginnings(sender) != beginnings:
-                return  # They were numbered by the channel before.
+            if is_over() or channels.beginnings(sender) != beginnings:
+                return  # In the latter case they were numbered by the channel before.
             new = [each for each in together if each.number > channels.handled_through(sender)]
             if new:
                 self._step(PeerPosts(tuple(new)) if len(new) > 1 else new[0])
@@ -316,6 +322,12 @@ class RunLoop:
         if self._long_step is None or handled is not None:
             return handled
         return self._unfinished.handled_through.get(Flow(sender, lane))
+
+    def is_writing_what_came_from(self, peer: ServerId) -> bool:
+        """Whether letters of a server are handled, and what they caused is not durable."""
+        if self._long_step is not None and _comes_from(self._unfinished.event, peer):
+            return True
+        return any(self._batches.handled_before(peer, lane) is not None for lane in Lane)
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
@@ -703,6 +715,11 @@ def _carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
 
 def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
     return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
+
+
+def _comes_from(event: Event | DeliveryEvent, peer: ServerId) -> bool:
+    posts = event.posts if isinstance(event, PeerPosts) else (event,)
+    return any(isinstance(each, PeerMessage) and each.sender == peer for each in posts)
 
 
 def _brings_much(event: Event | DeliveryEvent) -> bool:

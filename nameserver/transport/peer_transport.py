@@ -46,7 +46,7 @@ from nameserver.session.durable_outbox import DurableOutbox, UndurableLetters
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
-from nameserver.session.session import Ending, Session
+from nameserver.session.session import Ending, Session, State
 from nameserver.session.session_events import (
     AcquaintancesCame,
     DatagramsCame,
@@ -131,8 +131,16 @@ class PeerLoop(UndurableLetters, Protocol):
     def answer_all_waiting(self, why: str) -> None:
         """Let no caller wait any longer: it is not known when the database can be written."""
 
-    async def take_letters(self, sender: ServerId, first_number: int, letters: Iterable[bytes], lane: Lane) -> None:
-        """Have the core handle letters, in order."""
+    async def take_letters(
+        self,
+        sender: ServerId,
+        first_number: int,
+        letters: Iterable[bytes],
+        lane: Lane,
+        *,
+        is_over: Callable[[], bool],
+    ) -> None:
+        """Have the core handle letters, in order; those that still wait when it `is_over` are left out."""
 
     def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
         """`send` sends what nobody keeps, if it can leave soon; it returns whether it will."""
@@ -142,6 +150,9 @@ class PeerLoop(UndurableLetters, Protocol):
 
     def take(self, event: Event) -> None:
         """Have the core handle what no client asked for."""
+
+    def is_writing_what_came_from(self, peer: ServerId) -> bool:
+        """Whether letters of a server are handled, and what they caused is not durable."""
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether what was taken numbers the letters to and from a server anew, and is not carried out yet."""
@@ -192,6 +203,8 @@ class PeerTransport:
             channels=core.channels,
             conversations=self._conversations,
             take=run_loop.take,
+            is_known_start=self._is_known_start,
+            is_writing_what_came_from=run_loop.is_writing_what_came_from,
             begins_again_with=run_loop.begins_again_with,
             say=say,
         )
@@ -425,7 +438,7 @@ class PeerTransport:
             is_dialled_here=link is not None,
             introduce=lambda number: self._introduce(number, link),
             judge=lambda hello: self._judge(hello, link),
-            is_known_start=lambda hello: self._starts.get(hello.server) == hello.start,
+            is_known_start=self._is_known_start,
             numbers=self._numbers,
             outboxes=self._outboxes,
         )
@@ -450,6 +463,9 @@ class PeerTransport:
             self._ended(conversation)
         assert session.ending is not None
         return session.ending
+
+    def _is_known_start(self, hello: Hello) -> bool:
+        return self._starts.get(hello.server) == hello.start
 
     def _introduce(self, number: int, link: Link | None) -> Hello:
         core = self._core
@@ -495,7 +511,10 @@ class PeerTransport:
             case Opened(hello):
                 self._opened(conversation, hello)
             case LettersCame(first_number, letters, lane):
-                await self._run_loop.take_letters(conversation.session.peer, first_number, letters, lane)
+                session = conversation.session
+                await self._run_loop.take_letters(
+                    session.peer, first_number, letters, lane, is_over=lambda: session.state is State.ENDED
+                )
             case DatagramsCame(datagrams):
                 for encoded in datagrams:
                     self._run_loop.take_datagram(conversation.session.peer, encoded)

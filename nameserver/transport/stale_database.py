@@ -2,6 +2,9 @@
 
     session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
     hello of another incarnation ------> channels to that server begin again; the next session goes on from there
+    hello of another start ------------> what came before is taken no more, and is durable before a session opens
+
+Numbers tell only where they stand still: who has started again is told all that was ever taken of its letters.
 
 What does not fit may be known to one end alone: a server that has lost only what it was sent opens its session, since
 nothing contradicts, and is told then. So that word counts until the other server has kept a session open too: whoever
@@ -31,18 +34,24 @@ class StaleDatabase:
         channels: Channels,
         conversations: Iterable[SessionRunner],
         take: Callable[[Event], None],
+        is_known_start: Callable[[Hello], bool],
+        is_writing_what_came_from: Callable[[ServerId], bool],
         begins_again_with: Callable[[ServerId], bool],
         say: Callable[[str], None],
     ) -> None:
         """`conversations` are those that go on at each time; `take` has the core handle an event.
 
-        `begins_again_with` tells whether what was taken of that kind is still to be carried out for a server.
+        `is_known_start` tells whether a server was met since it last started, `is_writing_what_came_from` whether
+        letters of it are handled, and not durable, `begins_again_with` whether what was taken of that kind is still to
+        be carried out for a server.
         """
         self._server = server
         self._incarnations = incarnations
         self._channels = channels
         self._conversations = conversations
         self._take = take
+        self._is_known_start = is_known_start
+        self._is_writing_what_came_from = is_writing_what_came_from
         self._begins_again_with = begins_again_with
         self._say = say
         self._has_gone_back = False
@@ -50,12 +59,15 @@ class StaleDatabase:
         """The servers that have kept a session open since this one started: of which beginning of the channels."""
 
     def judge(self, hello: Hello) -> Goodbye | None:
-        """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time."""
+        """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time.
+
+        With one that has started again, a session opens once all that was taken of it is durable.
+        """
         server, known = hello.server, self._incarnations
         if self._begins_again_with(server):
             return Goodbye(GoodbyeReason.BEGUN_AGAIN, "letters between the two servers are being numbered anew")
         if hello.incarnation == known.of(server):
-            return None
+            return None if self._is_known_start(hello) else self._end_earlier_start(hello)
         if known.is_over(server, hello.incarnation):
             why = f"{server} has begun a later incarnation once: its database is older than it should be"
             return Goodbye(GoodbyeReason.LETTERS_LOST, why)
@@ -63,6 +75,18 @@ class StaleDatabase:
         self._part(goodbye, lambda conversation: conversation.session.is_with(server))
         self._take(PeerRestored(server, hello.incarnation))
         return goodbye
+
+    def _end_earlier_start(self, hello: Hello) -> Goodbye | None:
+        goodbye = Goodbye(GoodbyeReason.REPLACED, f"{hello.server} has started again")
+
+        def is_earlier(conversation: SessionRunner) -> bool:
+            earlier = conversation.session.hello
+            return earlier is not None and earlier.server == hello.server and earlier.start != hello.start
+
+        self._part(goodbye, is_earlier)
+        if self._is_writing_what_came_from(hello.server):
+            return Goodbye(GoodbyeReason.BEGUN_AGAIN, "what was sent before the start is being written")
+        return None
 
     def keeps_open(self, server: ServerId) -> None:
         """Another server has said what is said on open sessions alone."""

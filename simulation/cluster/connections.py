@@ -196,7 +196,7 @@ class BreakingConnections:
             self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
             return
         pair = _pair(dialled, end)
-        if not self._fit(*pair):
+        if self._is_being_written(*pair) or not self._fit(*pair):
             self._later(dialled, partial(self._connect, dialled, end), CONNECTED_AFTER)
             return
         self._sessions[pair] += 1
@@ -218,6 +218,15 @@ class BreakingConnections:
                 self._cluster.send_kept(sender, receiver)
                 if self.words is not None:
                     self.words.can_be_heard(receiver, sender)
+
+    def _is_being_written(self, one: ServerId, other: ServerId) -> bool:
+        """Whether what one of them had of the other one, before that has started again, is handled and not durable."""
+        return any(
+            self._cluster.queues[receiver].handled_before(sender, lane) is not None
+            for receiver, sender in ((one, other), (other, one))
+            if Channel(receiver, sender) not in self._met
+            for lane in Lane
+        )
 
     def _fit(self, one: ServerId, other: ServerId) -> bool:
         """Whether each has what the other one knows of it; if not, they take notice."""

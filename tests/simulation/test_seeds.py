@@ -44,6 +44,7 @@ def test_seeds_that_failed_once(seed):
         (210500020, {"servers": 5, "updates": 60}),  # the same
         (360500800, {"servers": 5, "updates": 60}),  # joined with a group before its home heard that it was deleted
         (230506416, {"servers": 5, "updates": 60}),  # no room in memory, and members behind a server that is away
+        (350002912, {"updates": 2}),  # letters of before a server went back are handled as it opens a connection
         (150200243, {"updates": 2}),  # of an arc that an update made, its parent's home alone knew, and went back
         (180000232, {"updates": 2}),  # of an update that was told its caller alone, by a server that is gone since
         (140003030, {"updates": 2}),  # a group is made again before its home hears of an arc with it

@@ -35,8 +35,8 @@ class Server:
     def send(self, letter=b"letter", lane=Lane.LETTERS):
         self.run_loop.take(SendLetter(PEER, letter, lane))
 
-    def take(self, first_number, *letters, lane=Lane.LETTERS):
-        return asyncio.ensure_future(self.run_loop.take_letters(PEER, first_number, letters, lane))
+    def take(self, first_number, *letters, lane=Lane.LETTERS, **more):
+        return asyncio.ensure_future(self.run_loop.take_letters(PEER, first_number, letters, lane, **more))
 
     def may_leave(self, lane=Lane.LETTERS):
         return [letter.number for letter in self.outboxes[lane].letters_after(PEER, 0)]
@@ -147,6 +147,34 @@ async def test_letters_wait_while_the_database_cannot_be_written(server):
     await taking
     await server.until(lambda: server.handled_through() == 1)
     assert server.may_leave() == [1]
+
+
+@pytest.mark.parametrize("lane", Lane)
+async def test_letters_that_waited_are_left_out_where_their_session_is_over(server, lane):
+    server.store.fill_the_disk()
+    server.send()
+    await server.until(lambda: server.run_loop.storage_failure is not None)
+    is_over = []
+    taking = server.take(1, b"one", b"two", lane=lane, is_over=lambda: bool(is_over))
+    await settle()
+    is_over.append("its sender has started again")
+    server.store.make_room()
+    await taking
+    assert server.core.handled == []
+
+
+@pytest.mark.parametrize("lane", Lane)
+async def test_what_came_from_a_server_is_being_written_until_it_is_durable(server, lane):
+    server.store.hold()
+    server.send()
+    await server.until(lambda: server.store.batches)
+    assert not server.run_loop.is_writing_what_came_from(PEER)
+    await server.take(1, b"one", lane=lane)
+    assert server.run_loop.is_writing_what_came_from(PEER)
+    assert not server.run_loop.is_writing_what_came_from("c.x")
+    server.store.open()
+    await server.until(lambda: server.handled_through(lane) == 1)
+    assert not server.run_loop.is_writing_what_came_from(PEER)
 
 
 async def test_letters_wait_while_too_many_rows_do(server, monkeypatch):

@@ -456,6 +456,15 @@ async def test_letters_to_a_server_that_is_met_by_a_long_step_wait_for_the_meeti
     await server.until(lambda: server.may_leave(OTHER) == [1])
 
 
+async def test_what_came_from_a_server_is_being_written_during_the_long_step_of_its_letter(server):
+    await server.begin(PeerMessage(PEER, 1, b"long"))
+    assert server.run_loop.is_writing_what_came_from(PEER)
+    assert not server.run_loop.is_writing_what_came_from(OTHER)
+    server.core.gate.release()
+    await server.until(lambda: server.post.handled_through(PEER) == 1)
+    assert not server.run_loop.is_writing_what_came_from(PEER)
+
+
 @pytest.mark.parametrize("event", [Restored(2**33), PeerRestored(PEER, 2**33)])
 async def test_letters_numbered_anew_by_a_long_step_wait_for_it_and_no_session_is_begun_meanwhile(server, event):
     for _ in range(3):

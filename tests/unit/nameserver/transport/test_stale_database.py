@@ -13,20 +13,35 @@ from tests.fakes.peer_core import FakePeerCore
 PEER = "b.x"
 
 
-def hello(incarnation):
-    return Hello(1, PEER, (PEER,), 1, 1, (), incarnation, ())
+START = 1
+
+
+def hello(incarnation, server=PEER, start=START):
+    return Hello(1, server, (server,), start, 1, (), incarnation, ())
+
+
+class Conversation:
+    def __init__(self, server, start):
+        self.session = SimpleNamespace(hello=server and hello(0, server, start), is_with=lambda other: other == server)
+        self.goodbyes = []
+
+    def part(self, goodbye):
+        self.goodbyes.append(goodbye.reason)
 
 
 class Scene:
     def __init__(self):
         self.core = FakePeerCore("a.x", ["a.x"], {PEER: "127.0.0.1:1"})
         self.taken, self.coming, self.said = [], set(), []
+        self.being_written, self.conversations, self.known_start = set(), [], START
         self.database = StaleDatabase(
             server="a.x",
             incarnations=self.core.incarnations,
             channels=self.core.channels,
-            conversations=[],
+            conversations=self.conversations,
             take=self.taken.append,
+            is_known_start=lambda hello: hello.start == self.known_start,
+            is_writing_what_came_from=self.being_written.__contains__,
             begins_again_with=self.coming.__contains__,
             say=self.said.append,
         )
@@ -49,6 +64,29 @@ def scene():
 def test_a_server_of_the_incarnation_known_is_talked_to(scene):
     assert scene.answer(0) is None
     assert scene.taken == []
+
+
+def test_with_one_that_has_started_again_a_session_opens_once_what_it_had_sent_is_durable(scene):
+    scene.being_written.add(PEER)
+    assert scene.answer(0) is None, "it is the same start"
+    scene.known_start = START - 1
+    assert scene.answer(0) is GoodbyeReason.BEGUN_AGAIN
+    scene.being_written.clear()
+    assert scene.answer(0) is None
+    assert scene.taken == []
+
+
+def test_conversations_with_an_earlier_start_are_ended_first(scene):
+    scene.known_start = START - 1
+    earlier, same, other, none = (
+        Conversation(PEER, START - 1),
+        Conversation(PEER, START),
+        Conversation("c.x", 5),
+        Conversation(None, None),
+    )
+    scene.conversations += [earlier, same, other, none]
+    assert scene.answer(0) is None
+    assert [each.goodbyes for each in scene.conversations] == [[GoodbyeReason.REPLACED], [], [], []]
 
 
 def test_with_a_fresh_incarnation_the_channels_begin_again_and_the_next_session_is_good(scene):
