@@ -73,11 +73,7 @@ class RelayedCalls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     ) -> None:
         if metadata is None:
             raise refuse(Reason.INVALID_REQUEST, "only calls that a server forwards are passed on", field=RELAY_KEY)
-        mark = dict(metadata)[FORWARDED_KEY]
-        if not self._directory.is_connected(ServerId(mark)):
-            raise refuse(
-                Reason.PERMISSION_DENIED, f"the server {mark[:NAME_LIMIT]} is not connected: no call of it is passed on"
-            )
+        self._require_connected(ServerId(dict(metadata)[FORWARDED_KEY]), destination)
         channel = await self._directory.direct_channel_to(destination)
         call: Any = channel.stream_stream(method, None, None)(
             requests, timeout=context.time_remaining(), metadata=metadata
@@ -87,6 +83,15 @@ class RelayedCalls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 await context.write(answer)
         finally:
             call.cancel()
+
+    def _require_connected(self, sender: ServerId, destination: ServerId) -> None:
+        if self._directory.is_connected(sender):
+            return
+        why = f"the server {sender[:NAME_LIMIT]} is not connected: no call of it is passed on"
+        if sender in self._directory.others():
+            # It may have started again, or have been cut off, and not noticed.
+            raise refuse(Reason.UNAVAILABLE, why, unreachable=destination, server=destination)
+        raise refuse(Reason.PERMISSION_DENIED, why)
 
 
 def _passed_on(call: grpc.HandlerCallDetails) -> Metadata:

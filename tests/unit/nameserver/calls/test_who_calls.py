@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from namegraph import RefusedError
+from namegraph import Reason, RefusedError
 from nameserver.admin_service import _from_this_machine
 from nameserver.calls.places import Places
 from nameserver.calls.relayed_calls import RelayedCalls
@@ -57,10 +57,13 @@ async def test_what_changes_a_server_is_refused_to_callers_of_other_machines():
 
 
 class Directory:
-    """Knows one connected server."""
+    """Knows one connected server, and one that is not connected now."""
 
     def is_connected(self, server):
         return server == "b.x"
+
+    def others(self):
+        return ["b.x", "d.x"]
 
     async def direct_channel_to(self, server):
         raise AssertionError("the call was passed on")
@@ -82,9 +85,18 @@ def test_only_calls_that_servers_ask_of_one_another_are_passed_on(method):
     assert relays().service(Call(method=METHOD, invocation_metadata=metadata)) is not None
 
 
-@pytest.mark.parametrize("mark", [None, "mallory.x"])
-async def test_a_call_is_passed_on_for_a_connected_server_alone(mark):
+@pytest.mark.parametrize(
+    ("mark", "reason", "facts"),
+    [
+        (None, Reason.INVALID_REQUEST, {"field": RELAY_KEY}),
+        ("mallory.x", Reason.PERMISSION_DENIED, {}),
+        ("d.x", Reason.UNAVAILABLE, {"unreachable": "c.x", "server": "c.x"}),
+    ],
+)
+async def test_a_call_is_passed_on_for_a_connected_server_alone(mark, reason, facts):
     calls = relays()
     metadata = None if mark is None else ((FORWARDED_KEY, mark),)
-    with pytest.raises(RefusedError):
+    with pytest.raises(RefusedError) as refused:
         await calls._call(METHOD, "c.x", metadata, None, None)
+    refusal = refused.value.refusal
+    assert (refusal.reason, refusal.facts) == (reason, facts)
