@@ -265,10 +265,10 @@ class Reconciliation:
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
         """As the parents' home: settle each arc at its newest state."""
-        there = [known for known in self._newest(sender, held).values() if known.is_present]
-        parents = [(known.arc.parent, known.writer) for known in there if known.arc not in held.unconfirmed]
-        if not self._makes_anew(sender, held, parents):
-            self._take_newest(sender, held)
+        newest = self._newest(sender, held)
+        there = [known for known in newest.values() if known.is_present and known.arc not in held.unconfirmed]
+        if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in there]):
+            self._take_newest(sender, held, newest)
         self._say_if_healed()
 
     def _newest(self, sender: ServerId, held: DigestReply) -> dict[ArcId, KnownArc]:
@@ -294,9 +294,8 @@ class Reconciliation:
                 newest[theirs.arc] = newer._replace(kind=kind)
         return newest
 
-    def _take_newest(self, sender: ServerId, held: DigestReply) -> None:
+    def _take_newest(self, sender: ServerId, held: DigestReply, newest: dict[ArcId, KnownArc]) -> None:
         context = self._context
-        newest = self._newest(sender, held)
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
             is_there = context.graph.group(arc.parent) is not None
             if not is_there and (arc in held.unconfirmed or context.doubts.creators_of(arc.parent)):
@@ -334,7 +333,7 @@ class Reconciliation:
                 self._pair_with(sender).interrupt()
                 return
             case _Recreate(sender, DigestReply() as held):
-                self._take_newest(sender, held)
+                self._take_newest(sender, held, self._newest(sender, held))
             case _SettleArcs(server, arcs):
                 if self._is_anything_new(arcs):
                     # Something was done to an arc, or to a group, since all was compared.
