@@ -62,7 +62,7 @@ COORDINATED = "coordinated"
 """Rows: an update under way, by update."""
 
 ATTEMPTS_LIMIT = 100
-"""How often the deletion of a group begins again because other updates keep joining arcs to or from it."""
+"""How often an update of a client begins again because others keep changing the arcs that it has to leave."""
 
 _MISSING = {
     Phase.WAITING: "agreed on who is there",
@@ -83,7 +83,7 @@ ROOTS_LIMIT = 100
 """Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
 import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
 
-BUSY_GROUP = "others kept changing the arcs of a group that was to be deleted; nothing was done, try again"
+KEPT_CHANGING = "others kept changing the arcs that this update has to leave; nothing was done, try again"
 
 
 class Coordinator:
@@ -261,16 +261,7 @@ class Coordinator:
     def _wait(self, running: Transaction) -> None:
         """Let an update begin anew when a view is open."""
         self._end_without_trace(running)
-        again = Transaction(
-            running.update_id,
-            running.request_id,
-            running.plan,
-            running.deadline,
-            running.tentative,
-            running.attempt,
-            phase=Phase.WAITING,
-        )
-        self._running[running.update_id] = again
+        self._running[running.update_id] = _begun_later(running)
 
     def decided(self) -> list[tuple[UpdateId, bytes]]:
         """The outcomes, encoded, that were decided and may not be done everywhere; sorted."""
@@ -291,15 +282,7 @@ class Coordinator:
             elif running.plan.is_own:
                 del self._running[running.update_id]
             elif running.phase is not Phase.WAITING:
-                self._running[running.update_id] = Transaction(
-                    running.update_id,
-                    running.request_id,
-                    running.plan,
-                    running.deadline,
-                    running.tentative,
-                    running.attempt,
-                    phase=Phase.WAITING,
-                )
+                self._running[running.update_id] = _begun_later(running)
         return found
 
     def open_view(self) -> None:
@@ -439,8 +422,8 @@ class Coordinator:
         if not (first.to_leave or _group_gone(running, first) or self._is_joined_since(running, first)):
             is_for_server = first.refusal.reason is Reason.UNAVAILABLE
             self._abort(running, first.refusal, place=None if is_for_server else running.final)
-        elif running.attempt >= ATTEMPTS_LIMIT:
-            self._abort(running, Refusal(Reason.UNAVAILABLE, BUSY_GROUP))
+        elif running.attempt >= ATTEMPTS_LIMIT and not running.plan.is_own:
+            self._abort(running, Refusal(Reason.UNAVAILABLE, KEPT_CHANGING))
         else:
             self._begin_again(running, first)
 
@@ -635,3 +618,16 @@ def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
             group = refuse.refusal.facts.get("group") if is_missing else None
             return None if group is None or group == operation.group else NodeId(group)
     return None
+
+
+def _begun_later(running: Transaction) -> Transaction:
+    """The same update before anything of it was begun: it waits for a view that is open."""
+    return Transaction(
+        running.update_id,
+        running.request_id,
+        running.plan,
+        running.deadline,
+        running.tentative,
+        running.attempt,
+        phase=Phase.WAITING,
+    )
