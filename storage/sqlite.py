@@ -46,7 +46,8 @@ BUSY_TIMEOUT_MS = 5_000
 """How long to wait for another program that holds the file, such as a database browser that writes."""
 
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
-"""From this length on the write-ahead log is copied into the file, and begins anew with the next commit."""
+"""From this length on the write-ahead log is copied into the file with the commit that made it so long, and begins anew
+with the next one: nobody waits for that one who did not wait for the long one."""
 
 CACHE_KIB = 2_048
 """Holds the inner pages of a graph of some hundred thousand arcs. More would fill as the record of changes grows; what
@@ -127,6 +128,8 @@ class _SqliteEngine:
         self._lock = lock
         self._mark: MarkWriter | None = None
         self._generation: Generation | None = None
+        self._is_log_empty = False
+        """Whether the next commit begins a generation."""
         self._watched: dict[Path, tuple[int, int]] = {}
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
@@ -217,21 +220,26 @@ class _SqliteEngine:
         self.check_exclusive()
 
     def generation_after(self, state: ServerState, /) -> Generation:
-        """Begin a generation of the log with the first commit, and whenever the log is long.
+        """Begin a generation of the log with the first commit, and where the log was emptied since.
 
         A copy of the database that goes on elsewhere has other generations from there on.
         """
         self._release_log()
         if self._mark is None:
             self._mark = MarkWriter(self._path)
-        is_due = self._generation is None or file_size(log_path(self._path)) >= LOG_LIMIT_BYTES
-        if is_due and self._empty_log():
+        if self._generation is None:
+            self._is_log_empty = self._empty_log()
+        if self._is_log_empty:
             self._generation = Generation(secrets.token_hex(8), base=state.commit_id)
+            self._is_log_empty = False
         return self._generation or Generation(state.generation, state.base)
 
     def acknowledge(self, state: ServerState) -> None:
+        """Note it, and empty the log where that has become long."""
         assert self._mark is not None
         self._mark.note(commits=state.commits, server=state.name)
+        if file_size(log_path(self._path)) >= LOG_LIMIT_BYTES:
+            self._is_log_empty = self._empty_log()
 
     def close(self) -> None:
         if _identity(log_path(self._path)) is None:
