@@ -104,7 +104,7 @@ class Reconciliation:
             away = [server for server in sorted(running.not_done) if context.has_diverged(server)]
             if not away:
                 continue
-            outcome = decode_outcome(running.outcome)
+            outcome = decode_outcome(self._participant.decided.outcome(running.update_id))
             for server in away:
                 offer = _offer_to(server, outcome, context)
                 if offer.groups or offer.arcs:

@@ -263,12 +263,6 @@ class Coordinator:
         self._end_without_trace(running)
         self._running[running.update_id] = _begun_later(running)
 
-    def decided(self) -> list[tuple[UpdateId, bytes]]:
-        """The outcomes, encoded, that were decided and may not be done everywhere; sorted."""
-        return [
-            (update_id, running.outcome) for update_id, running in sorted(self._running.items()) if running.is_decided
-        ]
-
     def end_view(self) -> list[Transaction]:
         """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
         clients. Returns what was decided in all views since one was open."""
@@ -290,7 +284,7 @@ class Coordinator:
         for update_id, running in list(self._running.items()):
             if running.phase is not Phase.FINISHED:
                 continue
-            del self._running[update_id]
+            self._end_decided(running)
             self._tell(running, Over(update_id, effects=united_reports(running.told)))
         self.begin_waiting()
 
@@ -351,7 +345,7 @@ class Coordinator:
         if done.controlled or done.released:
             running.told += (ControlReport(sender, done.controlled, done.released),)
         if not running.not_done:
-            del self._running[done.update_id]
+            self._end_decided(running)
             # This server's own part is durable too then: it was done before the others could know. But what became
             # controlled is known by this step alone, until that is durable.
             is_confirmed = sender != self._context.server and not running.apply_own_share_later and not running.told
@@ -406,6 +400,10 @@ class Coordinator:
 
     def _involved(self, running: Transaction) -> list[ServerId]:
         return sorted({**running.asked, **running.holders})
+
+    def _end_decided(self, running: Transaction) -> None:
+        del self._running[running.update_id]
+        self._participant.decided.forget(running.update_id)
 
     def _end_without_trace(self, running: Transaction) -> None:
         """Let everybody forget an update."""
@@ -562,10 +560,11 @@ class Coordinator:
             if server not in running.asked:
                 context.send(server, Drop(update_id))
         handed_on = self._to_hand_on(running, decision)
-        running.outcome = encode_outcome(outcome)
+        encoded = encode_outcome(outcome)
+        self._participant.decided.keep(update_id, encoded)
         # Only among three can one know an outcome that another one lacks when this one is gone, which may have no part.
         is_shared = len({context.server, *running.asked}) > 2
-        commit = Commit(update_id, running.outcome, handed_on, is_shared)
+        commit = Commit(update_id, encoded, handed_on, is_shared)
         for server in running.not_done:
             if server != context.server:
                 context.send(server, commit)

@@ -1,9 +1,9 @@
-"""Outcomes that this server applied and that another participant may miss, kept in case the coordinator is lost.
+"""Outcomes that this server decided or applied, and that another participant may miss.
 
-A participant that is ready never decides alone. A participant that has applied an update knows that it was decided.
-With the whole outcome it can let the others finish when a view ends. It keeps the outcome until the coordinator says
-that all are done, or until a later view is open: all members of that view have finished the update, and all other
-servers settle it by arc versions.
+A participant that is ready never decides alone. A server that has decided or applied an update knows that it was
+decided. With the whole outcome it can let the others finish when a view ends. The coordinator keeps the outcome until
+all are done, a participant until it hears of that, in case the coordinator is lost. Either forgets it when a later view
+is open: all members of that view have finished the update, and all other servers settle it by arc versions.
 
 Source: protocol.md sections 6 and 7.
 """
@@ -29,6 +29,14 @@ class DecisionLog:
     def keep(self, update_id: UpdateId, outcome: bytes) -> None:
         """Keep an encoded outcome."""
         self._kept[update_id] = outcome
+
+    def outcome(self, update_id: UpdateId) -> bytes:
+        """What is kept of an update."""
+        return self._kept[update_id]
+
+    def forget(self, update_id: UpdateId) -> None:
+        """All participants are done with an update that this server coordinates."""
+        self._kept.pop(update_id, None)
 
     def over(self, coordinator: ServerId, below: int) -> None:
         """A coordinator's updates with numbers below this are done everywhere."""

@@ -96,7 +96,10 @@ class Over:
 
 
 class TransactionRow(NamedTuple):
-    """The durable part of an update: the servers to tell that it came to nothing, or those that are not done."""
+    """The durable part of an update: the servers to tell that it came to nothing, or those that are not done.
+
+    What was decided is in the `DecisionLog`: it is large, and this is written again whenever one more is done.
+    """
 
     update_id: UpdateId
     is_decided: bool
@@ -105,8 +108,6 @@ class TransactionRow(NamedTuple):
     final: Priority | None
     told: tuple[ControlReport, ...] = ()
     """What participants that are done said of nodes that became controlled or released."""
-    outcome: bytes = b""
-    """What was decided, as an encoded `UpdateOutcome`."""
     is_finished_by_view: bool = False
     """Whether a view was installed since it was decided, and is not open."""
 
@@ -146,7 +147,6 @@ class Transaction:
     """Whether this server does its own part of the outcome in a later step."""
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[ControlReport, ...] = ()
-    outcome: bytes = b""
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
         """Let the entry at a server cover these nodes too."""
@@ -185,7 +185,6 @@ def _write(running: Transaction) -> bytes:
             running.request_id,
             running.final if running.is_decided else None,
             running.told,
-            running.outcome,
             running.phase is Phase.FINISHED,
         )
     )
@@ -203,7 +202,7 @@ def _read(encoded: bytes) -> Transaction:
         return running
     assert found.final is not None
     running.final, running.not_done = found.final, servers
-    running.told, running.outcome = found.told, found.outcome
+    running.told = found.told
     running.apply_own_share_later = True  # or not: nobody knows any more
     return running
 

@@ -92,14 +92,13 @@ class ViewChange:
         """Stop what is under way, for good; return what is known of it."""
         context = self._context
         context.promised = view
-        decided = {**dict(self._participant.decided.all_kept()), **dict(self._coordinator.decided())}
         return Accept(
             view,
             context.origin,
             reached,
             context.counter,
             self._participant.ready_updates(),
-            tuple(sorted(decided.items())),
+            tuple(self._participant.decided.all_kept()),
         )
 
     def receive(self, sender: ServerId, message: ViewMessage) -> None:

@@ -27,6 +27,7 @@ from migrations.rows_without_stored_records import as_now
 from namegraph import NodeIndex, NodeKind, ServerId, Subnet
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import Records, StoredState
+from namegraph.state.durable_maps import UPDATES
 from namegraph.update.order_queue import COVER, ENTRY
 from namegraph.wire.codec import decode, decode_in_view, decode_outcome
 from namegraph.wire.inflation import COMPRESSED_FROM_BYTES, compressed
@@ -145,10 +146,15 @@ def require_finished(scene: Mapping[str, Mapping], states: Iterable[StoredState]
 
 
 def require_whole(tables: Mapping[str, list], state: StoredState) -> None:
-    """All rows are there but those of stored records, so that no channel has a gap."""
+    """All rows are there but those of stored records, so that no channel has a gap; outcomes are rows of their own."""
     before = {(part, key): value for part, key, value in tables["protocol_rows"]}
     after = {(row.part, row.key): row.value for row in state.protocol}
-    assert after.keys() == {row for row in before if row[0] not in ("boundary record", "releases")}
+    coordinated = {key: msgspec.msgpack.decode(value) for (part, key), value in before.items() if part == "coordinated"}
+    decided = {key for key, (_, is_decided, *_) in coordinated.items() if is_decided}
+    kept = {row for row in before if row[0] not in ("boundary record", "releases")}
+    assert after.keys() == kept | {("decided", key) for key in decided}
+    for key in decided:
+        assert decode_outcome(after["decided", key]).update_id == UPDATES.read(key)
     for part, key in before:
         if part == ENTRY and msgspec.msgpack.decode(before[part, key])[RELEASES_DUE]:
             _, _, final, is_ready, is_covered_as_asked, sinks = msgspec.msgpack.decode(after[part, key])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from alembic import command
 from alembic.config import Config
+from msgspec.msgpack import encode
 from sqlalchemy import MetaData, create_engine, insert, inspect, select
 from sqlalchemy.engine import Engine
 
@@ -15,7 +16,7 @@ from namegraph.model.names import Subnet, parse_name
 from namegraph.model.rows import ProtocolRow, Records, StoredState
 from resolver.membership import MembershipResolver
 from storage import open_store, sql_store
-from storage.models import SERVER_KEY
+from storage.models import PROTOCOL_ROWS, SERVER_KEY
 from storage.schema import migrations_folder
 from storage.store import ChangesWanted
 from storage.urls import parse_database_url
@@ -117,6 +118,38 @@ def test_a_database_of_the_seventh_layout_keeps_its_record_of_changes_and_begins
     again = open_store(url)
     assert again.read_changes(ChangesWanted(10)).records == [change(1, counter=10)]
     assert (contents(again).protocol, contents(again).log) == ([protocol_row("a")], [])
+    again.close()
+
+
+def coordinated(number: int, *others: object) -> ProtocolRow:
+    """An update that this server coordinates, as a layout holds it; `others`: the fields after the servers."""
+    fields = (["x.example", number], True, ["y.example"], "r", [number, "x.example"], [], *others, False)
+    return ProtocolRow("coordinated", f"{number} x.example", encode(fields))
+
+
+def decided(number: int, outcome: bytes) -> ProtocolRow:
+    """An outcome that this server keeps."""
+    return ProtocolRow("decided", f"{number} x.example", outcome)
+
+
+def test_outcomes_of_the_eighth_layout_become_rows_of_their_own_once_and_go_back(url, engine) -> None:
+    store = open_store(url, server=ANNA)
+    before = [coordinated(1, b"one"), coordinated(2, b""), coordinated(3, b"three"), decided(3, b"three")]
+    store.commit(Records(protocol=before))
+    store.close()
+    migrate(engine, command.stamp, "0008")
+
+    now = [coordinated(1), coordinated(2), coordinated(3), decided(1, b"one"), decided(3, b"three")]
+    store = open_store(url)
+    assert sorted(contents(store).protocol) == now
+    store.close()
+
+    migrate(engine, command.downgrade, "0008")
+    with engine.connect() as connection:
+        rows = connection.execute(select(PROTOCOL_ROWS.c["part", "key", "value"])).all()
+    assert sorted(ProtocolRow(*row) for row in rows) == sorted([*before, decided(1, b"one")])
+    again = open_store(url)
+    assert sorted(contents(again).protocol) == now
     again.close()
 
 
