@@ -8,7 +8,7 @@ No part writes or reads rows of its own. So none can be left out of a step, nor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
@@ -16,6 +16,7 @@ import msgspec
 
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.rows import ProtocolRow
+from namegraph.wire.by_fields import encode_by_fields
 from namegraph.wire.inflation import compressed, decompressed
 from namegraph.wire.message_parts import ArcId, UpdateId
 
@@ -206,26 +207,7 @@ def packed(kind: Any) -> ValueForm[Any]:
 def packed_small(kind: type[V]) -> ValueForm[V]:
     """As `packed`, for arrays that may be large: compressed then."""
     read = msgspec.msgpack.Decoder(kind).decode
-    return ValueForm(
-        lambda value: compressed(b"".join(_encoded_pieces(value))), lambda encoded: read(decompressed(encoded))
-    )
+    return ValueForm(lambda value: compressed(encode_by_fields(value)), lambda encoded: read(decompressed(encoded)))
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-
-_ARRAY = 0x90
-"""The first byte of an array in the MessagePack format, with its length of less than 16 added."""
-
-
-def _encoded_pieces(value: object) -> Iterator[bytes]:
-    """A value in the MessagePack format, the fields of named tuples one after another.
-
-    What an update covers is sets of a hundred thousand names. Other threads run between two pieces, not within one.
-    """
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        assert len(value) < 16, "a named tuple has few fields"
-        yield bytes([_ARRAY + len(value)])
-        for item in value:
-            yield from _encoded_pieces(item)
-    else:
-        yield _ENCODER.encode(value)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from namegraph.wire.by_fields import FieldDecoder, encode_by_fields
 from namegraph.wire.inflation import TooLargeError, compressed, inflated
 from namegraph.wire.message_parts import FIRST_VIEW, ViewId
 from namegraph.wire.update_messages import (
@@ -75,7 +76,7 @@ class Enclosed(Struct, frozen=True, array_like=True, tag=True):
 _DECODER = msgspec.msgpack.Decoder(Message | Enclosed)
 
 
-_OUTCOME_DECODER = msgspec.msgpack.Decoder(UpdateOutcome)
+_OUTCOME_DECODER = FieldDecoder(UpdateOutcome)
 
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
@@ -113,7 +114,7 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
 
 def encode_outcome(outcome: UpdateOutcome) -> bytes:
     """The outcome as bytes, compressed if they are many."""
-    return compressed(_ENCODER.encode(outcome))
+    return compressed(encode_by_fields(outcome))
 
 
 def decode_outcome(encoded: bytes) -> UpdateOutcome:
@@ -127,7 +128,7 @@ def _decode(encoded: bytes) -> Message | Enclosed:
     return found
 
 
-def _read(decoder: msgspec.msgpack.Decoder[Any], encoded: bytes) -> Any:
+def _read(decoder: msgspec.msgpack.Decoder[Any] | FieldDecoder[Any], encoded: bytes) -> Any:
     try:
         return decoder.decode(inflated(encoded))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TooLargeError, zlib.error) as error:

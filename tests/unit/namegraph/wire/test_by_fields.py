@@ -1,0 +1,92 @@
+"""What is encoded and decoded field by field is what the encoder and the decoder of the library make of it."""
+
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from namegraph.wire.by_fields import FieldDecoder, encode_by_fields
+
+
+class Inner(NamedTuple):
+    names: tuple[str, ...]
+    flags: bytes = b""
+
+
+class Cover(NamedTuple):
+    inner: Inner
+    names: frozenset[str]
+
+
+class Small(NamedTuple):
+    number: int
+    name: str
+
+
+class Outer(msgspec.Struct, array_like=True):
+    small: Small
+    inner: Inner
+    pairs: tuple[tuple[str, int | None], ...]
+    number: float = 0.5
+
+
+class Longer(Outer, array_like=True):
+    more: tuple[int, ...] = (1, 2)
+
+
+class Tagged(msgspec.Struct, array_like=True, tag=True):
+    names: tuple[str, ...]
+
+
+class Object(msgspec.Struct):
+    names: tuple[str, ...]
+
+
+ENCODER = msgspec.msgpack.Encoder(order="deterministic")
+NAMES = st.lists(st.text(max_size=5), max_size=20).map(tuple)
+INNER = st.builds(Inner, NAMES, st.binary(max_size=300))
+COVER = st.builds(Cover, INNER, NAMES.map(frozenset))
+OUTER = st.builds(
+    Outer,
+    st.builds(Small, st.integers(-(2**40), 2**40), st.text()),
+    INNER,
+    st.lists(st.tuples(st.text(max_size=3), st.none() | st.integers(0, 300))).map(tuple),
+)
+DECODER = FieldDecoder(Outer)
+
+
+@given(OUTER | COVER | NAMES | st.builds(Tagged, NAMES) | st.builds(Object, NAMES) | st.binary() | st.none())
+def test_it_is_encoded_as_in_one_call(value):
+    assert encode_by_fields(value) == ENCODER.encode(value)
+
+
+@given(OUTER)
+def test_it_is_decoded_as_it_was(value):
+    assert DECODER.decode(encode_by_fields(value)) == value
+
+
+def test_a_field_with_a_default_may_be_missing_and_one_of_a_later_version_is_passed_over():
+    outer = Outer(Small(1, "a"), Inner(("b",)), ())
+    encoded = msgspec.msgpack.encode([(1, "a"), (("b",), b""), ()])
+    assert DECODER.decode(encoded) == outer
+    assert DECODER.decode(encode_by_fields(Longer(Small(1, "a"), Inner(("b",)), ()))) == outer
+
+
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"",
+        b"\xc1",
+        msgspec.msgpack.encode({"small": 1}),
+        msgspec.msgpack.encode([[1, "a"], [["b"], b""]]),
+        msgspec.msgpack.encode([[1, "a"], [["b"], b""], [["c", "d"]]]),
+        msgspec.msgpack.encode([[1, "a"], [["b"], b""], []])[:-1],
+        msgspec.msgpack.encode([[1, "a"], [["b"], b""], []]) + b"\x00",
+    ],
+)
+def test_what_is_none_is_refused_as_by_the_decoder(encoded):
+    for decoder in (DECODER, msgspec.msgpack.Decoder(Outer)):
+        with pytest.raises(msgspec.DecodeError):
+            decoder.decode(encoded)
