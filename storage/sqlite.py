@@ -49,6 +49,9 @@ LOG_LIMIT_BYTES = 4 * 1024 * 1024
 """From this length on the write-ahead log is copied into the file with the commit that made it so long, and begins anew
 with the next one: nobody waits for that one who did not wait for the long one."""
 
+LOG_KEPT_BYTES = 2 * LOG_LIMIT_BYTES
+"""Up to this length it is overwritten then; a longer one is cut off."""
+
 CACHE_KIB = 2_048
 """Holds the inner pages of a graph of some hundred thousand arcs. More would fill as the record of changes grows; what
 is not in it comes from the memory of the system in microseconds."""
@@ -128,8 +131,10 @@ class _SqliteEngine:
         self._lock = lock
         self._mark: MarkWriter | None = None
         self._generation: Generation | None = None
-        self._is_log_empty = False
+        self._begins_log_anew = False
         """Whether the next commit begins a generation."""
+        self._overwritten_bytes = 0
+        """Of the log: as long as it is from before it began anew, while what it holds is less."""
         self._watched: dict[Path, tuple[int, int]] = {}
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
@@ -220,7 +225,7 @@ class _SqliteEngine:
         self.check_exclusive()
 
     def generation_after(self, state: ServerState, /) -> Generation:
-        """Begin a generation of the log with the first commit, and where the log was emptied since.
+        """Begin a generation of the log with the first commit, and where the log was copied into the file since.
 
         A copy of the database that goes on elsewhere has other generations from there on.
         """
@@ -228,18 +233,19 @@ class _SqliteEngine:
         if self._mark is None:
             self._mark = MarkWriter(self._path)
         if self._generation is None:
-            self._is_log_empty = self._empty_log()
-        if self._is_log_empty:
+            self._begins_log_anew = self._copy_log()
+        if self._begins_log_anew:
             self._generation = Generation(secrets.token_hex(8), base=state.commit_id)
-            self._is_log_empty = False
+            self._begins_log_anew = False
         return self._generation or Generation(state.generation, state.base)
 
     def acknowledge(self, state: ServerState) -> None:
-        """Note it, and empty the log where that has become long."""
+        """Note it, and copy the log into the file where that has become long."""
         assert self._mark is not None
         self._mark.note(commits=state.commits, server=state.name)
-        if file_size(log_path(self._path)) >= LOG_LIMIT_BYTES:
-            self._is_log_empty = self._empty_log()
+        size = file_size(log_path(self._path))
+        if size >= LOG_LIMIT_BYTES and size > self._overwritten_bytes:
+            self._begins_log_anew = self._copy_log()
 
     def close(self) -> None:
         if _identity(log_path(self._path)) is None:
@@ -257,14 +263,20 @@ class _SqliteEngine:
             self._keeper.close()
             self._keeper = None
 
-    def _empty_log(self) -> bool:
-        """Copy the log into the file and cut it off, unless another program is just reading in it."""
+    def _copy_log(self) -> bool:
+        """Copy the log into the file, so that it begins anew, unless another program is just reading in it.
+
+        Where it begins is overwritten then: that is durable sooner than what makes a file longer.
+        """
+        size = file_size(log_path(self._path))
+        is_kept = LOG_LIMIT_BYTES <= size <= LOG_KEPT_BYTES
         cursor = self._driver.cursor()
         try:
             ((timeout_ms,),) = cursor.execute("PRAGMA busy_timeout").fetchall()
             cursor.execute("PRAGMA busy_timeout = 0").fetchall()
             try:
-                ((is_busy, _, _),) = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                mode = "RESTART" if is_kept else "TRUNCATE"
+                ((is_busy, _, _),) = cursor.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchall()
         except sqlite3.OperationalError:
@@ -272,6 +284,8 @@ class _SqliteEngine:
             return False
         finally:
             cursor.close()
+        if not is_busy:
+            self._overwritten_bytes = size if is_kept else 0
         return not is_busy
 
     def translate_errors(self) -> AbstractContextManager[None]:

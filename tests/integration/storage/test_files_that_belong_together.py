@@ -13,6 +13,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
@@ -76,9 +77,9 @@ def checkpoint(path: Path, how: str) -> None:
         assert other.execute(f"PRAGMA wal_checkpoint({how})").fetchone()[0] == 0
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Path:
-    """What the tests put together.
+@pytest.fixture(scope="module", params=["cut off", "overwritten"])
+def made(request, tmp_path_factory) -> Path:
+    """What the tests put together, by how the log of the server begins anew.
 
     ended: after a clean stop with 100 updates. killed: the same server later, with 200, of which a log holds some 40.
     Copies that were made in between: at_stop, running (150 updates), vacuumed (200, as VACUUM INTO lays it out).
@@ -96,6 +97,8 @@ def made(tmp_path_factory) -> Path:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(folder / "running.db")) as target:
             source.backup(target)
         patch.setattr(storage_sqlite, "LOG_LIMIT_BYTES", 0)
+        if request.param == "cut off":
+            patch.setattr(storage_sqlite, "LOG_KEPT_BYTES", -1)
         commit(store, 151, 160)
         patch.undo()
         commit(store, 161, 200)
@@ -331,9 +334,11 @@ def test_two_copies_that_went_on_apart_do_not_take_each_others_logs(made, tmp_pa
     assert "names.db-wal belongs to another copy of it" in str(found_in(mixed))
 
 
-def test_what_is_left_by_a_kill_at_any_moment_is_accepted(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize("kept_pages", [0, 1000])
+def test_what_is_left_by_a_kill_at_any_moment_is_accepted(tmp_path, monkeypatch, kept_pages) -> None:
     """Also between the steps of a start, and of a checkpoint that a reader holds up."""
     monkeypatch.setattr(storage_sqlite, "LOG_LIMIT_BYTES", 20 * PAGE)
+    monkeypatch.setattr(storage_sqlite, "LOG_KEPT_BYTES", kept_pages * PAGE)
     path = tmp_path / "names.db"
     moments = 0
 
@@ -355,7 +360,7 @@ def test_what_is_left_by_a_kill_at_any_moment_is_accepted(tmp_path, monkeypatch)
 
         monkeypatch.setattr(storage_sqlite._SqliteEngine, method, step)
 
-    at_each_step("_empty_log")
+    at_each_step("_copy_log")
     at_each_step("acknowledge")
     done = 0
     with closing(opened(path)) as store:
@@ -484,6 +489,25 @@ def test_the_log_stays_short_and_commits_go_on_while_somebody_reads(tmp_path) ->
         assert beside(path, "-wal").stat().st_size == 0
         store.commit(Records(nodes=[node(1)]))
         assert 0 < beside(path, "-wal").stat().st_size < storage_sqlite.LOG_LIMIT_BYTES
+
+
+def test_a_log_that_begins_anew_is_overwritten_unless_it_is_very_long(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(storage_sqlite, "LOG_LIMIT_BYTES", 20 * PAGE)
+    monkeypatch.setattr(storage_sqlite, "LOG_KEPT_BYTES", 40 * PAGE)
+    path = tmp_path / "names.db"
+    sizes, generations = [], set()
+    with closing(opened(path)) as store, closing(sqlite3.connect(path)) as reader:
+        for number in range(300):
+            store.commit(update(number))
+            sizes.append(beside(path, "-wal").stat().st_size)
+            generations.update(reader.execute("SELECT generation FROM server"))
+        assert len(generations) > 10
+        assert max(sizes) < 50 * PAGE
+        assert sizes.count(0) < len(generations) / 2
+        assert sum(size == before for before, size in pairwise(sizes)) > 200
+
+        store.commit(Records(outcomes=[outcome("r", 1, answer="x" * 100 * PAGE)]))
+        assert beside(path, "-wal").stat().st_size == 0
 
 
 def test_a_changed_value_is_found_without_a_log_too_and_nothing_is_written(made, tmp_path) -> None:
