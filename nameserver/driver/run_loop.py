@@ -70,22 +70,16 @@ from namegraph import (
 )
 from nameserver.driver.database_work import DatabaseWork
 from nameserver.driver.gathering import Gathering
-from nameserver.driver.gc_tuning import keep_apart, paused_collector
 from nameserver.driver.group_commit import Batch, Batches, Flow, outcome_unknown, unavailable
 from nameserver.driver.leavings import Leavings
 from nameserver.driver.letting_out import DatagramCounts, LettingOut
+from nameserver.driver.long_step import Unfinished, about_to_begin, carry_out, may_take_long, numbers_anew
 from nameserver.driver.observer import Observer
 from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, LongSteps
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
-
-LARGE_LETTER_BYTES = 256 * 1024
-"""A letter of this size makes tens of thousands of objects."""
-
-MANY_ROWS = 20_000
-"""A step that changes so many nodes and arcs has made as many objects that stay."""
 
 POSTS_OF_A_STEP = 32
 """Of one server, that came together: some milliseconds."""
@@ -95,17 +89,6 @@ SHORTEST_TICK_SECONDS = 0.001
 
 PROBE_SECONDS = 1.0
 """How often a server that writes nothing looks whether it could."""
-
-
-class Unfinished(NamedTuple):
-    """What must not leave while a step is carried out in another thread."""
-
-    event: Event | DeliveryEvent
-    """What the step is about."""
-    left_through: dict[Flow, int]
-    """To others: the last letter that could leave before it; none where letters are numbered anew."""
-    handled_through: dict[Flow, int]
-    """From others: the last letter that was handled before it; none where letters are numbered anew."""
 
 
 class Waiting(NamedTuple):
@@ -138,7 +121,7 @@ class RunLoop:
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
         """There while a step is carried out in another thread."""
-        self._unfinished = Unfinished(Tick(), {}, {})
+        self._unfinished: Unfinished | None = None
         """What of it must not leave."""
         self._later: deque[Event | DeliveryEvent] = deque()
         """Events that came meanwhile."""
@@ -311,28 +294,28 @@ class RunLoop:
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for the database; None where none does."""
         held = self._batches.first_letter_held(receiver, lane)
-        if self._long_step is None:
+        if self._unfinished is None:
             return held
-        of_step = self._unfinished.left_through.get(Flow(receiver, lane), 0) + 1
+        of_step = self._unfinished.first_held(receiver, lane)
         return of_step if held is None else min(held, of_step)
 
     def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose records wait; None where none do."""
         handled = self._batches.handled_before(sender, lane)
-        if self._long_step is None or handled is not None:
+        if self._unfinished is None or handled is not None:
             return handled
         return self._unfinished.handled_through.get(Flow(sender, lane))
 
     def is_writing_what_came_from(self, peer: ServerId) -> bool:
         """Whether letters of a server are handled, and what they caused is not durable."""
-        if self._long_step is not None and _comes_from(self._unfinished.event, peer):
+        if self._unfinished is not None and self._unfinished.comes_from(peer):
             return True
         return any(self._batches.handled_before(peer, lane) is not None for lane in Lane)
 
     def begins_again_with(self, peer: ServerId) -> bool:
         """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
-        coming = () if self._long_step is None else (self._unfinished.event, *self._later)
-        return any(_numbers_anew(event, peer) for event in coming)
+        coming = () if self._unfinished is None else (self._unfinished.event, *self._later)
+        return any(numbers_anew(event, peer) for event in coming)
 
     async def until_answered(self) -> None:
         """Wait until no command is under way."""
@@ -453,8 +436,8 @@ class RunLoop:
             raise self._bug
         if self._long_step is not None:
             self._later.append(event)
-        elif self._long_steps is not None and _may_take_long(self._long_steps, event):
-            self._unfinished = self._unfinished_of(event)
+        elif self._long_steps is not None and may_take_long(self._long_steps, event):
+            self._unfinished = about_to_begin(self._core, event)
             self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
             # What went wrong there ends the server, by `flush_forever`.
             self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
@@ -470,15 +453,6 @@ class RunLoop:
             self._take_effects(event, effects, is_first_meeting=is_first_meeting)
             self._tell_stepped(event, effects, seconds, was_long=False)
 
-    def _unfinished_of(self, event: Event | DeliveryEvent) -> Unfinished:
-        servers = [each for each in (*self._core.servers_met, self._core.server) if not _numbers_anew(event, each)]
-        lanes = {lane: self._core.channels_of(lane) for lane in Lane}
-        return Unfinished(
-            event,
-            {Flow(server, lane): lanes[lane].left_through(server) for lane in Lane for server in servers},
-            {Flow(server, lane): lanes[lane].handled_through(server) for lane in Lane for server in servers},
-        )
-
     async def _step_elsewhere(self, event: Event | DeliveryEvent, long_steps: LongSteps) -> None:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
@@ -487,12 +461,12 @@ class RunLoop:
         self.step_count += 1
         now = self._clock()
         try:
-            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, _carry_out, core, event, now)
+            effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
         except BaseException as bug:
             self._end_because_of(bug)
             raise
         finally:
-            self._long_step = None
+            self._long_step = self._unfinished = None
         self._take_effects(event, effects, is_first_meeting=is_first_meeting)
         self._tell_stepped(event, effects, self._clock() - now, was_long=True)
         if self._batches.collecting is None:
@@ -698,29 +672,3 @@ class RunLoop:
             batch.fail(why)
         if self.desk is not None:
             self.desk.fail(why)
-
-
-def _may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
-    """Parcels have limits, so what concerns messages alone takes milliseconds."""
-    return not isinstance(event, DeliveryEvent) and long_steps.may_take_long(event)
-
-
-def _carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
-    with paused_collector():
-        effects = core.step(event, now)
-        if _brings_much(event) or effects.records.graph_row_count() > MANY_ROWS:
-            keep_apart()
-        return effects
-
-
-def _numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
-    return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
-
-
-def _comes_from(event: Event | DeliveryEvent, peer: ServerId) -> bool:
-    posts = event.posts if isinstance(event, PeerPosts) else (event,)
-    return any(isinstance(each, PeerMessage) and each.sender == peer for each in posts)
-
-
-def _brings_much(event: Event | DeliveryEvent) -> bool:
-    return isinstance(event, PeerMessage) and len(event.encoded) > LARGE_LETTER_BYTES

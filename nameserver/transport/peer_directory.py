@@ -13,7 +13,8 @@ from namegraph import Reason, RefusedError, ServerId, Subnet, refuse
 from nameserver.transport.call_detours import DIALLED_SECONDS
 from nameserver.transport.peer_gossip import HeardOwner
 from nameserver.transport.peer_link import Call, Link
-from nameserver.transport.peer_transport import PeerCore, PeerTransport
+from nameserver.transport.peer_transport import PeerTransport
+from nameserver.transport.ports import PeerCore
 from nameserver.transport.relayed_channel import CallChannel, RelayedChannel
 
 CONNECT_WAIT_SECONDS = 2.0

@@ -18,16 +18,13 @@ import asyncio
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Protocol, assert_never
+from typing import assert_never
 
 from namegraph import (
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
-    Channels,
-    Event,
-    Incarnations,
     Lane,
     PeerLeaving,
     PeerLost,
@@ -42,7 +39,7 @@ from nameserver.detector.liveness import Life
 from nameserver.detector.liveness_table import LivenessTable
 from nameserver.detector.phi import DetectorLimits
 from nameserver.detector.write_health import Writing
-from nameserver.session.durable_outbox import DurableOutbox, UndurableLetters
+from nameserver.session.durable_outbox import DurableOutbox
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.session.handshake_policy import judge
 from nameserver.session.heartbeats import Pulse
@@ -62,100 +59,19 @@ from nameserver.session.session_events import (
 from nameserver.session.session_tiebreak import SessionNumbers, Standing, newcomer_stays
 from nameserver.transport.call_detours import CallDetours
 from nameserver.transport.dialer import Dialer
+from nameserver.transport.first_meetings import FirstMeetings
 from nameserver.transport.link_table import LinkTable
 from nameserver.transport.peer_gossip import HeardOwner, PeerGossip, UnknownServer, servers_known
 from nameserver.transport.peer_link import Link
 from nameserver.transport.peer_report import Complaints, FaultCounts, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
+from nameserver.transport.ports import PeerCore, PeerLoop
 from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import RelayedStream
 from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
 from nameserver.transport.stale_database import StaleDatabase
 
 DEFAULT_LIMITS = DetectorLimits()
-
-GREETING_SECONDS = 4.0
-"""How long calls wait further where a session is open and the other server has not confirmed that it hears this one."""
-
-MEETING_SECONDS = 1.0
-"""For how long questions wait after the start until other servers are heard; these dial at once if they are there."""
-
-
-class PeerCore(Protocol):
-    """The part of the core that the transport reads."""
-
-    channels: Channels
-    posts: Channels
-    incarnations: Incarnations
-
-    def channels_of(self, lane: Lane) -> Channels:
-        """The channels of one lane: these two."""
-
-    @property
-    def server(self) -> ServerId:
-        """This server."""
-
-    @property
-    def view(self) -> str:
-        """Names the view that this server is in."""
-
-    @property
-    def subnets(self) -> tuple[Subnet, ...]:
-        """The subnets it owns."""
-
-    @property
-    def peer_addresses(self) -> Mapping[Subnet, str]:
-        """Where the servers of other subnets are reached."""
-
-    @property
-    def members(self) -> Sequence[ServerId]:
-        """The servers of the view; empty while nobody was ever lost."""
-
-    @property
-    def servers_met(self) -> Sequence[ServerId]:
-        """All other servers that are known by name, sorted."""
-
-    def owner_of(self, subnet: Subnet) -> ServerId | None:
-        """The server that owns a subnet, where it was met."""
-
-
-class PeerLoop(UndurableLetters, Protocol):
-    """The part of the run loop that the transport drives."""
-
-    notify_peers: Callable[[Iterable[ServerId]], None]
-
-    @property
-    def storage_failure(self) -> str | None:
-        """Why the database cannot be written; None while it can."""
-
-    def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: it is not known when the database can be written."""
-
-    async def take_letters(
-        self,
-        sender: ServerId,
-        first_number: int,
-        letters: Iterable[bytes],
-        lane: Lane,
-        *,
-        is_over: Callable[[], bool],
-    ) -> None:
-        """Have the core handle letters, in order; those that still wait when it `is_over` are left out."""
-
-    def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
-        """`send` sends what nobody keeps, if it can leave soon; it returns whether it will."""
-
-    def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
-        """Have the core handle what nobody keeps, if it can be handled at once."""
-
-    def take(self, event: Event) -> None:
-        """Have the core handle what no client asked for."""
-
-    def is_writing_what_came_from(self, peer: ServerId) -> bool:
-        """Whether letters of a server are handled, and what they caused is not durable."""
-
-    def begins_again_with(self, peer: ServerId) -> bool:
-        """Whether what was taken numbers the letters to and from a server anew, and is not carried out yet."""
 
 
 class PeerTransport:
@@ -240,10 +156,7 @@ class PeerTransport:
         self._is_leaving = False
         self._leaving_grace_ms = 0
         self._refusal_at_end: Refusal | None = None
-        self._has_met_all = asyncio.Event()
-        """Whether each server that was met before this one started was heard since, or is not waited for."""
-        if not core.servers_met:
-            self._has_met_all.set()
+        self._first_meetings = FirstMeetings(core, self._watches, self._open)
         run_loop.notify_peers = self._wake
         run_loop.begin_datagrams(self._send_datagram)
 
@@ -358,12 +271,7 @@ class PeerTransport:
 
     def unheard(self) -> list[ServerId]:
         """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
-        core = self._core
-        return [
-            server
-            for server in core.servers_met
-            if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
-        ]
+        return self._first_meetings.unheard()
 
     def is_coming_back(self, server: ServerId) -> bool:
         """Whether a server has said that it ends and comes back, and is waited for."""
@@ -386,17 +294,7 @@ class PeerTransport:
         """
         if self._refusal_at_end is not None and self.is_closed():
             raise RefusedError(self._refusal_at_end)
-        if not self._has_met_all.is_set():
-            for seconds in (MEETING_SECONDS, GREETING_SECONDS):
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(seconds):
-                        await self._has_met_all.wait()
-                if self._open.keys().isdisjoint(self._still_to_meet()):
-                    break
-            self._has_met_all.set()
-
-    def _still_to_meet(self) -> list[ServerId]:
-        return [server for server in self.unheard() if not self._watches.of(server).is_gone]
+        await self._first_meetings.until_over()
 
     def link_of(self, server: ServerId) -> Link | None:
         """The way to a server that was met."""
@@ -625,11 +523,7 @@ class PeerTransport:
         peer = conversation.session.peer
         if self._open.get(peer) is conversation:
             self._watches.confirmed(peer, conversation.pulse.confirmed_at, conversation.pulse.view_there)
-            self._look_whether_all_are_met()
-
-    def _look_whether_all_are_met(self) -> None:
-        if not self._has_met_all.is_set() and not self._still_to_meet():
-            self._has_met_all.set()
+            self._first_meetings.look()
 
     def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:
         """A server says why it cannot write its database, or that it can: it is lost, or met."""
@@ -668,7 +562,7 @@ class PeerTransport:
         self._look_at_own_writing()
         self._tell_known()
         self._detours.look()
-        self._look_whether_all_are_met()
+        self._first_meetings.look()
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:
