@@ -7,22 +7,24 @@ some 50 ms, for as long as this server answers nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 S = TypeVar("S", bound=Struct)
 
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 _ARRAY = 0x90
-"""The first byte of an array in the MessagePack format, with its length of less than 16 added."""
+"""The first byte of an array in the MessagePack format, with its length, up to the limit, added."""
 
 _COLLECTIONS = (tuple, frozenset, bytes, Struct)
 """What may be large."""
 
-_PIECES = msgspec.msgpack.Decoder(tuple[msgspec.Raw, ...])
+_FIELDS_LIMIT = 15
+
+_PIECES = msgspec.msgpack.Decoder(Annotated[tuple[msgspec.Raw, ...], Meta(max_length=_FIELDS_LIMIT)])
 
 
 def encode_by_fields(value: object) -> bytes:
@@ -33,7 +35,7 @@ def encode_by_fields(value: object) -> bytes:
 def _pieces(value: object) -> Iterator[bytes]:
     fields = _fields_of(value)
     if any(isinstance(field, _COLLECTIONS) for field in fields):
-        assert len(fields) < 16, "few fields"
+        assert len(fields) <= _FIELDS_LIMIT, "few fields"
         yield bytes([_ARRAY + len(fields)])
         for field in fields:
             yield from _pieces(field)

@@ -1,5 +1,6 @@
 """What is encoded and decoded field by field is what the encoder and the decoder of the library make of it."""
 
+import tracemalloc
 from typing import NamedTuple
 
 import msgspec
@@ -72,6 +73,17 @@ def test_a_field_with_a_default_may_be_missing_and_one_of_a_later_version_is_pas
     encoded = msgspec.msgpack.encode([(1, "a"), (("b",), b""), ()])
     assert DECODER.decode(encoded) == outer
     assert DECODER.decode(encode_by_fields(Longer(Small(1, "a"), Inner(("b",)), ()))) == outer
+
+
+def test_very_many_fields_are_refused_before_anything_is_made_of_them():
+    encoded = b"\xdd" + (2_000_000).to_bytes(4, "big") + b"\x90" * 2_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(msgspec.ValidationError, match="length <= 15"):
+            DECODER.decode(encoded)
+        assert tracemalloc.get_traced_memory()[1] < 100_000
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize(
