@@ -476,7 +476,7 @@ class Reconciliation:
                 # It was told before that was forgotten: the sender has gone back to an older copy.
                 continue
             if context.is_in_view(context.other_home_of(known.arc)):
-                steps.append(_settle(known))
+                steps.append(_settle(known, is_offered=True))
                 continue
             # When a group was deleted is forgotten before that home is met, if it is away for too long.
             is_deleted_since = context.group_versions.is_deleted_since
@@ -492,9 +492,10 @@ class Reconciliation:
         return context.home_of(known.arc.parent) == context.server or can_be_child(context, known.arc.child, known.kind)
 
 
-def _settle(known: KnownArc) -> ReconcileArc:
+def _settle(known: KnownArc, *, is_offered: bool = False) -> ReconcileArc:
+    parent, child = known.arc
     return ReconcileArc(
-        known.arc.parent, known.arc.child, known.is_present, known.kind, known.cost, known.version, known.writer
+        parent, child, known.is_present, known.kind, known.cost, known.version, known.writer, is_offered
     )
 
 

@@ -36,7 +36,9 @@ def find_inner(
                 continue
             kind = context.graph.kind(arc.child)
             arcs.append(ArcChange(name, False, kind, arc.cost, arc.version, is_suspended=True))
-        elif _is_declined(context, operation, owns_child=owns_child) or _was_left(context, operation, asked_by):
+        elif _is_declined(context, operation, owns_child=owns_child) or (
+            asked_by != context.server and _was_left(context, operation)
+        ):
             declined.append(name)
             continue
         elif context.home_of(name.parent) == context.server:
@@ -70,12 +72,13 @@ def _is_declined(context: ServerContext, settle: ReconcileArc, *, owns_child: bo
     return owns_child and not can_be_child(context, settle.child, settle.kind)
 
 
-def _was_left(context: ServerContext, settle: ReconcileArc, asked_by: ServerId) -> bool:
-    """Whether an arc from here was left and forgotten, of which another server was told late that it was joined."""
+def _was_left(context: ServerContext, settle: ReconcileArc) -> bool:
+    """Whether an arc with an end here was left and forgotten, and another server told late that it was joined."""
     name = ArcId(settle.parent, settle.child)
     return (
         settle.is_present
-        and asked_by != context.server == context.home_of(name.parent)
+        and settle.is_offered
+        and context.server in context.homes_of(name)
         and known_arc(context, name) is None
         and context.forgotten.was_left(context.other_home_of(name), settle.writer)
         and not context.is_in_doubt(name, writer=settle.writer)

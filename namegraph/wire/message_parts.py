@@ -68,6 +68,8 @@ class ReconcileArc(Struct, frozen=True, array_like=True, tag="SettleArc"):
     cost: int
     version: int
     writer: int
+    is_offered: bool = False
+    """Whether who asks for it did not know it, and was told by an offer (`HintedOutcome`)."""
 
 
 Step = Operation | SuspendArc | ReconcileArc

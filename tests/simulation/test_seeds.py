@@ -42,6 +42,7 @@ def test_seeds_that_failed_once(seed):
             {"servers": 5, "updates": 60},
         ),  # an arc that was left and forgotten is told of late
         (210500020, {"servers": 5, "updates": 60}),  # the same
+        (490000925, {"updates": 2}),  # the same, of an arc that its child's home has forgotten
         (360500800, {"servers": 5, "updates": 60}),  # joined with a group before its home heard that it was deleted
         (230506416, {"servers": 5, "updates": 60}),  # no room in memory, and members behind a server that is away
         (350002912, {"updates": 2}),  # letters of before a server went back are handled as it opens a connection

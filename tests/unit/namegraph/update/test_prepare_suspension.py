@@ -3,10 +3,12 @@
 import pytest
 
 from namegraph.core import ServerCore
+from namegraph.events import UpdateCommand
 from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import CreateGroup
 from namegraph.model.rows import NodeKind
 from namegraph.update.prepare_suspension import find_inner
-from namegraph.wire.message_parts import ReconcileArc
+from namegraph.wire.message_parts import ArcId, ReconcileArc
 
 HERE, THERE = ServerId("a.x"), ServerId("b.x")
 CHILD = NodeId("ann@a.x")
@@ -23,3 +25,26 @@ def test_a_child_that_one_arc_keeps_is_no_less_for_another_arc_that_goes(settled
     _, children, declined = find_inner(core._context, core.records, settled, asked_by=THERE)
     assert not declined
     assert [(truth.child, truth.kind) for truth in children] == [(CHILD, NodeKind.PROCESS)]
+
+
+OUT, IN = (NodeId("staff@a.x"), NodeId("team@b.x")), (NodeId("team@b.x"), NodeId("staff@a.x"))
+
+
+@pytest.mark.parametrize("ends", [OUT, IN], ids=["from here", "to here"])
+@pytest.mark.parametrize(
+    ("is_offered", "writer", "is_declined"),
+    [
+        pytest.param(True, 20, True, id="as old as what was forgotten"),
+        pytest.param(True, 21, False, id="newer"),
+        pytest.param(False, 20, False, id="known to who asks, who may have joined it alone"),
+    ],
+)
+def test_what_was_left_and_forgotten_here_is_not_joined_anew_by_who_was_told_late(
+    ends, is_offered, writer, is_declined
+):
+    core = ServerCore(server=HERE, subnets=[Subnet("a.x")], peers={Subnet("b.x"): THERE})
+    core.step(UpdateCommand(1, "r", (CreateGroup(NodeId("staff@a.x")),)), 0.0)
+    core._context.forgotten.note_overdue(THERE, writer=20)
+    settle = ReconcileArc(*ends, True, NodeKind.GROUP, 1, 1, writer, is_offered)
+    _, _, declined = find_inner(core._context, core.records, [settle], asked_by=THERE)
+    assert declined == ((ArcId(*ends),) if is_declined else ())
