@@ -55,6 +55,8 @@ class ArcOutcomes:
 
         Arcs that are `declined` are left out. Raises `UnsaidError`.
         """
+        if not columns.present:
+            return
         if declined:
             columns = pack_arcs(change for change in unpack_arcs(columns) if change.arc not in declined)
         numbers = self._numbers
@@ -99,6 +101,8 @@ class ArcOutcomes:
         finds what it has said in the outcome, so both states stay.
         """
         gone = np.flatnonzero(self._present == GONE)
+        if len(gone) < 2:
+            return
         ends = self._parents[gone].astype(np.uint64) << np.uint64(32) | self._children[gone]
         if len(np.unique(ends)) == len(gone):
             return

@@ -7,7 +7,8 @@ some 50 ms, for as long as this server answers nobody.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Generic, TypeVar
+from functools import cache
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -19,8 +20,12 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _ARRAY = 0x90
 """The first byte of an array in the MessagePack format, with its length, up to the limit, added."""
 
-_COLLECTIONS = (tuple, frozenset, bytes, Struct)
-"""What may be large."""
+_COLLECTIONS = (tuple, frozenset, bytes)
+
+_NEVER_LARGE = frozenset((int, bool, str, type(None)))
+
+_LARGE = 4096
+"""From how many elements, or bytes, on a collection is a piece of its own, and a value is read field by field."""
 
 _FIELDS_LIMIT = 15
 
@@ -28,13 +33,12 @@ _PIECES = msgspec.msgpack.Decoder(Annotated[tuple[msgspec.Raw, ...], Meta(max_le
 
 
 def encode_by_fields(value: object) -> bytes:
-    """As the encoder does, but named tuples, and structs that are arrays without a tag, field by field."""
+    """As the encoder does, but large named tuples, and large structs that are arrays without a tag, field by field."""
     return b"".join(_pieces(value))
 
 
 def _pieces(value: object) -> Iterator[bytes]:
-    fields = _fields_of(value)
-    if any(isinstance(field, _COLLECTIONS) for field in fields):
+    if _is_large(value) and (fields := _fields_of(value)):
         assert len(fields) <= _FIELDS_LIMIT, "few fields"
         yield bytes([_ARRAY + len(fields)])
         for field in fields:
@@ -43,12 +47,27 @@ def _pieces(value: object) -> Iterator[bytes]:
         yield _ENCODER.encode(value)
 
 
-def _fields_of(value: object) -> Sequence[object]:
+def _is_large(value: Any) -> bool:
+    if isinstance(value, _COLLECTIONS) and len(value) >= _LARGE:
+        return True
+    for name in _field_names(value.__class__):
+        field = getattr(value, name)
+        if field.__class__ not in _NEVER_LARGE and _is_large(field):
+            return True
+    return False
+
+
+def _fields_of(value: Any) -> Sequence[object]:
     """None of what is encoded in one piece."""
-    if isinstance(value, Struct):
-        is_array = value.__struct_config__.array_like and value.__struct_config__.tag is None
-        return [getattr(value, name) for name in value.__struct_fields__] if is_array else ()
-    return value if isinstance(value, tuple) and hasattr(value, "_fields") else ()
+    return [getattr(value, name) for name in _field_names(type(value))]
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    if issubclass(kind, Struct):
+        config = kind.__struct_config__
+        return kind.__struct_fields__ if config.array_like and config.tag is None else ()
+    return getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
 
 
 class FieldDecoder(Generic[S]):
@@ -57,11 +76,14 @@ class FieldDecoder(Generic[S]):
     def __init__(self, kind: type[S]) -> None:
         fields = msgspec.structs.fields(kind)
         self._kind = kind
+        self._decoder = msgspec.msgpack.Decoder(kind)
         self._decoders = [msgspec.msgpack.Decoder(field.type) for field in fields]
         self._required = sum(field.required for field in fields)
 
     def decode(self, encoded: bytes | bytearray) -> S:
         """Raises `msgspec.DecodeError`, as a decoder does."""
+        if len(encoded) < _LARGE:
+            return self._decoder.decode(encoded)
         pieces = _PIECES.decode(encoded)
         if len(pieces) < self._required:
             raise msgspec.ValidationError(f"{self._required} fields or more are expected, not {len(pieces)}")

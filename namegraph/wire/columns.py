@@ -186,6 +186,8 @@ def concerning(columns: ArcColumns, *, ends: Sequence[bool], group_children: Seq
     present, kinds = state_array(columns.present), state_array(columns.kinds)
     is_group = kinds == NodeKind.GROUP.value
     chosen = is_end[parents] | is_end[children] | (is_group & is_wanted_below[children])
+    if chosen.all():
+        return columns
     names, (new_parents, new_children) = renumbered(columns.names, parents[chosen], children[chosen])
     return ArcColumns(
         names,
@@ -269,8 +271,9 @@ def fit_operations(columns: OperationColumns) -> bool:
 
 def column_of(numbers: array[int] | Numbers) -> bytes:
     """The column of numbers; they are as wide as a place or as any number."""
-    found = np.asarray(numbers)
-    return found.astype(found.dtype.newbyteorder("<"), copy=False).tobytes()
+    if sys.byteorder == "big":
+        numbers = np.asarray(numbers).byteswap()
+    return numbers.tobytes()
 
 
 def places_in(column: bytes) -> array[int]:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from namegraph.wire import by_fields
 from namegraph.wire.by_fields import FieldDecoder, encode_by_fields
 
 
@@ -46,8 +47,10 @@ class Object(msgspec.Struct):
 
 
 ENCODER = msgspec.msgpack.Encoder(order="deterministic")
-NAMES = st.lists(st.text(max_size=5), max_size=20).map(tuple)
-INNER = st.builds(Inner, NAMES, st.binary(max_size=300))
+FEW = st.lists(st.text(max_size=5), max_size=20).map(tuple)
+NAMES = FEW | FEW.map(lambda few: few * 1000)
+BYTES = st.binary(max_size=300)
+INNER = st.builds(Inner, NAMES, BYTES | BYTES.map(lambda few: few * 1000))
 COVER = st.builds(Cover, INNER, NAMES.map(frozenset))
 OUTER = st.builds(
     Outer,
@@ -61,6 +64,23 @@ DECODER = FieldDecoder(Outer)
 @given(OUTER | COVER | NAMES | st.builds(Tagged, NAMES) | st.builds(Object, NAMES) | st.binary() | st.none())
 def test_it_is_encoded_as_in_one_call(value):
     assert encode_by_fields(value) == ENCODER.encode(value)
+
+
+def test_no_call_of_the_encoder_takes_more_than_one_large_collection(monkeypatch):
+    encoded_at_once = []
+
+    class Recorder:
+        def encode(self, value):
+            encoded_at_once.append(value)
+            return ENCODER.encode(value)
+
+    monkeypatch.setattr(by_fields, "_ENCODER", Recorder())
+    names, pairs, small = ("name",) * 5000, (("name", 1),) * 5000, Small(1, "a")
+    encode_by_fields(Outer(small, Inner(names, b"1"), pairs))
+    assert encoded_at_once == [small, names, b"1", pairs, 0.5]
+    encoded_at_once.clear()
+    encode_by_fields(Outer(small, Inner(("name",), b"1"), ()))
+    assert len(encoded_at_once) == 1
 
 
 @given(OUTER)
