@@ -6,9 +6,9 @@ some 50 ms, for as long as this server answers nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,9 +20,9 @@ _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 _ARRAY = 0x90
 """The first byte of an array in the MessagePack format, with its length, up to the limit, added."""
 
-_COLLECTIONS = (tuple, frozenset, bytes)
+_COLLECTIONS = frozenset((tuple, frozenset, bytes))
 
-_NEVER_LARGE = frozenset((int, bool, str, type(None)))
+_SCALARS = frozenset((int, bool, float, str))
 
 _LARGE = 4096
 """From how many elements, or bytes, on a collection is a piece of its own, and a value is read field by field."""
@@ -37,37 +37,39 @@ def encode_by_fields(value: object) -> bytes:
     return b"".join(_pieces(value))
 
 
-def _pieces(value: object) -> Iterator[bytes]:
-    if _is_large(value) and (fields := _fields_of(value)):
-        assert len(fields) <= _FIELDS_LIMIT, "few fields"
-        yield bytes([_ARRAY + len(fields)])
-        for field in fields:
-            yield from _pieces(field)
+def _pieces(value: Any) -> Iterator[bytes]:
+    if _is_large(value):
+        names = _names_of(value)
+        assert len(names) <= _FIELDS_LIMIT, "few fields"
+        yield bytes([_ARRAY + len(names)])
+        for name in names:
+            yield from _pieces(getattr(value, name))
     else:
         yield _ENCODER.encode(value)
 
 
 def _is_large(value: Any) -> bool:
-    if isinstance(value, _COLLECTIONS) and len(value) >= _LARGE:
-        return True
-    for name in _field_names(value.__class__):
+    for name in _names_of(value):
         field = getattr(value, name)
-        if field.__class__ not in _NEVER_LARGE and _is_large(field):
+        if len(field) >= _LARGE if field.__class__ in _COLLECTIONS else _is_large(field):
             return True
     return False
 
 
-def _fields_of(value: Any) -> Sequence[object]:
-    """None of what is encoded in one piece."""
-    return [getattr(value, name) for name in _field_names(type(value))]
+def _names_of(value: Any) -> tuple[str, ...]:
+    """The fields; none of what is encoded in one piece: another value than those, or of scalars alone."""
+    return _field_names(value.__class__)
 
 
 @cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _field_names(kind: Any) -> tuple[str, ...]:
     if issubclass(kind, Struct):
         config = kind.__struct_config__
-        return kind.__struct_fields__ if config.array_like and config.tag is None else ()
-    return getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
+        names = kind.__struct_fields__ if config.array_like and config.tag is None else ()
+    else:
+        names = getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
+    hints = get_type_hints(kind) if names else {}
+    return names if any(getattr(hints[name], "__supertype__", hints[name]) not in _SCALARS for name in names) else ()
 
 
 class FieldDecoder(Generic[S]):

@@ -278,12 +278,12 @@ def column_of(numbers: array[int] | Numbers) -> bytes:
 
 def places_in(column: bytes) -> array[int]:
     """The numbers of a column that stand for names, vnids or priorities, or count in-arcs."""
-    return _read(array(_PLACE), column)
+    return _own_order(array(_PLACE, column))
 
 
 def numbers_in(column: bytes) -> array[int]:
     """The numbers of a column that may be large."""
-    return _read(array(_NUMBER), column)
+    return _own_order(array(_NUMBER, column))
 
 
 def place_array(column: bytes) -> Numbers:
@@ -320,11 +320,10 @@ def _are_used(count: int, *columns: Numbers) -> Numbers:
     return is_used
 
 
-def _read(empty: array[int], column: bytes) -> array[int]:
-    empty.frombytes(column)
+def _own_order(numbers: array[int]) -> array[int]:
     if sys.byteorder == "big":
-        empty.byteswap()
-    return empty
+        numbers.byteswap()
+    return numbers
 
 
 def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
