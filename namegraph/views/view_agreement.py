@@ -8,7 +8,8 @@
 
 A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
 that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
-comes to be. If the leader is lost meanwhile, another server leads, with a higher number.
+comes to be. If the leader is lost meanwhile, another server leads, with a higher number. Who accepts that while it still waits
+for the first view tells its leader, which may have installed it (`Decline`).
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
@@ -117,13 +118,17 @@ class Agreement:
             return
         self._outside_of.clear()
         self._proposal = None
+        before, was_waiting = context.promised, context.view_change_in_progress
         context.post(sender, self._give_up_view(propose.view, tuple(reached)))
+        if was_waiting and before.leader != context.server and before.leader not in self._lost:
+            # It may have installed that view, and waits for this server to be in it.
+            context.post(before.leader, Decline(before, propose.view, sender))
 
     def decline(self, sender: ServerId, decline: Decline) -> None:
-        """A server does not accept."""
+        """A server does not accept, or has accepted and gone on to another view before this one began there."""
         self._highest = max(self._highest, decline.promised.number)
-        proposal = self._proposal
-        if proposal is None or decline.view != proposal.view:
+        proposed = self._context.view if self._proposal is None else self._proposal.view
+        if decline.view != proposed:
             return
         if decline.leader != self._context.server:
             self._declined[sender] = None

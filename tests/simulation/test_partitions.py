@@ -4,7 +4,7 @@ from unittest.mock import patch
 
 import pytest
 
-from namegraph.events import PeerLost, UpdateCommand
+from namegraph.events import PeerLost, ReadCommand, UpdateCommand
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
@@ -367,6 +367,21 @@ def test_whoever_is_left_for_a_leader_that_it_does_not_reach_learns_of_it(loop):
     assert [loop.members(server) for server in (A, B, C)] == [{A}, {B, C}, {B, C}]
     loop.meet([A], [B, C])
     loop.check(*RING)
+
+
+@pytest.mark.parametrize(
+    ("seed", "steps"), [(5, 2), (6, 8), (8, 4), (10, 6), (15, 6), (18, 5), (26, 3), (36, 7), (42, 7)]
+)
+def test_whoever_leads_a_view_that_a_member_has_left_before_it_began_there_learns_of_it(seed, steps):
+    """C accepts a view of B, and goes on to one of A, which does not reach B."""
+    scene = Scene(seed=seed)
+    scene.part([A], [B, C])
+    scene.part([B], [C])
+    scene.after_meeting(steps, [B], [C])
+    scene.meet([A], [C])
+    assert scene.members(C) == {A, C}
+    assert scene.members(B) == {B}
+    assert isinstance(scene.command(B, ReadCommand, G[B]), Committed)
 
 
 def test_a_view_survives_a_restart_of_everybody(loop):

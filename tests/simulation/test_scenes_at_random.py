@@ -12,6 +12,7 @@ from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.refusals import Refusal
+from namegraph.model.rows import NodeKind
 from namegraph.state.known_arcs import is_newer, known_arc
 from namegraph.wire.message_parts import ArcId
 from namegraph.wire.update_messages import Commit
@@ -24,8 +25,8 @@ MISSING = [NodeId(f"missing@{server}") for server in SERVERS]
 PEOPLE = [*(NodeId(f"ann@{server}") for server in SERVERS), NodeId("ann@elsewhere.example")]
 
 
-FOUND_WRONG = (1033, 1459, 1463, 1538, 1703, 1851)
-"""Seeds in which somebody was certain of what was not so."""
+FOUND_WRONG = (1033, 1459, 1463, 1538, 1703, 1851, 10681)
+"""Seeds in which somebody was certain of what was not so, or was accused of that."""
 
 
 def home_of(name):
@@ -127,7 +128,7 @@ class RandomScene(Scene):
 
     def read_and_wrong(self):
         """What is read below a group, as if all was known, and is not so."""
-        above = self.arcs_above(waiting=PEOPLE)
+        above = self.arcs_above(is_read=True)
         group = self.chance.choice(GROUPS)
         ticket = FIRST_READ + len(self.cluster.answers)
         self.cluster.submit(home_of(group), ReadCommand(ticket, group))
@@ -139,24 +140,25 @@ class RandomScene(Scene):
         true = {name for name in GROUPS + MISSING + PEOPLE if group in closure(above, name)} - {group}
         return [(group, told, true)] if told != true else []
 
-    def arcs_above(self, *, waiting=()):
+    def arcs_above(self, *, is_read=False):
         """The parents of each name by all arcs that are there, as their parents' homes have them.
 
         Also those that are suspended: but for what is rejected, was joined alone to wait for the other end, or was left
-        there. `waiting`: those of which it counts, too, that they were joined alone.
+        there. `is_read`: of processes it counts, too, that they were joined alone.
         """
         above = {}
         for server in SERVERS:
             context = self.core(server)._context
             graph = context.graph
             waits = {*context.unconfirmed, *context.unconfirmed_below}
-            suspended = [
-                (graph.ids[arc.parent], graph.ids[arc.child])
-                for arc in graph.suspended.values()
-                if context.owns(arc.parent) and not context.is_rejected(arc) and not self.is_left_below(context, arc)
-            ]
             there = [(parent, child) for parent, child in self.arcs() if home_of(parent) == server]
-            for parent, child in [*there, *(arc for arc in suspended if arc not in waits or arc[1] in waiting)]:
+            for arc in graph.suspended.values():
+                name = graph.ids[arc.parent], graph.ids[arc.child]
+                counts = name not in waits or (is_read and graph.kind(arc.child) is NodeKind.PROCESS)
+                is_there = context.owns(arc.parent) and not self.is_left_below(context, arc)
+                if counts and is_there and not context.is_rejected(arc):
+                    there.append(name)
+            for parent, child in there:
                 above.setdefault(child, set()).add(parent)
         return above
 

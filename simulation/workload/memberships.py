@@ -1,0 +1,98 @@
+"""Clients that ask which groups a node is in while updates are under way and servers are apart.
+
+The home of the node answers at once, from what it knows. What it tells as certain must be true of the instant at which
+it tells it. A server that others have gone on without may not know that yet: that it stops being certain within a short
+time is the work of its failure detector, which is taken here to tell it at once.
+
+Source: protocol.md section 8.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from namegraph import NodeId, ServerId, subnet_of
+from resolver.membership import MembershipResolver
+from simulation.checks.partition_ledger import PartitionLedger
+from simulation.cluster.cluster import WORLD, Cluster
+from simulation.cluster.disk import Held
+from simulation.cluster.networks import Errand
+from simulation.oracle.serial_model import ArcName, TrueGraph
+from simulation.oracle.violation import InvariantViolatedError
+from simulation.workload.clients import Population, is_foreign
+
+QUESTIONS_AT_MOST = 30
+"""For each burst of updates."""
+
+SPREADS = (1.0, 5.0, 30.0, 100.0, 300.0)
+"""Within what time they are asked."""
+
+
+class _Told(NamedTuple):
+    node: NodeId
+    groups: frozenset[NodeId]
+    instant: int
+
+
+class Memberships:
+    """The clients of one cluster that ask for memberships."""
+
+    def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
+        self._cluster = cluster
+        self._nodes = [
+            node
+            for node in [*population.groups, *population.processes, *population.spare_groups]
+            if not is_foreign(node)
+        ]
+        self._chance = chance
+        self._told: list[_Told] = []
+        self.tally: Counter[str] = Counter()
+
+    def submit_burst(self) -> None:
+        """Let clients ask within some time from now."""
+        spread = self._chance.choice(SPREADS)
+        for _ in range(self._chance.randint(0, QUESTIONS_AT_MOST)):
+            ask = partial(self._ask, self._chance.choice(self._nodes))
+            self._cluster.send_errand(WORLD, Errand(ask), delay=self._chance.random() * spread)
+
+    def _ask(self, node: NodeId) -> None:
+        cluster, home = self._cluster, ServerId(subnet_of(node))
+        if home in cluster.down:
+            return
+        gone_on = [server for server, core in cluster.servers.items() if not core.is_in_view(home)]
+        resolver = MembershipResolver(cluster.servers[home], unheard=lambda: gone_on)
+        if resolver.uncertainty().above(node):
+            self.tally["memberships told as uncertain"] += 1
+            return
+        told = _Told(node, frozenset(resolver.memberships(node)), cluster.instant)
+        cluster.when_durable(home, Held(partial(self._told.append, told), lambda: None))
+
+    def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
+        """Compare all that was told since the last check with the graphs there were (`Decisions.take_graphs`)."""
+        instants = [instant for instant, _ in graphs]
+        for told in self._told:
+            _, arcs = graphs[bisect_right(instants, told.instant) - 1]
+            uncertain = apart.decided_apart
+            possible = _above(TrueGraph({**dict.fromkeys(uncertain, 0), **arcs}), told.node)
+            sure = _above(TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain}), told.node)
+            self.tally["memberships told as certain"] += 1
+            if not sure <= told.groups <= possible:
+                missed, extra = sorted(sure - told.groups), sorted(told.groups - possible)
+                what = f"{told.node} as of {told.instant} is told to be in {sorted(told.groups)}"
+                raise InvariantViolatedError(f"memberships: {what}: missed {missed}, met {extra}")
+        self._told = []
+
+
+def _above(graph: TrueGraph, node: NodeId) -> set[NodeId]:
+    found = set[NodeId]()
+    due = [node]
+    while due:
+        new = graph.parents[due.pop()] - found
+        found |= new
+        due += new
+    return found
