@@ -38,6 +38,7 @@ from simulation.scenario.recording import record
 from simulation.scenario.schedule import Scenario
 from simulation.workload.clients import Population, populate, submit_burst
 from simulation.workload.deliveries import Deliveries
+from simulation.workload.memberships import Memberships
 from simulation.workload.offline_joins import OfflineJoins
 from simulation.workload.one_sided_leaves import OneSidedLeaves
 from simulation.workload.ordered_reads import OrderedReads
@@ -158,6 +159,8 @@ class SeedRun:
         self._resolvers = Resolvers(self._cluster, self._decisions, self._population, own_chance)
         troubled = Random(f"troubles of {seed}")  # noqa: S311 - as above
         failing = Random(f"unwritable disks of {seed}")  # noqa: S311 - as above
+        asking = Random(f"memberships of {seed}")  # noqa: S311 - as above
+        self._memberships = Memberships(self._cluster, self._population, asking)
         self._troubles = FaultPlan(self._cluster, network, self._population, troubled, failing) if faults else None
         self._apart = PartitionLedger()
         copying = Random(f"old copies of {seed}")  # noqa: S311 - as above
@@ -242,6 +245,7 @@ class SeedRun:
             self._deliveries.submit_burst()
         if not may_go_back:
             self._resolvers.submit_burst()
+            self._memberships.submit_burst()
             if self._troubles is not None:
                 self._reads.submit_burst()
         cluster.run(self._watch)
@@ -262,7 +266,9 @@ class SeedRun:
         self._apart.watch(cluster.sent)
         self._apart.note_done(done)
         if not may_go_back:
-            self._resolvers.check(population.commands, self._apart)
+            graphs = self._decisions.take_graphs(population.commands)
+            self._resolvers.check(graphs, self._apart)
+            self._memberships.check(graphs, self._apart)
         state = self._compare()
         self._apart.come_to_rest(cluster.servers.values())
         if not may_go_back:
@@ -401,7 +407,7 @@ class SeedRun:
 
     def _tally(self) -> Tally:
         cluster = self._cluster
-        tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally)
+        tally = Tally(messages=cluster.counts(), walks=self._resolvers.tally + self._memberships.tally)
         if self._deliveries is not None:
             tally.deliveries = self._deliveries.tally
         if self._troubles is not None:

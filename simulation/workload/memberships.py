@@ -1,7 +1,8 @@
 """Clients that ask which groups a node is in while updates are under way and servers are apart.
 
 The home of the node answers at once, from what it knows. What it tells as certain must be true of the instant at which
-it tells it. A server that others have gone on without may not know that yet: that it stops being certain within a short
+it tells it, but for what updates change whose callers were not answered by then: those it may have heard of or not. A
+server that others have gone on without may not know that yet: that it stops being certain within a short
 time is the work of its failure detector, which is taken here to tell it at once.
 
 Source: protocol.md section 8.
@@ -11,12 +12,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple
 
-from namegraph import NodeId, ServerId, subnet_of
+from namegraph import CreateGroup, DeleteGroup, NodeId, ServerId, subnet_of
 from resolver.membership import MembershipResolver
 from simulation.checks.partition_ledger import PartitionLedger
 from simulation.cluster.cluster import WORLD, Cluster
@@ -37,6 +38,8 @@ class _Told(NamedTuple):
     node: NodeId
     groups: frozenset[NodeId]
     instant: int
+    under_way: frozenset[int]
+    """The tickets of updates that were asked for and not answered."""
 
 
 class Memberships:
@@ -44,6 +47,7 @@ class Memberships:
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster = cluster
+        self._population = population
         self._nodes = [
             node
             for node in [*population.groups, *population.processes, *population.spare_groups]
@@ -69,15 +73,17 @@ class Memberships:
         if resolver.uncertainty().above(node):
             self.tally["memberships told as uncertain"] += 1
             return
-        told = _Told(node, frozenset(resolver.memberships(node)), cluster.instant)
+        under_way = frozenset(self._population.commands.keys() - cluster.answers.keys())
+        told = _Told(node, frozenset(resolver.memberships(node)), cluster.instant, under_way)
         cluster.when_durable(home, Held(partial(self._told.append, told), lambda: None))
 
     def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
         """Compare all that was told since the last check with the graphs there were (`Decisions.take_graphs`)."""
         instants = [instant for instant, _ in graphs]
+        at_any_time = {arc for _, arcs in graphs for arc in arcs}
         for told in self._told:
             _, arcs = graphs[bisect_right(instants, told.instant) - 1]
-            uncertain = apart.decided_apart
+            uncertain = apart.decided_apart | self._touched(told.under_way, at_any_time)
             possible = _above(TrueGraph({**dict.fromkeys(uncertain, 0), **arcs}), told.node)
             sure = _above(TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain}), told.node)
             self.tally["memberships told as certain"] += 1
@@ -87,12 +93,23 @@ class Memberships:
                 raise InvariantViolatedError(f"memberships: {what}: missed {missed}, met {extra}")
         self._told = []
 
+    def _touched(self, tickets: Iterable[int], at_any_time: Iterable[ArcName]) -> set[ArcName]:
+        """The arcs that these updates may join or leave."""
+        arcs, groups = set[ArcName](), set[NodeId]()
+        for ticket in tickets:
+            for operation in self._population.commands[ticket].operations:
+                if isinstance(operation, CreateGroup | DeleteGroup):
+                    groups.add(operation.group)
+                else:
+                    arcs.add((operation.parent, operation.child))
+        return arcs.union(arc for arc in at_any_time if not groups.isdisjoint(arc))
+
 
 def _above(graph: TrueGraph, node: NodeId) -> set[NodeId]:
     found = set[NodeId]()
     due = [node]
     while due:
-        new = graph.parents[due.pop()] - found
+        new = set(graph.parents.get(due.pop(), ())) - found
         found |= new
         due += new
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -30,7 +30,6 @@ from namegraph import (
     ServerId,
     Target,
     TargetSet,
-    UpdateCommand,
     is_plain,
     named_in,
     only,
@@ -225,15 +224,14 @@ class Resolvers:
         self._under_way -= is_over
         self.tally["of no group"] += is_over
 
-    def check(self, commands: Mapping[int, UpdateCommand], apart: PartitionLedger) -> None:
-        """Compare all that was told since the last check with the graphs there were.
+    def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
+        """Compare all that was told since the last check with the graphs there were (`Decisions.take_graphs`).
 
         An arc that was suspended may have been left at its other end by then, and a walk does not lead over it; of
         what was decided apart, it may have been heard or not.
         """
         if self._under_way:
             raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
-        graphs = self.decisions.take_graphs(commands)
         instants = [instant for instant, _ in graphs]
         at_any_time = {arc for _, arcs in graphs for arc in arcs}
         for told in self._told:
