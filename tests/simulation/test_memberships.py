@@ -12,7 +12,7 @@ SEEDS = (42, 110)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_who_is_always_certain_is_found_out(seed, monkeypatch):
     monkeypatch.setattr(Uncertainty, "above", lambda _uncertainty, _name: [])
-    with pytest.raises(InvariantViolatedError, match="^memberships: "):
+    with pytest.raises(InvariantViolatedError, match="memberships: "):
         run_seed(seed, updates=2, faults=True)
 
 
