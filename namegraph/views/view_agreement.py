@@ -8,8 +8,8 @@
 
 A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
 that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
-comes to be. If the leader is lost meanwhile, another server leads, with a higher number. A member that accepts another view
-while it still waits for the first tells the leader of that, which may have installed it (`Decline`).
+comes to be. If the leader is lost meanwhile, another server leads, with a higher number. A member that accepts another view,
+while it still waits for the first, tells the leader of that, which may have installed it (`Decline`).
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
