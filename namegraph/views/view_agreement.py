@@ -8,8 +8,8 @@
 
 A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
 that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
-comes to be. If the leader is lost meanwhile, another server leads, with a higher number. A member that accepts another view,
-while it still waits for the first, tells the leader of that, which may have installed it (`Decline`).
+comes to be. If the leader is lost meanwhile, another server leads, with a higher number. A member that waits for a view
+and accepts another one tells the leader of the first, which may have installed that (`Decline`).
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
@@ -100,11 +100,9 @@ class Agreement:
             return
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
-        members = outside.members
-        if sender != outside.view.leader:
-            # Who was to be in that view, and has asked this server to lead, will not ask again.
-            members = tuple(server for server in members if not self._has_asked_in(server, outside.view))
-        self._outside_of.update(dict.fromkeys(members))
+        for server in outside.members:
+            if server == outside.view.leader == sender or not self._has_promised(server, outside.view):
+                self._outside_of[server] = None
         self.reconsider()
 
     def propose(self, sender: ServerId, propose: Propose) -> None:
@@ -248,9 +246,16 @@ class Agreement:
                 found.append(server)
         return tuple(found)
 
-    def _has_asked_in(self, server: ServerId, view: ViewId) -> bool:
-        report = self._reports.get(server)
-        return report is not None and report.view >= view
+    def _has_promised(self, server: ServerId, view: ViewId) -> bool:
+        """Whether a server is known to have promised this view or a higher one: all before it has left for good."""
+        context, known = self._context, []
+        if server in self._reports:
+            known.append(self._reports[server].view)
+        if server in context.members:
+            known.append(context.view)
+        if server == context.promised.leader:
+            known.append(context.promised)
+        return any(promised >= view for promised in known)
 
     def _is_still(self, server: ServerId, view: ViewId) -> bool:
         """Whether a server that accepted a view is still waiting for it: not lost, and in no other view."""
