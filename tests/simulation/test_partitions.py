@@ -384,6 +384,22 @@ def test_whoever_leads_a_view_that_a_member_has_left_before_it_began_there_learn
     assert isinstance(scene.command(B, ReadCommand, G[B]), Committed)
 
 
+def test_what_is_said_of_a_view_late_does_not_take_a_server_from_a_newer_one():
+    """That A was in a view without C, and B in it too, C hears when it has been in a view of B since."""
+    scene = Scene()
+    scene.done(B, JoinArc(G[B], G[C]))
+    scene.network.stop(Channel(A, C))
+    scene.part([B], [C])
+    scene.part([A], [C])
+    scene.meet([B], [C])
+    scene.part([A], [B])
+    assert scene.members(B) == scene.members(C) == {B, C}
+    scene.meet([A], [C])
+    assert scene.members(C) == {A, C}
+    assert scene.members(B) == {B}
+    assert isinstance(scene.command(B, ReadCommand, G[B]), Committed)
+
+
 def test_a_view_survives_a_restart_of_everybody(loop):
     loop.part([A, B], [C])
     loop.meet([A, B], [C])
