@@ -46,13 +46,14 @@ class Agreement:
         self._lost: dict[ServerId, None] = {}
         self._reports: dict[ServerId, Reach] = {}
         """By server: what it says it reaches."""
-        self._outside_of: dict[ServerId, None] = {}
-        """Servers that left this one out of their view."""
+        self._outside_of: dict[ServerId, ViewId] = {}
+        """By server: the newest view of which it is known to be a member, or to have been one, and this one not."""
         self._declined: dict[ServerId, None] = {}
         self._proposal: _Proposal | None = None
         self._highest = 0
         """The highest number of a view that was heard of."""
-        self._told: tuple[ServerId, Reach] | None = None
+        self._told: dict[ServerId, Reach] = {}
+        """To whom this server last reported what, of those that may lead it now."""
         self._is_stirred = False
         """Whether any server was ever lost, as far as this one has heard."""
 
@@ -60,8 +61,7 @@ class Agreement:
         """A server is reached."""
         for known in (self._lost, self._outside_of, self._declined):
             known.pop(server, None)
-        if self._told is not None and self._told[0] == server:
-            self._told = None
+        self._told.pop(server, None)
         self.reconsider()
 
     def lost(self, server: ServerId) -> None:
@@ -76,7 +76,7 @@ class Agreement:
         """This server has gone back: it is in a view of its own, of a number never given, until others are met."""
         context = self._context
         self._lost = dict.fromkeys(server for server in context.table.servers() if server != context.server)
-        self._reports, self._outside_of, self._declined, self._told = {}, {}, {}, None
+        self._reports, self._outside_of, self._declined, self._told = {}, {}, {}, {}
         self._is_stirred = True
         self._highest = max(self._highest, context.promised.number) + leap
         self._propose((context.server,))
@@ -85,24 +85,18 @@ class Agreement:
         """Another server reports what it reaches, for this one to lead."""
         self._reports[sender] = reach
         self._is_stirred = True
-        # It would not ask this server to lead if it did without it still.
-        for known in (self._declined, self._outside_of):
-            known.pop(sender, None)
+        self._declined.pop(sender, None)
         self._highest = max(self._highest, reach.view.number)
         self.reconsider()
         if self._context.view != FIRST_VIEW and self._proposal is None:
             self._leave_outside(sender)
 
-    def outside(self, sender: ServerId, outside: ExcludedFromView) -> None:
+    def outside(self, outside: ExcludedFromView) -> None:
         """The members of another view have left this server out."""
-        if sender != outside.view.leader and outside.view <= self._context.promised:
-            # Another server's word overtakes that of the leader, or is late: it has been asked again since.
-            return
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
         for server in outside.members:
-            if server == outside.view.leader == sender or not self._has_promised(server, outside.view):
-                self._outside_of[server] = None
+            self._outside_of[server] = max(outside.view, self._outside_of.get(server, outside.view))
         self.reconsider()
 
     def propose(self, sender: ServerId, propose: Propose) -> None:
@@ -118,7 +112,7 @@ class Agreement:
         self._proposal = None
         before, was_waiting = context.promised, context.view_change_in_progress
         context.post(sender, self._give_up_view(propose.view, tuple(reached)))
-        if was_waiting and before.leader != context.server and before.leader not in self._lost:
+        if was_waiting and before.leader not in (sender, context.server) and before.leader not in self._lost:
             # It may have installed that view, and waits for this server to be in it.
             context.post(before.leader, Decline(before, propose.view, sender))
 
@@ -174,13 +168,14 @@ class Agreement:
         context = self._context
         if context.promised == FIRST_VIEW and not self._is_stirred:
             return
-        reached = self._reached()
-        if reached[0] != context.server:
-            told = (reached[0], Reach(context.promised, tuple(reached)))
-            if told != self._told:
-                self._told = told
-                context.post(*told)
-        available = self._available()
+        reached, available = self._reached(), self._available()
+        report = Reach(context.promised, tuple(reached))
+        # The second one leads as long as the first one leaves this server out.
+        leaders = {reached[0], available[0]} - {context.server}
+        for leader in sorted(leaders):
+            if self._told.get(leader) != report:
+                context.post(leader, report)
+        self._told = dict.fromkeys(leaders, report)
         if available[0] == context.server:
             self._lead(self._clique([server for server in available if server not in self._declined]))
         else:
@@ -233,7 +228,7 @@ class Agreement:
 
     def _available(self) -> list[ServerId]:
         """Of these servers, those that have not left this one out."""
-        return [server for server in self._reached() if server not in self._outside_of]
+        return [server for server in self._reached() if not self._leaves_this_out(server)]
 
     def _servers(self) -> list[ServerId]:
         return sorted({*self._context.table.servers(), self._context.server})
@@ -246,8 +241,11 @@ class Agreement:
                 found.append(server)
         return tuple(found)
 
-    def _has_promised(self, server: ServerId, view: ViewId) -> bool:
-        """Whether a server is known to have promised this view or a higher one: all before it has left for good."""
+    def _leaves_this_out(self, server: ServerId) -> bool:
+        """Whether a server is in a view without this one, as far as is known: it has promised none since."""
+        view = self._outside_of.get(server)
+        if view is None:
+            return False
         context, known = self._context, []
         if server in self._reports:
             known.append(self._reports[server].view)
@@ -255,7 +253,7 @@ class Agreement:
             known.append(context.view)
         if server == context.promised.leader:
             known.append(context.promised)
-        return any(promised >= view for promised in known)
+        return all(promised < view for promised in known)
 
     def _is_still(self, server: ServerId, view: ViewId) -> bool:
         """Whether a server that accepted a view is still waiting for it: not lost, and in no other view."""

@@ -113,7 +113,7 @@ class ViewChange:
             case Accept():
                 self.agreement.accept(sender, message)
             case ExcludedFromView():
-                self.agreement.outside(sender, message)
+                self.agreement.outside(message)
             case Install():
                 self.install(message)
             case SuspendIncoming():
