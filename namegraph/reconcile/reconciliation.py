@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup
 from namegraph.model.priorities import Priority
@@ -115,7 +117,7 @@ class Reconciliation:
         context = self._context
         for server in [server for server in sorted(context.members) if server != context.server]:
             for key in [key for key in self._undelivered if key[0] == server]:
-                context.post(server, self._undelivered.pop(key))
+                context.post(server, _as_taken_by(server, self._undelivered.pop(key), context))
             self._compare(server)
         self._take_up()
         self._say_if_healed()
@@ -506,16 +508,23 @@ def _gone_with_group(known: KnownArc) -> KnownArc:
 
 def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) -> HintedOutcome:
     """What an update makes of the groups of a server and of the arcs with an end there."""
-    takes_entering = context.speaks(server, OFFERED_ENTERING_VERSION)
-    homes = context.homes_of if takes_entering else lambda arc: (context.home_of(arc.parent),)
     return HintedOutcome(
         outcome.final,
         tuple(change for change in outcome.groups if context.home_of(change.group) == server),
         tuple(
             KnownArc(change.arc, change.is_present, change.kind, change.cost, change.version, outcome.final.counter)
             for change in unpack_arcs(outcome.arcs)
-            if server in homes(change.arc) and not change.is_suspended
+            if server in context.homes_of(change.arc) and not change.is_suspended
         ),
+    )
+
+
+def _as_taken_by(server: ServerId, offer: HintedOutcome, context: ServerContext) -> HintedOutcome:
+    """An offer without what a server does not take. What it speaks is known once it is met."""
+    if context.speaks(server, OFFERED_ENTERING_VERSION):
+        return offer
+    return structs.replace(
+        offer, arcs=tuple(known for known in offer.arcs if context.home_of(known.arc.parent) == server)
     )
 
 

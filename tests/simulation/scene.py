@@ -22,7 +22,7 @@ H = {server: NodeId(f"h@{server}") for server in (A, B, C)}
 class Scene:
     """Servers with two groups each, three if nothing else is said, that come to rest after each thing that happens."""
 
-    def __init__(self, servers=(A, B, C), *, is_configured=True, forgets_at_once=False, seed=1):
+    def __init__(self, servers=(A, B, C), *, is_configured=True, forgets_at_once=False, absence_limit=None, seed=1):
         chance = random.Random(seed)
         self.network = RandomNetwork(chance, is_wild=False)
         self.cluster = Cluster(
@@ -31,6 +31,7 @@ class Scene:
             crashes=chance,
             is_configured=is_configured,
             forgets_at_once=forgets_at_once,
+            absence_limit=absence_limit,
         )
         self.commands = {}
         for server in servers:

@@ -244,6 +244,21 @@ def test_what_an_update_in_doubt_may_have_joined_is_kept_apart_from_what_was_lef
     scene.check((G[C], H[A]))
 
 
+def test_so_it_is_where_who_decided_it_starts_again_before_it_meets_anybody():
+    scene = AbsenceScene()
+    scene.done(A, JoinArc(G[A], G[C]))
+    stop_before_the_commit(scene, C, A, JoinArc(G[C], H[A]))
+    scene.cluster.crash(C, down_for=1.0)
+    scene.part([C], [A, B])
+    scene.limit(C)
+    scene.done(A, LeaveArc(G[A], G[C]))
+    scene.go_on_without(A)
+    assert scene.core(A).in_doubt_about
+    scene.meet([C], [A, B])
+    scene.cluster.learn_unknown()
+    scene.check((G[C], H[A]))
+
+
 def failed(seed):
     try:
         SeedRun(seed, faults=True).run()

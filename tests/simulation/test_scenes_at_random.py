@@ -34,10 +34,16 @@ def home_of(name):
 
 
 class RandomScene(Scene):
-    def __init__(self, seed):
-        super().__init__()
+    servers = SERVERS
+
+    def __init__(self, seed, **more):
+        super().__init__(self.servers, **more)
         self.chance = random.Random(seed)
         self.apart = set()
+        self.groups = [NodeId(f"{name}@{server}") for name in "gh" for server in self.servers]
+        self.missing = [NodeId(f"missing@{server}") for server in self.servers]
+        self.people = [*(NodeId(f"ann@{server}") for server in self.servers), NodeId("ann@elsewhere.example")]
+        self.names = [*self.groups, *self.missing, *self.people]
 
     def live(self):
         for _ in range(self.chance.randrange(5, 30)):
@@ -47,7 +53,7 @@ class RandomScene(Scene):
             self.meet(*([one] for one in pair))
 
     def change_links(self):
-        pair = tuple(sorted(self.chance.sample(SERVERS, 2)))
+        pair = tuple(sorted(self.chance.sample(self.servers, 2)))
         if self.apart and self.chance.random() < 0.4:
             pair = self.chance.choice(sorted(self.apart))
         change = self.meet if pair in self.apart else self.part
@@ -56,7 +62,7 @@ class RandomScene(Scene):
 
     def join(self):
         parent, child = self.arc()
-        kind = ChildKind.PROCESS if child in PEOPLE else ChildKind.GROUP
+        kind = ChildKind.PROCESS if child in self.people else ChildKind.GROUP
         self.ask(self.end_of(parent, child), JoinArc(parent, child, kind, offline=self.chance.random() < 0.8))
 
     def leave(self):
@@ -64,16 +70,16 @@ class RandomScene(Scene):
         self.ask(self.end_of(*arc), LeaveArc(*arc))
 
     def create_or_delete(self):
-        group = self.chance.choice(GROUPS + MISSING)
+        group = self.chance.choice(self.groups + self.missing)
         self.ask(home_of(group), self.chance.choice((CreateGroup(group), DeleteGroup(group, force=True))))
 
     def arc(self):
-        parent = self.chance.choice(GROUPS + MISSING)
-        return parent, self.chance.choice([name for name in GROUPS + MISSING + PEOPLE if name != parent])
+        parent = self.chance.choice(self.groups + self.missing)
+        return parent, self.chance.choice([name for name in self.names if name != parent])
 
     def end_of(self, parent, child):
         ends = [home_of(parent), home_of(child)]
-        return self.chance.choice([server for server in ends if server in SERVERS])
+        return self.chance.choice([server for server in ends if server in self.servers])
 
     def live_and_miss(self):
         """As `live`; links fail amid updates, too, and whenever all is at rest nobody is certain of what is not so."""
@@ -91,7 +97,7 @@ class RandomScene(Scene):
         operations = [
             self.chance.choice((JoinArc, LeaveArc))(*arc, if_needed=True)
             for arc in arcs
-            if home_of(arc[0]) in SERVERS and arc[0] in GROUPS and arc[1] in GROUPS + PEOPLE
+            if home_of(arc[0]) in self.servers and arc[0] in self.groups and arc[1] in self.groups + self.people
         ]
         if operations:
             self.begin(home_of(operations[0].parent), *operations)
@@ -106,7 +112,7 @@ class RandomScene(Scene):
         while (arrival := self.network.next()) is not None:
             self.cluster.take(arrival)
             told = [sent.receiver for sent in self.cluster.sent[before:] if isinstance(sent.message, Commit)]
-            for other in SERVERS if told else ():
+            for other in self.servers if told else ():
                 pair = tuple(sorted((told[-1], other)))
                 if other != told[-1] and pair not in self.apart:
                     self.apart.add(pair)
@@ -118,9 +124,9 @@ class RandomScene(Scene):
         """What homes tell of the groups that their nodes are in, as if nobody knew better, and is not so."""
         above = self.arcs_above()
         wrong = []
-        for server in SERVERS:
+        for server in self.servers:
             resolver, uncertainty = MembershipResolver(self.core(server)), self.core(server).uncertainty()
-            for name in GROUPS + MISSING + PEOPLE:
+            for name in self.names:
                 if home_of(name) == server and not uncertainty.above(name):
                     told, true = set(resolver.memberships(name)), closure(above, name)
                     wrong += [(server, name, told, true)] if told != true else []
@@ -129,15 +135,16 @@ class RandomScene(Scene):
     def read_and_wrong(self):
         """What is read below a group, as if all was known, and is not so."""
         above = self.arcs_above(is_read=True)
-        group = self.chance.choice(GROUPS)
+        group = self.chance.choice(self.groups)
         ticket = FIRST_READ + len(self.cluster.answers)
         self.cluster.submit(home_of(group), ReadCommand(ticket, group))
         self.cluster.run()
+        assert ticket in self.cluster.answers, f"{home_of(group)} does not answer"
         answer = self.cluster.answers.pop(ticket)
         if isinstance(answer, Refusal) or answer.unreachable:
             return []
         told = {member.node for member in answer.members} - {group}
-        true = {name for name in GROUPS + MISSING + PEOPLE if group in closure(above, name)} - {group}
+        true = {name for name in self.names if group in closure(above, name)} - {group}
         return [(group, told, true)] if told != true else []
 
     def arcs_above(self, *, is_read=False):
@@ -147,7 +154,7 @@ class RandomScene(Scene):
         there. `is_read`: of processes it counts, too, that they were joined alone.
         """
         above = {}
-        for server in SERVERS:
+        for server in self.servers:
             context = self.core(server)._context
             graph = context.graph
             waits = {*context.unconfirmed, *context.unconfirmed_below}
@@ -169,14 +176,14 @@ class RandomScene(Scene):
         return there is not None and is_newer(there, here) and not there.is_present
 
     def leave_what_is_rejected(self):
-        for server in SERVERS:
+        for server in self.servers:
             for arc, why in self.core(server).suspended_arcs():
                 assert why.startswith("rejected: ")
                 self.done(server, LeaveArc(*arc))
 
     def arcs(self):
         """All arcs, as the homes of their parents have them."""
-        for server in SERVERS:
+        for server in self.servers:
             graph = self.core(server).graph
             for node, children in enumerate(graph.children):
                 if home_of(graph.ids[node]) == server:
