@@ -184,11 +184,25 @@ class ServerContext:
         return min((server for server in self.members if not self.has_diverged(server)), default=self.server)
 
     def go_back(self) -> None:
-        """Learn that the database is an older copy of itself."""
+        """Learn that the database is an older copy of itself.
+
+        The other end may have heard of what the copy knows as joined alone, and have left it; not of what was joined
+        since this server started on the copy.
+        """
         self.has_gone_back = True
         self.caught_up_with.clear()
-        self.unconfirmed_below.clear()
+        for arc in [arc for arc in self.unconfirmed_below if self._written_at(arc) <= self.counter_at_start]:
+            del self.unconfirmed_below[arc]
         self.forgotten.went_back(self.counter_at_start)
+
+    def _written_at(self, arc: ArcId) -> int:
+        """The counter of the update that wrote an arc from here; 0 for one that is not there."""
+        graph = self.graph
+        parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
+        if parent is None or child is None:
+            return 0
+        found = graph.children[parent].get(child) or graph.suspended.get((parent, child))
+        return 0 if found is None else found.writer
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""

@@ -318,5 +318,23 @@ def test_what_a_server_lost_is_not_taken_for_one_of_the_arcs_that_it_forgot_alon
     scene.check((G[B], bob))
 
 
+def test_what_a_server_joined_alone_on_an_older_copy_is_not_lost():
+    scene = AbsenceScene()
+    old = scene.cluster.copy_of_disk(A)
+    scene.done(A, JoinArc(G[A], G[C]))
+    scene.done(A, LeaveArc(G[A], G[C]))
+    scene.stir(A, C)
+    assert scene.tombstones(A, C) == [0, 0]
+    scene.part([A], [B, C])
+    scene.cluster.crash(A, down_for=0.5, disk=old)
+    scene.cluster.run()
+    scene.limit(A)
+    # It does not know yet that it has gone back, and its counter is lower than that of what C has forgotten.
+    scene.done(A, JoinArc(H[A], H[C], ChildKind.GROUP, offline=True))
+    scene.meet([A], [B, C])
+    assert scene.core(A).incarnations.own
+    scene.check((H[A], H[C]))
+
+
 def test_a_seed_in_which_a_server_forgets_alone_before_it_knows_that_it_has_gone_back():
     run_seed(230004166, updates=2, faults=True, messages=True)
