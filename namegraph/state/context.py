@@ -191,18 +191,18 @@ class ServerContext:
         """
         self.has_gone_back = True
         self.caught_up_with.clear()
-        for arc in [arc for arc in self.unconfirmed_below if self._written_at(arc) <= self.counter_at_start]:
-            del self.unconfirmed_below[arc]
+        for joined_alone in (self.unconfirmed, self.unconfirmed_below):
+            for arc in [arc for arc in joined_alone if self._written_at(arc) <= self.counter_at_start]:
+                del joined_alone[arc]
         self.forgotten.went_back(self.counter_at_start)
 
     def _written_at(self, arc: ArcId) -> int:
-        """The counter of the update that wrote an arc from here; 0 for one that is not there."""
+        """The counter of the update that wrote a suspended arc; 0 for one that is none."""
         graph = self.graph
         parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
-        if parent is None or child is None:
+        if parent is None or child is None or (parent, child) not in graph.suspended:
             return 0
-        found = graph.children[parent].get(child) or graph.suspended.get((parent, child))
-        return 0 if found is None else found.writer
+        return graph.suspended[parent, child].writer
 
     def catch_up(self) -> None:
         """The view is healed: what others in it know is known here too."""

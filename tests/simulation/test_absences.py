@@ -336,5 +336,24 @@ def test_what_a_server_joined_alone_on_an_older_copy_is_not_lost():
     scene.check((H[A], H[C]))
 
 
+@pytest.mark.parametrize("at", [A, C], ids=["at its parent's home", "at its child's home"])
+def test_what_was_joined_alone_and_left_since_does_not_come_back_with_an_older_copy(at):
+    scene = AbsenceScene()
+    scene.part([A], [B, C])
+    scene.done(at, JoinArc(G[A], H[C], ChildKind.GROUP, offline=True))
+    old = scene.cluster.copy_of_disk(at)
+    scene.meet([A], [B, C])
+    scene.done(A, LeaveArc(G[A], H[C]))
+    scene.stir(A, C)
+    assert scene.tombstones(A, C) == [0, 0]
+    others = [server for server in (A, B, C) if server != at]
+    scene.part([at], others)
+    scene.cluster.crash(at, down_for=0.5, disk=old)
+    scene.cluster.run()
+    scene.meet([at], others)
+    assert scene.core(at).incarnations.own
+    scene.check()
+
+
 def test_a_seed_in_which_a_server_forgets_alone_before_it_knows_that_it_has_gone_back():
     run_seed(230004166, updates=2, faults=True, messages=True)
