@@ -7,8 +7,9 @@ from contextlib import ExitStack
 
 import grpc
 
+from benchmarks.bare_update import bare_update
 from benchmarks.builds import NOW, Build
-from benchmarks.echo import echo_call, medians_in_turns
+from benchmarks.echo import echo_call, medians_in_turns, paired_medians
 from benchmarks.report import Figure, speed_figure
 from benchmarks.servers import echo_server, several_connected
 from shadowtree import Arc, Client
@@ -40,6 +41,11 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
                 for build, before in found.items()
                 if build is not NOW
             ]
+        update, bare = paired_medians(stack.enter_context(bare_update()), echo_call(channel, ECHO_BYTES), rounds=count)
+        note = f"{update * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
+        figures.append(
+            Figure("the hops and flushes of a join, without the servers", update / bare, None, "x echo", note=note)
+        )
     return figures
 
 
