@@ -5,7 +5,8 @@ Things are compared by their *place*, which is their number in the history. Hind
     an origin went back to an older copy of its database
         It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`). What it had settled may not
         be settled in the copy, and come to who is below since (`Sent.is_reopened`). A dead letter of the copy may have
-        been replayed since; replayed from it, that comes once more (`Sent.may_be_replayed_twice`).
+        been replayed since; replayed from it, that comes once more, and so does what becomes one in the copy, where
+        it is not settled (`Sent.may_be_replayed_twice`).
     a server with mailboxes went back
         Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
         accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
@@ -459,6 +460,7 @@ class _Watch:
                 self._unsettled[sent.accepted.origin].pop(happening.message_id, None)
             case DeadLettered() if sent is not None:
                 sent.is_dead = True
+                sent.may_be_replayed_twice |= sent.is_reopened
             case _:
                 pass
 

@@ -81,7 +81,7 @@ class Recorder:
         server = core.server
         self._gone_back[server] = core.incarnations.own
         self._note(history.WentBack(self._at, server))
-        self._known.pop(server, None)
+        self._known[server] = {position: _ids_in(record) for position, record in self._cluster.log_of(server).items()}
         self._unread.went_back(core)
         for key in [key for key in self._numbers if key[0] == server]:
             del self._numbers[key]
@@ -98,8 +98,7 @@ class Recorder:
         known = self._known.setdefault(server, {})
         settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
         for record in effects.records.log:
-            parcel = decode_stored(record.encoded)
-            known[record.position] = [parcel.message_id(number) for number in range(len(parcel.messages))]
+            known[record.position] = _ids_in(record)
         accepted = [one for one in effects.answers if isinstance(one, Accepted) and not one.is_repeated]
         for answer in accepted:
             self.note_accepted(server, answer, instant)
@@ -277,3 +276,8 @@ def _state_of(core: Server) -> object:
         core.standing,
         core.is_steady,
     )
+
+
+def _ids_in(record: LogRecord) -> list[str]:
+    parcel = decode_stored(record.encoded)
+    return [parcel.message_id(number) for number in range(len(parcel.messages))]

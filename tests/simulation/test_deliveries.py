@@ -268,6 +268,11 @@ def test_a_dead_letter_comes_twice_where_its_origin_forgot_that_it_was_replayed(
     assert run_seed(230500019, servers=5, updates=60, faults=True, messages=True).deliveries["replayed"]
 
 
+def test_so_it_does_where_its_origin_forgot_that_it_was_settled():
+    """On an older copy it was too old to wait any longer, before all had confirmed it again."""
+    assert run_seed(660000593, updates=2, faults=True, messages=True).deliveries["replayed"]
+
+
 def test_what_was_accepted_in_memory_is_not_settled_because_its_group_has_its_messages_kept_on_disk_since():
     assert run_seed(280000659, updates=2, faults=True, messages=True).deliveries["accepted in memory"]
 
