@@ -18,6 +18,7 @@ from pathlib import Path
 
 import grpc
 
+from benchmarks.echo import serve_bare
 from benchmarks.servers import ServerProcess, running
 from namegraph import ServerId
 from namegraph.model.rows import ProtocolRow, Records
@@ -33,7 +34,7 @@ ROWS = 8
 """Of a commit: a join's commits have 5 to 16."""
 ROW_BYTES = 100
 KEYS_IN_TURN = 20
-"""What an update writes is deleted once it is over: the tables stay small."""
+"""Rows are written over earlier ones, so that the tables stay as small as those of servers, which delete them."""
 
 
 class _Writer:
@@ -56,7 +57,7 @@ class _Writer:
 
 async def _serve(directory: Path, other: str) -> None:
     writer = _Writer(directory)
-    # The first one has no stream yet: what follows is its call to the second.
+    # The first one has a stream to the other; the second calls nobody.
     call = grpc.aio.insecure_channel(other).stream_stream(LETTERS)() if other else None
 
     async def update(_request: bytes, _context: object) -> bytes:
@@ -72,16 +73,11 @@ async def _serve(directory: Path, other: str) -> None:
             await writer.commit()
             yield READY if letter == ORDER else DONE
 
-    server = grpc.aio.server()
     handlers = {
         "Update": grpc.unary_unary_rpc_method_handler(update),
         "Letters": grpc.stream_stream_rpc_method_handler(letters),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmark.BareUpdate", handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    print(f"bare update on 127.0.0.1:{port}", flush=True)
-    await server.wait_for_termination()
+    await serve_bare("benchmark.BareUpdate", handlers, "bare update")
 
 
 @contextmanager

@@ -6,7 +6,8 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any
 
 import grpc
 
@@ -22,15 +23,20 @@ async def _serve() -> None:
         async for request in requests:
             yield request
 
-    server = grpc.aio.server()
     handlers = {
         "Echo": grpc.unary_unary_rpc_method_handler(echo),
         "Stream": grpc.stream_stream_rpc_method_handler(stream),
     }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("benchmark.Echo", handlers),))
+    await serve_bare("benchmark.Echo", handlers, "echo")
+
+
+async def serve_bare(service: str, handlers: Mapping[str, Any], what: str) -> None:
+    """Serve these methods until the process ends; a line says what is where."""
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    print(f"echo on 127.0.0.1:{port}", flush=True)
+    print(f"{what} on 127.0.0.1:{port}", flush=True)
     await server.wait_for_termination()
 
 

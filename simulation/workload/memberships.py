@@ -2,8 +2,8 @@
 
 The home of the node answers at once, from what it knows. What it tells as certain must be true of the instant at which
 it tells it, but for what updates change whose callers were not answered by then: those it may have heard of or not. A
-server that others have gone on without may not know that yet: that it stops being certain within a short
-time is the work of its failure detector, which is taken here to tell it at once.
+server that others have gone on without may not know that yet: that it stops being certain within a short time is the
+work of its failure detector, which is taken here to tell it at once.
 
 Source: protocol.md section 8.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -84,8 +84,8 @@ class Memberships:
         for told in self._told:
             _, arcs = graphs[bisect_right(instants, told.instant) - 1]
             uncertain = apart.decided_apart | self._touched(told.under_way, at_any_time)
-            possible = _above(TrueGraph({**dict.fromkeys(uncertain, 0), **arcs}), told.node)
-            sure = _above(TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain}), told.node)
+            possible = _groups_of(told.node, {**dict.fromkeys(uncertain, 0), **arcs})
+            sure = _groups_of(told.node, {arc: cost for arc, cost in arcs.items() if arc not in uncertain})
             self.tally["memberships told as certain"] += 1
             if not sure <= told.groups <= possible:
                 missed, extra = sorted(sure - told.groups), sorted(told.groups - possible)
@@ -105,11 +105,6 @@ class Memberships:
         return arcs.union(arc for arc in at_any_time if not groups.isdisjoint(arc))
 
 
-def _above(graph: TrueGraph, node: NodeId) -> set[NodeId]:
-    found = set[NodeId]()
-    due = [node]
-    while due:
-        new = set(graph.parents.get(due.pop(), ())) - found
-        found |= new
-        due += new
-    return found
+def _groups_of(node: NodeId, arcs: Mapping[ArcName, int]) -> set[NodeId]:
+    graph = TrueGraph(arcs)
+    return graph.above(graph.parents.get(node, ()))
