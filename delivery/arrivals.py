@@ -263,9 +263,13 @@ class Arrivals:
         """The numbers of the audiences of all that is remembered."""
         return self._remembered.values()
 
+    def come_again(self, peer: ServerId) -> None:
+        """A server posts again what was not taken here; where its database is an older one, that is something else."""
+        self._waiting.pop(peer, None)
+
     def begin_again(self, peer: ServerId) -> None:
         """The lane from a server begins anew: it posts again what was not handled here."""
-        self._waiting.pop(peer, None)
+        self.come_again(peer)
         self.foreign.forget(peer)
         # It may not have got what it was told.
         for key in [key for key in self._named_lost if key[0] == peer]:

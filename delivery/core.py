@@ -38,6 +38,7 @@ from delivery.events import (
     MailboxClosed,
     MailboxOpened,
     OpenMailbox,
+    PeerStarted,
     PolicySet,
     QueuedEnded,
     QueueMessage,
@@ -281,6 +282,8 @@ class DeliveryCore:
             case StopListening(ticket):
                 self.listeners.end(ticket)
                 self.in_memory.end(ticket)
+            case PeerStarted(peer):
+                self.arrivals.come_again(peer)
             case PeerMet(peer):
                 self.in_memory.lanes.met(peer)
             case PeerRestored(peer):

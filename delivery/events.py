@@ -53,6 +53,16 @@ class DatagramCame:
 
 
 @dataclass(frozen=True, slots=True)
+class PeerStarted:
+    """Another server has started again. What it posted before and was not taken here comes again, if it still has that.
+
+    To be said before what is posted from then on.
+    """
+
+    peer: ServerId
+
+
+@dataclass(frozen=True, slots=True)
 class SendAll:
     """Messages that came together, each as if alone, in this order: one step costs as much as taking several."""
 
@@ -207,7 +217,7 @@ Request = Send | OwnRequest
 Notice = Acknowledge | AcknowledgeAll | StopListening | QueuedEnded
 """What nobody is answered."""
 
-DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame
+DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame | PeerStarted
 
 
 class Accepted(Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from delivery.events import DeliveryEvent
 from namegraph import Channels, Event, Incarnations, Lane, ServerId, Subnet
 from nameserver.session.durable_outbox import UndurableLetters
 
@@ -76,7 +77,7 @@ class PeerLoop(UndurableLetters, Protocol):
     def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
         """Have the core handle what nobody keeps, if it can be handled at once."""
 
-    def take(self, event: Event) -> None:
+    def take(self, event: Event | DeliveryEvent) -> None:
         """Have the core handle what no client asked for."""
 
     def is_writing_what_came_from(self, peer: ServerId) -> bool:

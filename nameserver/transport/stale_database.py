@@ -2,7 +2,8 @@
 
     session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
     hello of another incarnation ------> channels to that server begin again; the next session goes on from there
-    hello of another start ------------> what came before is taken no more, and is durable before a session opens
+    hello of another start ------------> what came before is taken no more; what was taken is durable before a session
+                                         opens, and what was not is forgotten (`PeerStarted`)
 
 Numbers tell only where they stand still: who has started again is told all that was ever taken of its letters.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 
+from delivery.events import DeliveryEvent, PeerStarted
 from namegraph import GREATEST_LEAP, LEAST_LEAP, Channels, Event, Incarnations, PeerRestored, Restored, ServerId
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.transport.session_runner import SessionRunner
@@ -33,7 +35,7 @@ class StaleDatabase:
         incarnations: Incarnations,
         channels: Channels,
         conversations: Iterable[SessionRunner],
-        take: Callable[[Event], None],
+        take: Callable[[Event | DeliveryEvent], None],
         is_known_start: Callable[[Hello], bool],
         is_writing_what_came_from: Callable[[ServerId], bool],
         begins_again_with: Callable[[ServerId], bool],
@@ -86,6 +88,7 @@ class StaleDatabase:
         self._part(goodbye, is_earlier)
         if self._is_writing_what_came_from(hello.server):
             return Goodbye(GoodbyeReason.BEGUN_AGAIN, "what was sent before the start is being written")
+        self._take(PeerStarted(hello.server))
         return None
 
     def keeps_open(self, server: ServerId) -> None:

@@ -27,6 +27,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple, Protocol
 
+from delivery.events import DeliveryEvent, PeerStarted
 from namegraph import Event, Lane, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
@@ -203,6 +204,8 @@ class BreakingConnections:
         for channel in (Channel(*pair), Channel(*reversed(pair))):
             self._network.drop(channel)
         for one, other in (pair, reversed(pair)):
+            if Channel(one, other) not in self._met:
+                self._take(one, PeerStarted(other))
             if self.words is None or not self.words.is_given_up(one, other):
                 self._take(one, PeerMet(other, (Subnet(other),)))
                 self._met.add(Channel(one, other))
@@ -287,7 +290,7 @@ class BreakingConnections:
     def _is_whole(self, one: ServerId, other: ServerId) -> bool:
         return not (self._cuts[Channel(one, other)] or self._cuts[Channel(other, one)])
 
-    def _take(self, server: ServerId, event: Event) -> None:
+    def _take(self, server: ServerId, event: Event | DeliveryEvent) -> None:
         self._cluster.take(Arrival(self._cluster.now, server, event, None))
 
     def _later(self, server: ServerId, run: partial[None], mean_delay: float) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from delivery.events import PeerStarted
 from namegraph.events import (
     AddPeer,
     Effects,
@@ -125,6 +126,8 @@ class FakePeerCore:
             case PeerRestored(peer, incarnation):
                 self.incarnations.heard_of(peer, incarnation)
                 self._begin_again_with(peer)
+            case PeerStarted(peer):
+                self.posts_held = [post for post in self.posts_held if post.sender != peer]
             case PeerMet(peer, subnets):
                 self.channels.met(peer)
                 self.posts.met(peer)

@@ -3,7 +3,17 @@
 from collections import deque
 
 from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import Accepted, CloseParcels, DatagramCame, DatagramSent, OpenMailbox, Send, Settled, Subscribe
+from delivery.events import (
+    Accepted,
+    CloseParcels,
+    DatagramCame,
+    DatagramSent,
+    OpenMailbox,
+    PeerStarted,
+    Send,
+    Settled,
+    Subscribe,
+)
 from delivery.in_memory import SHARE_SECONDS_LIMIT
 from delivery.model import Message, Quality, target_set
 from delivery.server import Server
@@ -97,6 +107,7 @@ class Servers:
             if other == server or other in self.gone:
                 continue
             for one, two in ((server, other), (other, server)):
+                self.step(one, PeerStarted(two))
                 for lane, there in (
                     (Lane.LETTERS, self.servers[two].channels),
                     (Lane.POST, self.servers[two].delivery.post),

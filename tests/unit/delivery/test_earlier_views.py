@@ -2,6 +2,7 @@
 
 import pytest
 
+from delivery.events import Accepted, Settled
 from namegraph import NodeId, PeerLost, PeerMet, ServerId, Subnet
 from tests.unit.delivery.servers import Servers
 
@@ -24,6 +25,7 @@ def servers():
     found.step(A, PeerLost(B, "it cannot write"))
     found.run()
     found.leave(CLUB, TEAM)
+    found.copy_of_disk = found.disks[A].copy()
     found.send(CLUB, ROOF, payload=b"it")
     return found
 
@@ -47,3 +49,14 @@ def test_so_it_is_when_that_server_starts_again_meanwhile(servers):
     servers.held.clear()
     let_them_meet(servers)
     assert (servers.log_of(BOB), servers.log_of(EVE)) == ([], [b"it"])
+
+
+def test_what_waits_is_forgotten_where_its_sender_has_started_again_on_a_copy_of_before_it_was_sent(servers):
+    servers.disks[A] = servers.copy_of_disk
+    servers.held |= BOTH_WAYS
+    servers.restart(A)
+    servers.held.clear()
+    answers = servers.send(CLUB, ROOF, payload=b"that")
+    let_them_meet(servers)
+    assert (servers.log_of(BOB), servers.log_of(EVE)) == ([], [b"that"])
+    assert [type(answer) for answer in answers] == [Accepted, Settled]

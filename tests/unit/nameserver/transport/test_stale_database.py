@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from delivery.events import PeerStarted
 from namegraph.events import PeerRestored, Restored
 from nameserver.session.frames import GoodbyeReason, Hello
 from nameserver.session.session import Ending
@@ -71,9 +72,10 @@ def test_with_one_that_has_started_again_a_session_opens_once_what_it_had_sent_i
     assert scene.answer(0) is None, "it is the same start"
     scene.known_start = START - 1
     assert scene.answer(0) is GoodbyeReason.BEGUN_AGAIN
+    assert scene.taken == []
     scene.being_written.clear()
     assert scene.answer(0) is None
-    assert scene.taken == []
+    assert scene.taken == [PeerStarted(PEER)], "its posts come again"
 
 
 def test_conversations_with_an_earlier_start_are_ended_first(scene):
