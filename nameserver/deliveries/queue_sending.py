@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
 from delivery.queue import Due
-from namegraph import NodeId, Reason, Refusal, ServerId, Subnet, refuse
+from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.send_lanes import HomeLane
 from nameserver.routing.forwarding import Forwarder
@@ -59,6 +59,9 @@ class QueueMachine(Protocol):
     def due(self, subnet: Subnet) -> Due | None:
         """The oldest message that waits for the home of a subnet."""
 
+    async def until_durable(self) -> None:
+        """As of any machine."""
+
 
 class QueueSending:
     """What is queued, and passed on as long as `run` lasts."""
@@ -95,6 +98,8 @@ class QueueSending:
         lane = HomeLane(self._forwarder, home, seconds=None)
         try:
             while not lane.is_over and (due := self._machine.due(subnet)) is not None:
+                # What was before it, and became a dead letter, must not wait here again after a crash.
+                await self._machine.until_durable()
                 message = wire.SendRequest.Message.FromString(due.encoded)
                 message.deadline_ms = due.deadline_ms
                 answer = await lane.say(message, on_settled=_nobody_waits, on_unsettled=_nobody_is_told)
@@ -102,6 +107,9 @@ class QueueSending:
                 if refusal is not None and refusal.reason in NOT_NOW:
                     return
                 self._machine.notice(QueuedEnded(due.number, refusal))
+        except RefusedError:
+            # The database fails: it is looked again later.
+            return
         finally:
             lane.cancel()
 

@@ -22,6 +22,7 @@ from delivery.queue import QueuedMessage
 from delivery.server import Server
 from namegraph import ProtocolRow, Refusal, ServerId, Subnet, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
+from simulation.cluster.disk import Held
 from simulation.cluster.networks import Arrival
 from simulation.oracle.violation import InvariantViolatedError
 
@@ -99,10 +100,15 @@ class Queueing:
             return
         due = core.delivery.queue.due(subnet, at=core.delivery.running.seconds)
         if due is not None and home not in self._cluster.gone:
-            ticket = self._new_ticket()
-            self._passed[ticket] = _Passed(server, core, due.number, due.encoded)
-            message = Message(due.encoded)
-            self._send(home, Send(ticket, self._targets[due.encoded], message, request_id=due.encoded.decode()))
+            passed = _Passed(server, core, due.number, due.encoded)
+            # That nothing is before it is to be durable.
+            self._cluster.when_durable(server, Held(partial(self._send_on, home, passed), lambda: None))
+
+    def _send_on(self, home: ServerId, passed: _Passed) -> None:
+        ticket = self._new_ticket()
+        self._passed[ticket] = passed
+        send = Send(ticket, self._targets[passed.payload], Message(passed.payload), request_id=passed.payload.decode())
+        self._send(home, send)
 
     def answered(self, answer: Answer) -> None:
         """What servers answer clients, and who passes on."""

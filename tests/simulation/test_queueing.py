@@ -36,6 +36,10 @@ def test_what_became_a_dead_letter_while_it_was_on_its_way_is_not_waited_for():
     assert run_seed(210001092, updates=2, faults=True, messages=True).deliveries["dead letters of what was queued"]
 
 
+def test_what_is_behind_a_dead_letter_is_passed_on_once_that_is_durable():
+    assert run_seed(680000441, updates=2, faults=True, messages=True).deliveries["dead letters of what was queued"]
+
+
 def test_without_order_what_is_queued_overtakes(monkeypatch):
     def newest_first(queue, subnet, *, at):
         of = queue._of.get(subnet, {})
