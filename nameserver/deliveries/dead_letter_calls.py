@@ -44,11 +44,13 @@ class DeadLetterCalls:
             raise refuse(Reason.INVALID_REQUEST, "the page token is none that a page had", field="page_token")
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_LIMIT)
         found = self._machine.dead_letters_after(int(token), size + 1)
+        lost = self._machine.dead_messages_lost
+        await self._machine.until_durable()
         page = found[:size]
         return wire.ListDeadLettersResponse(
             dead_letters=map(_told, page),
             next_page_token=str(page[-1].number) if len(found) > size else "",
-            messages_lost=self._machine.dead_messages_lost,
+            messages_lost=lost,
             server=self._machine.server,
         )
 

@@ -274,6 +274,19 @@ async def test_acknowledgements_go_together_while_the_database_is_written(here, 
     assert machine.core.mailboxes.subscriptions(ANN)[""].item >= 0
 
 
+async def test_what_is_listed_is_durable(here, scene):
+    await here.open_mailbox(ANN)
+
+    async def until_durable():
+        raise refuse(Reason.UNAVAILABLE, "the disk is full")
+
+    scene[1].machine.until_durable = until_durable
+    with pytest.raises(shadowtree.Unavailable):
+        [one async for one in here.mailboxes()]
+    with pytest.raises(shadowtree.Unavailable):
+        await here.dead_letters()
+
+
 async def test_a_listener_that_comes_back_is_handed_what_it_was_not_and_acknowledges_nothing_by_that(here, scene):
     await here.open_mailbox(ANN)
     for payload in numbers(4):
