@@ -359,8 +359,6 @@ class SeedRun:
     def _watch(self) -> None:
         """Called after each step."""
         self._decisions.watch()
-        if self._deliveries is not None:
-            self._deliveries.watch()
         if self._troubles is not None:
             self._apart.look(self._cluster.servers.values())
 

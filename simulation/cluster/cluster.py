@@ -127,6 +127,9 @@ class Watcher:
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
         """What of a step became durable at a server, and which step that was."""
 
+    def stepped(self) -> None:
+        """A server has taken a step, or crashed in it."""
+
 
 class Cluster:
     """Servers, their disks, and what is under way between them."""
@@ -269,6 +272,7 @@ class Cluster:
             self._crash(server)
         else:
             self._step(arrival, event, crash_at)
+        self.watcher.stepped()
         if self._after_step is not None:
             self._after_step()
 

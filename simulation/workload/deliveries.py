@@ -198,8 +198,8 @@ class Deliveries(Watcher):
             self._queueing.written(server, effects.records.protocol)
             self._recorder.written(server, effects, instant)
 
-    def watch(self) -> None:
-        """Called after each step."""
+    def stepped(self) -> None:
+        """Somebody may be below something now, or something be settled."""
         if self._policies is not None:
             self._policies.watch()
         self._recorder.note_apart(self._memory.apart())
@@ -214,7 +214,7 @@ class Deliveries(Watcher):
         for targets in self._senders.sets:
             self._readers.check(targets, truth)
         # What was written last may have settled something, and no step came after it.
-        self.watch()
+        self.stepped()
         self._endpoints.read_to_the_end()
         self._recorder.note_lost()
         self._endpoints.check()

@@ -26,9 +26,9 @@ class SceneInTrouble(RandomScene):
         limit = None if seed % 3 == 0 else OVERDUE_SECONDS
         super().__init__(seed, forgets_at_once=True, absence_limit=limit)
 
-    def live(self):
-        """Whenever all is at rest everybody answers, and nobody is certain of what is not so."""
-        happens = {
+    def happenings(self):
+        """What happens, and how often each."""
+        return {
             self.change_links: 3,
             self.change_links_amid: 3,
             self.join: 10,
@@ -38,6 +38,10 @@ class SceneInTrouble(RandomScene):
             self.crash_amid: 2,
             self.let_time_pass: 2,
         }
+
+    def live(self):
+        """Whenever all is at rest everybody answers, and nobody is certain of what is not so."""
+        happens = self.happenings()
         for _ in range(self.chance.randrange(5, 40)):
             self.chance.choices([*happens], weights=happens.values())[0]()
             assert not self.certain_and_wrong()
