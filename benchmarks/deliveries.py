@@ -14,7 +14,8 @@ from itertools import pairwise
 
 import grpc
 
-from benchmarks.echo import echo_call, medians_in_turns, stream_rate
+from benchmarks.bare_servers import bare_message
+from benchmarks.echo import echo_call, medians_in_turns, paired_medians, stream_rate
 from benchmarks.report import Figure
 from benchmarks.servers import ServerProcess, echo_server, several_connected
 from shadowtree import Arc, Client, aio
@@ -48,6 +49,8 @@ def measure(*, quick: bool) -> list[Figure]:
             figures.append(
                 Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note=note)
             )
+            least = _least_to_arrive(echo.address, is_durable=kept == "durable", rounds=rounds)
+            figures.append(Figure("  its hops and flushes, without the servers", least, None, "x echo"))
         large = _seconds_to_many(clients[2], servers[2].address, mailboxes=1_000 if quick else 100_000)
     return [
         *figures,
@@ -128,6 +131,13 @@ def _seconds_to_arrive(clients: list[Client], group: str, *, rounds: int) -> lis
             assert next(messages).payload == payload
             found.append(time.perf_counter() - started)
     return found
+
+
+def _least_to_arrive(echo: str, *, is_durable: bool, rounds: int) -> float:
+    """How many times an echo what nothing but the hops and flushes of a message takes."""
+    with bare_message(PAYLOAD, is_durable=is_durable) as arrive, grpc.insecure_channel(echo) as channel:
+        least, bare = paired_medians(arrive, echo_call(channel, ECHO_BYTES), rounds=rounds)
+    return least / bare
 
 
 async def _open_mailboxes(address: str, count: int) -> None:

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import grpc
 
-from benchmarks.bare_update import bare_update
+from benchmarks.bare_servers import bare_update
 from benchmarks.builds import NOW, Build
 from benchmarks.echo import echo_call, medians_in_turns, paired_medians
 from benchmarks.report import Figure, speed_figure

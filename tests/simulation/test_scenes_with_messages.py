@@ -1,7 +1,7 @@
 """The scenes in trouble, with messages: sent, listened for and queued while servers are apart, at rest or not.
 
-Servers stay apart over many bursts of messages, often such that not all reach one another; some go on from an older copy
-of their disk, or from an empty one. In the end all are together, and the whole history of messages is judged.
+Servers stay apart over many bursts of messages, often such that not all reach one another; some go on from an older
+copy of their disk, or from an empty one. In the end all are together, and the whole history of messages is judged.
 """
 
 import random
