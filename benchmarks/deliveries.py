@@ -15,7 +15,7 @@ from itertools import pairwise
 import grpc
 
 from benchmarks.bare_servers import bare_message
-from benchmarks.echo import echo_call, medians_in_turns, paired_medians, stream_rate
+from benchmarks.echo import echo_call, medians_in_turns, stream_rate
 from benchmarks.report import Figure
 from benchmarks.servers import ServerProcess, echo_server, several_connected
 from shadowtree import Arc, Client, aio
@@ -25,6 +25,8 @@ PAYLOAD = bytes(200)
 ECHO_BYTES = 200
 FLUSHED_BYTES = 4_096
 OPENED_AT_ONCE = 500
+PAUSE_SECONDS = 0.01
+"""At low load, before each message and each echo."""
 FROM = {"durable": "from", "memory": "quick"}
 """What the groups are called whose messages are kept so."""
 
@@ -43,14 +45,12 @@ def measure(*, quick: bool) -> list[Figure]:
         figures = _of_all_senders(servers, clients, count, echo=echo.address)
         sent = len(SUBNETS) * (count // len(SUBNETS) + 1)
         read = _seconds_to_read(clients[1], sent)
-        for kept, target in (("durable", 6), ("memory", 3)):
-            arrived = statistics.median(_seconds_to_arrive(clients, FROM[kept], rounds=rounds))
+        for kept, group in FROM.items():
+            arrived = statistics.median(_seconds_to_arrive(clients, group, rounds=rounds))
             note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms, a flush of the disk {flushed * 1e3:.2f} ms"
-            figures.append(
-                Figure(f"p50 to a listener of another server, {kept}", arrived / bare, target, "x echo", note=note)
-            )
-            least = _least_to_arrive(echo.address, is_durable=kept == "durable", rounds=rounds)
-            figures.append(Figure("  its hops and flushes, without the servers", least, None, "x echo"))
+            what = f"p50 to one of three listeners, of three servers, message upon message, {kept}"
+            figures.append(Figure(what, arrived / bare, None, "x echo", note=note))
+        figures += _at_low_load(calls[0], rounds=rounds)
         large = _seconds_to_many(clients[2], servers[2].address, mailboxes=1_000 if quick else 100_000)
     return [
         *figures,
@@ -133,11 +133,37 @@ def _seconds_to_arrive(clients: list[Client], group: str, *, rounds: int) -> lis
     return found
 
 
-def _least_to_arrive(echo: str, *, is_durable: bool, rounds: int) -> float:
-    """How many times an echo what nothing but the hops and flushes of a message takes."""
-    with bare_message(PAYLOAD, is_durable=is_durable) as arrive, grpc.insecure_channel(echo) as channel:
-        least, bare = paired_medians(arrive, echo_call(channel, ECHO_BYTES), rounds=rounds)
-    return least / bare
+def _at_low_load(echo: Callable[[], object], *, rounds: int) -> list[Figure]:
+    """A message now and then, from a sender to a listener of another server; echoes, bare messages at the same pace."""
+    figures = []
+    with several_connected([["a.x"], ["c.x"]]) as (_, clients):
+        groups = [Arc(f"{name}@a.x", "all@c.x", "group") for name in FROM.values()]
+        clients[0].import_arcs([*groups, Arc("all@c.x", "listener@c.x", "member")])
+        clients[1].open_mailbox("listener@c.x")
+        clients[0].set_delivery(f"{FROM['memory']}@a.x", kept="memory")
+        for kept, target in (("durable", 6), ("memory", 3)):
+            with (
+                _arriving(clients, FROM[kept]) as arrive,
+                bare_message(PAYLOAD, is_durable=kept == "durable") as arrive_bare,
+            ):
+                calls = (arrive, arrive_bare, echo)
+                arrived, least, bare = medians_in_turns(calls, rounds=rounds, pause_seconds=PAUSE_SECONDS)
+            note = f"{arrived * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms; hops and flushes alone {least / bare:.1f} x echo"
+            what = f"p50 from a sender to a listener of another server, at low load, {kept}"
+            figures.append(Figure(what, arrived / bare, target, "x echo", note=note))
+    return figures
+
+
+@contextmanager
+def _arriving(clients: list[Client], group: str) -> Iterator[Callable[[], object]]:
+    """A call that sends one message, and returns once a listener of the last server has it."""
+    with clients[-1].listen("listener@c.x", subscription=group, from_="now") as messages:
+
+        def arrive() -> None:
+            clients[0].send(f"{group}@a.x", PAYLOAD)
+            assert next(messages).payload == PAYLOAD
+
+        yield arrive
 
 
 async def _open_mailboxes(address: str, count: int) -> None:

@@ -53,12 +53,18 @@ def paired_medians(first: Callable[[], object], second: Callable[[], object], *,
     return found[0], found[1]
 
 
-def medians_in_turns(several: Sequence[Callable[[], object]], *, rounds: int) -> list[float]:
-    """As `paired_medians`, for any number of calls; every other round backwards, so that each follows each."""
+def medians_in_turns(
+    several: Sequence[Callable[[], object]], *, rounds: int, pause_seconds: float = 0.0
+) -> list[float]:
+    """As `paired_medians`, for any number of calls; every other round backwards, so that each follows each.
+
+    With a pause before each call, what the one before has set off is over, and nothing is warm from it.
+    """
     times: list[list[float]] = [[] for _ in several]
     forwards = list(zip(several, times, strict=True))
     for number in range(rounds):
         for call, kept in forwards if number % 2 == 0 else reversed(forwards):
+            time.sleep(pause_seconds)
             started = time.perf_counter()
             call()
             kept.append(time.perf_counter() - started)
