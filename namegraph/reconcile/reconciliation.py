@@ -29,7 +29,7 @@ from namegraph.reconcile.pair_phase import Pair, PairPhase
 from namegraph.reconcile.suspended_arcs import left_with, suspended_with
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.state.durable_maps import NUMBERS_OF_SERVERS, SERVERS, DurableMap, packed
-from namegraph.state.known_arcs import can_be_child, is_newer, known_arc
+from namegraph.state.known_arcs import can_be_child, gone_with_group, is_newer, known_arc
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.participant import Participant
 from namegraph.update.transaction import Plan, Transaction
@@ -231,7 +231,7 @@ class Reconciliation:
             if ours is not None and is_newer(ours, theirs):
                 answer.append(ours)
             elif self._is_gone_here(theirs, sender, held):
-                answer.append(_gone_with_group(theirs))
+                answer.append(gone_with_group(theirs))
             elif not can_be_child(context, theirs.arc.child, theirs.kind):
                 answer.append(theirs._replace(is_present=False, kind=NodeKind.ABSENT))
                 if theirs.kind is NodeKind.GROUP:
@@ -239,7 +239,7 @@ class Reconciliation:
         for ours in [ours for ours in suspended_with(context, sender, leaving=False) if ours.arc not in named]:
             # When the group was deleted, who had not heard of the arc did not leave it. ABSENT would say: reject it.
             is_gone = context.group_versions.is_deleted_since(ours.arc.child, ours.writer)
-            answer.append(_gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
+            answer.append(gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
         for left in left_with(context, sender, leaving=False):
             if left.arc not in named:
                 answer.append(left)
@@ -288,7 +288,7 @@ class Reconciliation:
                 )
             elif ours is None:
                 was_left = theirs.is_present and self._was_left(theirs, sender, held)
-                newest[theirs.arc] = _gone_with_group(theirs) if was_left else theirs
+                newest[theirs.arc] = gone_with_group(theirs) if was_left else theirs
             else:
                 newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
                 # Who left an arc may not know any more what its child was.
@@ -305,7 +305,7 @@ class Reconciliation:
                 del newest[arc]
                 self._want(arc.parent, sender)
             elif not is_there or context.group_versions.is_deleted_since(arc.parent, known.writer):
-                newest[arc] = _gone_with_group(known)
+                newest[arc] = gone_with_group(known)
         self._start_batch(sender, self._pair_with(sender).reply([_settle(newest[arc]) for arc in sorted(newest)]))
 
     def begun_again(self, before: UpdateId, now: UpdateId) -> None:
@@ -483,7 +483,7 @@ class Reconciliation:
             # When a group was deleted is forgotten before that home is met, if it is away for too long.
             is_deleted_since = context.group_versions.is_deleted_since
             if known.is_present and any(is_deleted_since(end, known.writer) for end in known.arc):
-                self._participant.take_over(_gone_with_group(known))
+                self._participant.take_over(gone_with_group(known))
             elif not known.is_present or self._fits_here(known):
                 self._participant.take_over(known)
         return steps
@@ -499,11 +499,6 @@ def _settle(known: KnownArc, *, is_offered: bool = False) -> ReconcileArc:
     return ReconcileArc(
         parent, child, known.is_present, known.kind, known.cost, known.version, known.writer, is_offered
     )
-
-
-def _gone_with_group(known: KnownArc) -> KnownArc:
-    """The state of an arc whose group was deleted by a server that did not know the arc: left."""
-    return known._replace(is_present=False, version=known.version + 1)
 
 
 def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) -> HintedOutcome:

@@ -25,6 +25,11 @@ def is_newer(one: KnownArc | ReconcileArc, other: KnownArc | None) -> bool:
     return other is None or (one.version, one.writer) > (other.version, other.writer)
 
 
+def gone_with_group(known: KnownArc) -> KnownArc:
+    """The state of an arc whose group was deleted by a server that did not know the arc: left."""
+    return known._replace(is_present=False, version=known.version + 1)
+
+
 def active_arc(context: ServerContext, name: ArcId) -> ArcRecord | None:
     """The arc, where it is there for resolution, as this end of it knows it."""
     graph = context.graph

@@ -24,7 +24,7 @@ from namegraph.model.outcomes import Member
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.state.context import ServerContext
-from namegraph.state.known_arcs import active_arc
+from namegraph.state.known_arcs import active_arc, gone_with_group, known_arc
 from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.arc_authority import ArcStep, authority, authority_over
 from namegraph.update.decision_log import DecisionLog
@@ -223,6 +223,7 @@ class Participant:
             self._note_left(unpack_arcs(share.arcs))
         self._install_entries(handed_on, entry.entry_nodes)
         self._prune_and_follow()
+        self._leave_with_groups(change.group for change in share.groups if not change.is_present)
         if entry.sinks is None:
             return Done(share.update_id)
         before = entry.sinks.controlled
@@ -290,6 +291,19 @@ class Participant:
         for arc in [change.arc for change in arcs if not change.is_present]:
             if not context.is_suspended(*arc) and authority(context, ArcStep.LEAVE, *arc).is_parted:
                 context.unilateral_leaves[arc] = None
+
+    def _leave_with_groups(self, deleted: Iterable[NodeId]) -> None:
+        """Leave the arcs of deleted groups of this server that it took over since it was ready: they are not named."""
+        context, graph = self._context, self._graph
+        for group in deleted:
+            if context.table.home_of(group) != context.server:
+                continue
+            node = graph.index[group]
+            names = [ArcId(group, graph.ids[child]) for child in graph.suspended_from.get(node, ())]
+            names += [ArcId(graph.ids[parent], group) for parent in graph.suspended_into.get(node, ())]
+            for known in [known_arc(context, name) for name in names]:
+                assert known is not None, "it is suspended"
+                self.take_over(gone_with_group(known))
 
     def _install_entries(self, handed_on: Iterable[PendingEntry], entry_nodes: set[NodeId]) -> None:
         if not entry_nodes:

@@ -108,7 +108,7 @@ class QueueSending:
                     return
                 self._machine.notice(QueuedEnded(due.number, refusal))
         except RefusedError:
-            # The database fails: it is looked again later.
+            # The database fails: it is tried again later.
             return
         finally:
             lane.cancel()
