@@ -10,11 +10,11 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason
-from namegraph.model.rows import RequestId
+from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.known_arcs import known_arc
 from namegraph.wire.codec import decode_outcome
-from namegraph.wire.message_parts import ArcId
-from namegraph.wire.update_messages import Commit, Done, Order
+from namegraph.wire.message_parts import ArcId, KnownArc
+from namegraph.wire.update_messages import Commit, Done, Order, Ready
 from namegraph.wire.view_messages import Install, Open, Propose
 from resolver.census import Census
 from resolver.membership import MembershipResolver
@@ -312,6 +312,22 @@ def test_a_group_that_was_deleted_and_created_again_does_not_get_its_arcs_back(l
     assert [loop.core(server).uncertainty().of_own_arcs() for server in (A, B)] == [[], [C]]
     loop.meet([A, B], [C])
     loop.check((G[A], G[B]))
+
+
+def test_nor_does_it_get_one_that_its_home_hears_of_while_it_is_ready_to_delete_the_group():
+    scene = Scene()
+    scene.part([B], [A, C])
+    ticket = scene.begin(C, DeleteGroup(G[C]), DeleteGroup(G[A], force=True))
+    scene.go_on_until(lambda sent: isinstance(sent.message, Ready) and sent.sender == A)
+    # As another server's offer of a missed outcome has it.
+    joined = KnownArc(ArcId(G[A], G[B]), True, NodeKind.GROUP, 0, version=1, writer=1)
+    scene.core(A)._participant.take_over(joined)
+    scene.cluster.run()
+    assert isinstance(scene.cluster.answers[ticket], Committed)
+    assert scene.suspended(A) == set()
+    scene.done(A, CreateGroup(G[A]))
+    scene.meet([A, C], [B])
+    scene.check()
 
 
 def test_a_group_is_deleted_before_its_server_hears_that_it_was_left():

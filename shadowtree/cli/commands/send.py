@@ -96,6 +96,7 @@ def send_command(
       echo "The lab is closed today." | shadowtree send staff@ubc.example --wait settled
       shadowtree send orders@shop.example --lines --file orders.jsonl --sender nightly
     """
+    _require_names(targets)
     if quality == "datagram":
         _require_datagram(sender, request_id, wait, queue=queue)
     if lines and quality == "datagram":
@@ -121,6 +122,15 @@ def send_command(
         )
     _print_sent(sent, session)
     return DONE if wait != "settled" else _tell_what_is_missing(sent)
+
+
+def _require_names(targets: tuple[str, ...]) -> None:
+    """Raise `UsageError`, before anything is read, where the text of the message stands among its targets."""
+    for text in targets[1:]:
+        if "@" not in text:
+            raise click.UsageError(
+                f"{text!r} names no group and no process; the message itself comes from standard input, or from --file"
+            )
 
 
 def _require_datagram(sender: str | None, request_id: str | None, wait: Wait | None, *, queue: bool) -> None:

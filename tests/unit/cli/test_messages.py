@@ -34,6 +34,12 @@ def test_a_message_is_what_standard_input_holds(shadowtree, log, ann):
     assert payloads(log) == [b"hello\n", b"\xff"]
 
 
+def test_a_message_that_stands_among_its_targets_is_told_where_it_belongs(shadowtree, log):
+    refused = shadowtree("send", STAFF, "hello", stdin=b"")
+    assert refused.status == 2 and not log.messages
+    assert "'hello' names no group and no process; the message itself comes from standard input" in refused.err
+
+
 def test_a_message_to_a_home_that_is_away_is_queued_where_that_is_asked_for(shadowtree, log):
     log.queued_for = "y.example"
     queued = shadowtree("send", STAFF, "--queue", stdin=b"hello")
