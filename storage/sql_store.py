@@ -347,6 +347,8 @@ class SqlStore:
             (LOG, records.log),
         )
         for table, rows in tables:
+            if not rows:
+                continue
             kept, gone = part_deletions(table, rows)
             if kept:
                 self._engine.write(table, kept)

@@ -128,6 +128,7 @@ class _SqliteEngine:
 
     def __init__(self, path: Path, lock: FileLock, *, server: ServerId | None) -> None:
         self._path = path
+        self._log_path = log_path(path)
         self._lock = lock
         self._mark: MarkWriter | None = None
         self._generation: Generation | None = None
@@ -212,7 +213,7 @@ class _SqliteEngine:
     def watch_files(self) -> None:
         """From now on the file, its log and the index of that must stay where they are."""
         index = self._path.with_name(self._path.name + "-shm")
-        for path in (self._path, log_path(self._path), index):
+        for path in (self._path, self._log_path, index):
             identity = _identity(path)
             if identity is not None:
                 self._watched[path] = identity
@@ -243,12 +244,12 @@ class _SqliteEngine:
         """Note it, and copy the log into the file where that has become long."""
         assert self._mark is not None
         self._mark.note(commits=state.commits, server=state.name)
-        size = file_size(log_path(self._path))
+        size = file_size(self._log_path)
         if size >= LOG_LIMIT_BYTES and size > self._overwritten_bytes:
             self._begins_log_anew = self._copy_log()
 
     def close(self) -> None:
-        if _identity(log_path(self._path)) is None:
+        if _identity(self._log_path) is None:
             # Unless it is copied into the file now, what a removed log holds is lost.
             self._release_log()
         self._connection.close()
@@ -268,7 +269,7 @@ class _SqliteEngine:
 
         Where it begins is overwritten then: that is durable sooner than what makes a file longer.
         """
-        size = file_size(log_path(self._path))
+        size = file_size(self._log_path)
         is_kept = LOG_LIMIT_BYTES <= size <= LOG_KEPT_BYTES
         cursor = self._driver.cursor()
         try:
