@@ -276,8 +276,10 @@ class Arrivals:
             del self._named_lost[key]
 
     def go_back(self) -> None:
-        """This server goes on from an older copy of its database: all lanes to it begin anew."""
-        self._waiting.clear()
+        """This server goes on from an older copy of its database: all lanes to it begin anew, and all that it has."""
+        told = {origin for origin, _ in self._named_lost}
+        for peer in {*self._waiting, *self.foreign.origins(), *told} - {self._server}:
+            self.begin_again(peer)
 
     def forget_removed(self, reach: Reach) -> None:
         """Of servers that are not known any more nothing waits; they keep what was not handled here.

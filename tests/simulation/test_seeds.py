@@ -51,6 +51,7 @@ def test_seeds_that_failed_once(seed):
         (140003030, {"updates": 2}),  # a group is made again before its home hears of an arc with it
         (700505237, {"servers": 5, "updates": 60}),  # of an arc of a group its home hears, ready to delete that group
         (670000433, {"updates": 2}),  # a parcel that waits for a view, whose origin has lost its database since
+        (750500105, {"servers": 5, "updates": 60}),  # a server claims somebody before it is told that it went back
         (140003088, {"updates": 2}),  # a group is created by a member from elsewhere, which has not told it yet
     ],
 )

@@ -9,7 +9,7 @@ from delivery.foreign import ForeignRecipients, hash_of
 from delivery.model import Kept
 from delivery.origin import Origin
 from delivery.wire import Claims, Confirm, Elsewhere, NotAPostError, decode, decode_stored, encode
-from namegraph import Lane, NodeId, PeerFault, PeerMessage, Tick
+from namegraph import Lane, NodeId, PeerFault, PeerMessage, Restored, Tick
 from tests.unit.delivery.foreigners import (
     EVE,
     JOE,
@@ -54,6 +54,14 @@ def test_a_server_that_alone_has_one_serves_that_one_from_the_second_message_on_
     servers.send(TOP, payload=b"2")
     assert got(servers, B) == ["1!", "2"]
     assert at_rest(servers)
+
+
+def test_a_server_that_is_told_that_it_went_back_claims_anew_since_what_it_said_is_lost(servers):
+    _, second = holder_and_other(servers)
+    core = servers.servers[second]
+    assert core.delivery.arrivals.foreign.origins() == {A}
+    core.step(Restored(2**40), servers.now)
+    assert core.delivery.arrivals.foreign.origins() == set()
 
 
 def test_the_origin_itself_may_be_the_holder_or_leave_one_out(servers):
