@@ -15,6 +15,7 @@ from sqlalchemy import Table
 from storage.models import ARCS, PROTOCOL_ROWS, VIRTUAL_NODES
 from storage.rows import Row
 
+
 class _Mark(NamedTuple):
     """How a row of a table says that it deletes."""
 

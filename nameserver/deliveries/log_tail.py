@@ -51,17 +51,17 @@ class LogEntry:
         assert isinstance(held, Parcel | Lost)
         return held
 
-    @cached_property
+    @property
     def addressed(self) -> NodeId:
         """The first target of what it holds."""
         return self._held.targets[0].name
 
-    @cached_property
+    @property
     def lost(self) -> int:
         """Parcels in whose place it is: they were lost before they came here."""
         return self._held.parcels if isinstance(self._held, Lost) else 0
 
-    @cached_property
+    @property
     def messages(self) -> Sequence[Message]:
         """What it holds."""
         return () if isinstance(self._held, Lost) else self._held.messages
@@ -74,7 +74,7 @@ class LogEntry:
     @cached_property
     def bytes_told(self) -> int:
         """The same of all messages together."""
-        return sum(self.sizes)
+        return sum(map(size_told, self.messages))
 
     @cached_property
     def can_expire(self) -> bool:

@@ -330,22 +330,22 @@ class _HandedOut:
     def add(self, entry: LogEntry) -> None:
         """Hand out an entry, as far as there is credit for."""
         self.gap += entry.lost
-        endpoint, standing = self._endpoint, self._standing
+        endpoint, standing, messages = self._endpoint, self._standing, entry.messages
         is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0
-        fits = len(entry.messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
+        fits = len(messages) <= endpoint.credit_messages and entry.bytes_told <= endpoint.credit_bytes
         if fits and not (is_begun or self.gap or entry.can_expire or endpoint.wanted.senders):
             self._add_encoded(entry.encoded)
-            endpoint.credit_messages -= len(entry.messages)
+            endpoint.credit_messages -= len(messages)
             endpoint.credit_bytes -= entry.bytes_told
-            standing.hand_out(Position(entry.position, len(entry.messages) - 1))
+            standing.hand_out(Position(entry.position, len(messages) - 1))
             self.pass_over(entry)
             return
         last = standing.cursor.item if is_begun else -1
         chosen: list[int] = []
-        for item in range(last + 1, len(entry.messages)):
+        for item in range(last + 1, len(messages)):
             if not endpoint.has_credit:
                 break
-            last, message = item, entry.messages[item]
+            last, message = item, messages[item]
             is_wanted = not endpoint.wanted.senders or message.sender in endpoint.wanted.senders
             if is_wanted and not 0 < message.expires_at_ms < self._now_ms:
                 chosen.append(item)
@@ -355,7 +355,7 @@ class _HandedOut:
             self._add_encoded(entry.encode(chosen, gap=self.gap))
             self.gap = 0
             standing.hand_out(Position(entry.position, chosen[-1]))
-        if last + 1 < len(entry.messages):
+        if last + 1 < len(messages):
             standing.pass_over(Position(entry.position, last))
         else:
             self.pass_over(entry)

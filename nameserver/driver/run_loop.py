@@ -137,6 +137,7 @@ class RunLoop:
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
+        self._is_to_arm = False
         """The deadline of the core that the timer is for."""
         self._bug: BaseException | None = None
         self._refuses_updates_because: Refusal | None = None
@@ -514,7 +515,10 @@ class RunLoop:
             self._batches.hold_letters_to([event.peer])
         if batch is not None:
             self._gathering.came(batch)
-        self._arm_timer()
+        if not self._is_to_arm:
+            # Whoever waits for what the step did is woken before.
+            self._is_to_arm = True
+            asyncio.get_running_loop().call_soon(self._arm_timer)
 
     def _collect(self, records: Records) -> None:
         # What waits for its parcel has no records yet: these are made when the batch is written.
@@ -565,6 +569,7 @@ class RunLoop:
         return self.desk is not None and self.desk.has_open()
 
     def _arm_timer(self) -> None:
+        self._is_to_arm = False
         deadline = self._core.next_deadline
         if deadline == self._armed_for:
             return
