@@ -36,6 +36,7 @@ from delivery.wire import (
     Over,
     Parcel,
     PostMessage,
+    Remembered,
     Stub,
     Want,
     decode,
@@ -259,6 +260,10 @@ class Arrivals:
         """An origin does not post a parcel once more."""
         self._remembered.pop((sender, over.sequence, over.start, over.first_serial), None)
 
+    def remembered(self) -> Collection[_ParcelKey]:
+        """The parcels of which it is remembered who got them."""
+        return self._remembered.keys()
+
     def audiences(self) -> Collection[int]:
         """The numbers of the audiences of all that is remembered."""
         return self._remembered.values()
@@ -267,19 +272,17 @@ class Arrivals:
         """A server posts again what was not taken here; where its database is an older one, that is something else."""
         self._waiting.pop(peer, None)
 
-    def begin_again(self, peer: ServerId) -> None:
-        """The lane from a server begins anew: it posts again what was not handled here."""
+    def begin_again(self, peer: ServerId) -> list[Remembered]:
+        """The lanes from and to a server begin anew: it posts again what was not handled here.
+
+        Returns what to post to it: what it said to be over may have been lost.
+        """
         self.come_again(peer)
         self.foreign.forget(peer)
         # It may not have got what it was told.
         for key in [key for key in self._named_lost if key[0] == peer]:
             del self._named_lost[key]
-
-    def go_back(self) -> None:
-        """This server goes on from an older copy of its database: all lanes to it begin anew, and all that it has."""
-        told = {origin for origin, _ in self._named_lost}
-        for peer in {*self._waiting, *self.foreign.origins(), *told} - {self._server}:
-            self.begin_again(peer)
+        return [Remembered(*parcel) for origin, *parcel in self._remembered if origin == peer]
 
     def forget_removed(self, reach: Reach) -> None:
         """Of servers that are not known any more nothing waits; they keep what was not handled here.

@@ -294,9 +294,9 @@ class DeliveryCore:
                 self.incarnation = incarnation
                 self.lost_ways.note(self._reach.servers_met())
                 self.origin.go_back()
-                for peer in sorted({*self.origin.posted_to(), *self.dead_letters.replayed_to()}):
+                others = {*self._reach.servers_met(), *self.origin.posted_to(), *self.dead_letters.replayed_to()}
+                for peer in sorted(others):
                     self._begin_again(peer)
-                self.arrivals.go_back()
                 self.spreading.go_back(self._reach)
             case _:
                 pass
@@ -466,7 +466,7 @@ class DeliveryCore:
 
     def _begin_again(self, peer: ServerId) -> None:
         """The lanes to and from a server have begun again."""
-        self.arrivals.begin_again(peer)
+        self.spreading.begin_again(peer)
         self.dead_letters.begin_again(peer)
         self.spreading.letters += self.origin.begin_again(peer)
 

@@ -28,14 +28,14 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from msgspec import Struct, msgpack, structs
 
 from delivery.queue import QueuedMessage
-from delivery.wire import Confirm, Over, Parcel, decode_stored
+from delivery.wire import Confirm, Over, Parcel, Remembered, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
 
 DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
@@ -246,6 +246,16 @@ class DeadLetters:
             self._forget(number)
         return True
 
+    def remembered(self, server: ServerId, asked: Remembered) -> bool:
+        """A server remembers who got a parcel. Whether it lacks it, and so is to remember that."""
+        number = self._numbers.get((asked.sequence, asked.start, asked.first_serial))
+        if number is None or server not in self._rows[number].lacking:
+            return False
+        row = self._rows[number]
+        row.remembering = tuple(sorted({*row.remembering, server}))
+        self._rows.touch(number)
+        return True
+
     def replay(
         self,
         numbers: Iterable[int] | None,
@@ -318,6 +328,10 @@ class DeadLetters:
             if row.lacking.get(server):
                 row.lacking[server] = _LEFT
                 self._rows.touch(number)
+
+    def parcels(self) -> Collection[_ParcelKey]:
+        """Those that were given up for some server."""
+        return self._numbers.keys()
 
     def replayed_to(self) -> set[ServerId]:
         """The servers to which any are under way."""

@@ -267,7 +267,7 @@ class InMemory:
     def _break(self, broken: Broken, reach: Reach) -> None:
         """A server has started again: it gets no more of what was sent to it, whatever it had."""
         server, origin = broken.server, self.origin
-        self.arrivals.begin_again(server)
+        self.spreading.begin_again(server)
         left, withdrawn, lost = list[int](), set[ParcelKey](), defaultdict[int, set[ParcelKey]](set)
         for position, key in origin.backlog.posted_to_server(server):
             if key in broken.waiting:

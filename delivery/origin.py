@@ -51,6 +51,7 @@ from delivery.wire import (
     Confirm,
     Over,
     Parcel,
+    Remembered,
     Stub,
     Want,
     decode_stored,
@@ -464,6 +465,16 @@ class Origin:
                 for teller, onward in sequence.onward.items()
                 if teller != server
             }
+
+    def remembered(self, server: ServerId, asked: Remembered) -> bool:
+        """A server remembers who got a parcel. Whether that is not settled: then the server is told once it is."""
+        position = self._by_serial.get((asked.sequence, asked.start, asked.first_serial))
+        if position is None:
+            return False
+        row = self._parcels[position]
+        row.remembering = tuple(sorted({*row.remembering, server}))
+        self._parcels.touch(position)
+        return True
 
     def forget_remembering(self, position: int, server: ServerId) -> None:
         """Whether a server remembers who got a parcel does not matter any more."""

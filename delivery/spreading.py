@@ -37,6 +37,7 @@ from delivery.wire import (
     PostMessage,
     Probe,
     Probed,
+    Remembered,
     Stub,
     Want,
     encode,
@@ -205,6 +206,11 @@ class Spreading:
         """A server has started again: it claims anew whom it has below that no server owns."""
         self._assigning.forget(server, reach)
 
+    def begin_again(self, server: ServerId) -> None:
+        """The lanes from and to a server begin anew."""
+        for asked in self._arrivals.begin_again(server):
+            self._answer_post(server, asked)
+
     def end_round(self, position: int, reach: Reach) -> None:
         """A parcel is posted once more to nobody."""
         self._rounds.pop(position, None)
@@ -251,6 +257,9 @@ class Spreading:
             case Probed(answered):
                 for parcel in self._dead_letters.probed(sender, answered):
                     self._answer_post(sender, parcel)
+            case Remembered():
+                if not (self._dead_letters.remembered(sender, message) or self._origin.remembered(sender, message)):
+                    self._answer_post(sender, Over(message.sequence, message.start, message.first_serial))
             case Over():
                 self._arrivals.over(sender, message)
             case Lost():

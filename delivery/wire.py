@@ -180,6 +180,14 @@ class Want(Struct, frozen=True, array_like=True, tag="want"):
     first_serial: int
 
 
+class Remembered(Struct, frozen=True, array_like=True, tag="remembered"):
+    """It is remembered here who got a parcel: said as a lane begins anew, on which an `Over` may have been lost."""
+
+    sequence: int
+    start: int
+    first_serial: int
+
+
 class Over(Struct, frozen=True, array_like=True, tag="over"):
     """A parcel is settled: who got it need not be remembered any more."""
 
@@ -258,7 +266,7 @@ class Carried(Struct, frozen=True, array_like=True, tag="carried"):
     """Each with whether a post ends with it."""
 
 
-PostMessage = Parcel | Stub | Confirm | Claims | Elsewhere | Want | Over | Probe | Probed | Lost
+PostMessage = Parcel | Stub | Confirm | Claims | Elsewhere | Want | Remembered | Over | Probe | Probed | Lost
 
 _DECODER = msgspec.msgpack.Decoder(PostMessage)
 _DATAGRAMS_DECODER = msgspec.msgpack.Decoder(Datagram | Onward | Carried)

@@ -15,6 +15,7 @@ from delivery.wire import (
     PostMessage,
     Probe,
     Probed,
+    Remembered,
     Stub,
     Want,
     decode_stored_post,
@@ -77,7 +78,7 @@ def _describe_post(post: PostMessage) -> str:
         case Claims() | Elsewhere():
             added, removed = len(hashes_of(post.added)), len(hashes_of(post.removed))
             return f"serial {post.first_serial}, {added} more, {removed} less"
-        case Want() | Over():
+        case Want() | Remembered() | Over():
             return f"serial {post.first_serial}"
         case Probe() | Probed():
             return f"number {post.number}"

@@ -230,6 +230,16 @@ class Deliveries(Watcher):
                     raise InvariantViolatedError(f"messages: {server} has parcels that are not settled")
             if server not in self._cluster.down and core.delivery.dead_letters.replayed_to():
                 raise InvariantViolatedError(f"messages: {server} has dead letters under way")
+            if server not in self._cluster.down:
+                self._check_forgotten(server, core)
+
+    def _check_forgotten(self, server: ServerId, core: Server) -> None:
+        """Who got a parcel is remembered as long as it may come once more: until it is settled, and no dead letter."""
+        for arrivals in (core.delivery.arrivals, core.delivery.in_memory.arrivals):
+            for origin, *parcel in arrivals.remembered():
+                there = self._cluster.servers[origin]
+                if origin not in self._cluster.down and (*parcel,) not in there.delivery.dead_letters.parcels():
+                    raise InvariantViolatedError(f"messages: {server} still remembers who got {parcel} of {origin}")
 
     # -- what the others need
 

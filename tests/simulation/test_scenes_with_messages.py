@@ -8,11 +8,17 @@ import random
 
 import pytest
 
+from namegraph.model.names import NodeId
+from namegraph.model.operations import ChildKind, JoinArc
 from simulation.cluster.disk import Disk
 from simulation.oracle.serial_model import TrueGraph
-from simulation.workload.clients import Population
+from simulation.workload.clients import Population, is_foreign
 from simulation.workload.deliveries import Deliveries
+from tests.simulation.test_scenes_at_random import home_of
 from tests.simulation.test_scenes_in_trouble import SceneInTrouble
+
+SHARED_SHARE = 0.5
+"""Of scenes, those in which processes that no server owns are below one group at each server."""
 
 EMPTY_SHARE = 0.15
 """Of disks that fail, those of which there is no copy."""
@@ -23,9 +29,27 @@ class SceneWithMessages(SceneInTrouble):
         super().__init__(seed)
         population = Population(list(self.groups), list(self.people), list(self.missing), [], [], alone_share=1.0)
         self.deliveries = Deliveries(self.cluster, population, random.Random(f"messages of {seed}"))
+        # Those who have mailboxes, at one server or, if no server owns them, at several.
+        self.people = population.processes
+        self.names = [*self.groups, *self.missing, *self.people]
 
     def happenings(self):
         return super().happenings() | {self.messages: 6, self.messages_amid: 6}
+
+    def live(self):
+        if self.chance.random() < SHARED_SHARE:
+            self.share_foreigners()
+        super().live()
+
+    def share_foreigners(self):
+        """Let whom no server owns be below one group by way of a group of each server: homes must agree who serves."""
+        top, *below = self.chance.sample([NodeId(f"g@{server}") for server in self.servers], len(self.servers))
+        for person in self.people:
+            if is_foreign(person):
+                for group in (top, *below):
+                    self.ask(home_of(group), JoinArc(group, person, ChildKind.PROCESS, if_needed=True))
+        for group in below:
+            self.ask(home_of(group), JoinArc(top, group, ChildKind.GROUP))
 
     def messages(self):
         self.deliveries.submit_burst()

@@ -18,7 +18,7 @@ from delivery.events import (
 )
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
 from delivery.wire import PARCEL_MESSAGES_LIMIT
-from namegraph import Lane, NodeId, PeerFault, PeerMessage, PeerPosts, Reason, ServerId
+from namegraph import Lane, NodeId, PeerFault, PeerMessage, PeerPosts, PeerRestored, Reason, Restored, ServerId
 from tests.unit.delivery.servers import Servers
 
 A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
@@ -165,6 +165,24 @@ def test_a_parcel_that_was_confirmed_in_two_views_is_posted_once_more(loop, monk
     settled = loop.answers[send.ticket][-1]
     assert isinstance(settled, Settled) and (settled.mailboxes, settled.servers) == (3, 3)
     assert [loop.log_of(process) for process in (ANN, BOB, CY)] == [[b"one"]] * 3
+
+
+@pytest.mark.parametrize("went_back", [A, C])
+def test_a_server_asks_what_is_over_where_the_word_of_it_was_lost_with_a_lane(loop, monkeypatch, went_back):
+    there = loop.servers[C].delivery
+    with monkeypatch.context() as lost:
+        lost.setattr(there.reach, "is_parted", lambda: True)
+        lost.setattr(there.arrivals, "over", lambda sender, over: None)
+        loop.send("g@a.x")
+    assert [parcel[0] for parcel in there.arrivals.remembered()] == [A]
+    incarnation = 2**40
+    for server in (A, B, C):
+        told = Restored(incarnation) if server == went_back else PeerRestored(went_back, incarnation)
+        loop.step(server, told)
+    for server in (A, B, C):
+        loop.meet(server)
+    loop.run()
+    assert not there.arrivals.remembered()
 
 
 def test_a_message_to_a_process_goes_to_its_mailbox(loop):
