@@ -30,6 +30,7 @@ from delivery.reach import Reach
 from delivery.servers_below import is_home, onward, servers_apart
 from delivery.wire import (
     LARGEST_PARCEL_BYTES,
+    REMEMBERED_LIMIT,
     Confirm,
     Lost,
     NotAPostError,
@@ -282,7 +283,15 @@ class Arrivals:
         # It may not have got what it was told.
         for key in [key for key in self._named_lost if key[0] == peer]:
             del self._named_lost[key]
-        return [Remembered(*parcel) for origin, *parcel in self._remembered if origin == peer]
+        serials = defaultdict[tuple[int, int], list[int]](list)
+        for origin, sequence, start, first_serial in self._remembered:
+            if origin == peer:
+                serials[sequence, start].append(first_serial)
+        return [
+            Remembered(sequence, start, tuple(of_start[begin : begin + REMEMBERED_LIMIT]))
+            for (sequence, start), of_start in serials.items()
+            for begin in range(0, len(of_start), REMEMBERED_LIMIT)
+        ]
 
     def forget_removed(self, reach: Reach) -> None:
         """Of servers that are not known any more nothing waits; they keep what was not handled here.

@@ -35,7 +35,7 @@ from typing import NamedTuple
 from msgspec import Struct, msgpack, structs
 
 from delivery.queue import QueuedMessage
-from delivery.wire import Confirm, Over, Parcel, Remembered, decode_stored
+from delivery.wire import Confirm, Over, Parcel, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
 
 DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
@@ -246,9 +246,9 @@ class DeadLetters:
             self._forget(number)
         return True
 
-    def remembered(self, server: ServerId, asked: Remembered) -> bool:
+    def remembered(self, server: ServerId, parcel: _ParcelKey) -> bool:
         """A server remembers who got a parcel. Whether it lacks it, and so is to remember that."""
-        number = self._numbers.get((asked.sequence, asked.start, asked.first_serial))
+        number = self._numbers.get(parcel)
         if number is None or server not in self._rows[number].lacking:
             return False
         row = self._rows[number]

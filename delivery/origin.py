@@ -51,7 +51,6 @@ from delivery.wire import (
     Confirm,
     Over,
     Parcel,
-    Remembered,
     Stub,
     Want,
     decode_stored,
@@ -466,9 +465,9 @@ class Origin:
                 if teller != server
             }
 
-    def remembered(self, server: ServerId, asked: Remembered) -> bool:
+    def remembered(self, server: ServerId, parcel: ParcelKey) -> bool:
         """A server remembers who got a parcel. Whether that is not settled: then the server is told once it is."""
-        position = self._by_serial.get((asked.sequence, asked.start, asked.first_serial))
+        position = self._by_serial.get(parcel)
         if position is None:
             return False
         row = self._parcels[position]

@@ -257,9 +257,10 @@ class Spreading:
             case Probed(answered):
                 for parcel in self._dead_letters.probed(sender, answered):
                     self._answer_post(sender, parcel)
-            case Remembered():
-                if not (self._dead_letters.remembered(sender, message) or self._origin.remembered(sender, message)):
-                    self._answer_post(sender, Over(message.sequence, message.start, message.first_serial))
+            case Remembered(sequence, start, first_serials):
+                for key in ((sequence, start, first_serial) for first_serial in first_serials):
+                    if not (self._dead_letters.remembered(sender, key) or self._origin.remembered(sender, key)):
+                        self._answer_post(sender, Over(*key))
             case Over():
                 self._arrivals.over(sender, message)
             case Lost():

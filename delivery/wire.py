@@ -52,6 +52,9 @@ HASH_BYTES = 16
 HASHES_LIMIT = 20_000
 """Of names that come or go, in one post."""
 
+REMEMBERED_LIMIT = 1_000
+"""Of parcels that are named at once: each may be answered by a post."""
+
 
 class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
     """Consecutive messages of one sequence: they travel, are stored and are logged as one."""
@@ -181,11 +184,11 @@ class Want(Struct, frozen=True, array_like=True, tag="want"):
 
 
 class Remembered(Struct, frozen=True, array_like=True, tag="remembered"):
-    """It is remembered here who got a parcel: said as a lane begins anew, on which an `Over` may have been lost."""
+    """It is remembered here who got parcels: said as a lane begins anew, on which an `Over` may have been lost."""
 
     sequence: int
     start: int
-    first_serial: int
+    first_serials: tuple[int, ...]
 
 
 class Over(Struct, frozen=True, array_like=True, tag="over"):
@@ -297,6 +300,10 @@ def decode(encoded: bytes) -> PostMessage:
         raise NotAPostError(str(error)) from None
     if isinstance(message, Probe | Probed):
         numbers = [message.number]
+    elif isinstance(message, Remembered):
+        numbers = [message.sequence, message.start, *message.first_serials]
+        if len(message.first_serials) > REMEMBERED_LIMIT:
+            raise NotAPostError("too many parcels")
     else:
         numbers = [message.sequence, message.start, message.first_serial]
         numbers += [getattr(message, name, 0) for name in ("round", "parcels", "number", "assigner")]

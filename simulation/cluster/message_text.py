@@ -78,7 +78,9 @@ def _describe_post(post: PostMessage) -> str:
         case Claims() | Elsewhere():
             added, removed = len(hashes_of(post.added)), len(hashes_of(post.removed))
             return f"serial {post.first_serial}, {added} more, {removed} less"
-        case Want() | Remembered() | Over():
+        case Remembered():
+            return f"serials {' '.join(map(str, post.first_serials))}"
+        case Want() | Over():
             return f"serial {post.first_serial}"
         case Probe() | Probed():
             return f"number {post.number}"

@@ -17,7 +17,7 @@ from delivery.events import (
     Subscribed,
 )
 from delivery.model import PAYLOAD_BYTES_LIMIT, Position
-from delivery.wire import PARCEL_MESSAGES_LIMIT
+from delivery.wire import PARCEL_MESSAGES_LIMIT, NotAPostError, Remembered, decode, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, PeerPosts, PeerRestored, Reason, Restored, ServerId
 from tests.unit.delivery.servers import Servers
 
@@ -183,6 +183,18 @@ def test_a_server_asks_what_is_over_where_the_word_of_it_was_lost_with_a_lane(lo
         loop.meet(server)
     loop.run()
     assert not there.arrivals.remembered()
+
+
+def test_what_is_remembered_is_asked_for_in_pieces_that_can_be_read(loop):
+    arrivals = loop.servers[C].delivery.arrivals
+    for serial in range(1, 2_502):
+        arrivals._remembered[B, 1 + serial % 2, 7, serial] = 0
+    asked = arrivals.begin_again(B)
+    assert [(each.sequence, len(each.first_serials)) for each in asked] == [(2, 1_000), (2, 251), (1, 1_000), (1, 250)]
+    assert all(decode(encode(each)) == each for each in asked)
+    for wrong in (Remembered(1, 7, tuple(range(1_001))), Remembered(1, 7, (-1,))):
+        with pytest.raises(NotAPostError):
+            decode(encode(wrong))
 
 
 def test_a_message_to_a_process_goes_to_its_mailbox(loop):

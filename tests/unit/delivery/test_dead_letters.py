@@ -3,7 +3,8 @@
 import pytest
 
 from delivery.events import DeadLettersDropped, DeadLettersReplayed, DropDeadLetters, ReplayDeadLetters, Settled
-from namegraph import ServerId
+from delivery.wire import Over, Remembered, decode, encode
+from namegraph import Lane, PeerMessage, ServerId
 from tests.unit.delivery.servers import Servers
 
 A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
@@ -58,6 +59,18 @@ def test_what_a_removed_server_did_not_get_is_a_dead_letter(servers):
     assert first.number < second.number
     servers.restart(A)
     assert dead(servers) == [first, second]
+
+
+def test_who_lacks_a_dead_letter_remembers_who_got_it_until_that_is_dropped(servers):
+    def over(event):
+        posts = [decode(letter.encoded) for letter in servers.step(A, event).messages if letter.receiver == C]
+        return [post for post in posts if isinstance(post, Over)]
+
+    back_again(servers)
+    number = servers.servers[A].posts.handled_through(C) + 1
+    asked = PeerMessage(C, number, encode(Remembered(1, 1, (1, 2))), Lane.POST)
+    assert over(asked) == [Over(1, 1, 1)]
+    assert over(DropDeadLetters(servers.ticket(), None)) == [Over(1, 1, 2)]
 
 
 def test_what_it_had_got_is_none_and_neither_is_what_nobody_sent_it(servers):
