@@ -17,14 +17,13 @@ import grpc
 from benchmarks.bare_servers import bare_message
 from benchmarks.echo import echo_call, medians_in_turns, stream_rate
 from benchmarks.report import Figure
-from benchmarks.servers import ServerProcess, echo_server, several_connected
-from shadowtree import Arc, Client, aio
+from benchmarks.servers import ServerProcess, echo_server, open_mailboxes, several_connected
+from shadowtree import Arc, Client
 
 SUBNETS = ("a.x", "b.x", "c.x")
 PAYLOAD = bytes(200)
 ECHO_BYTES = 200
 FLUSHED_BYTES = 4_096
-OPENED_AT_ONCE = 500
 PAUSE_SECONDS = 0.01
 """At low load, before each message and each echo."""
 FROM = {"durable": "from", "memory": "quick"}
@@ -166,18 +165,10 @@ def _arriving(clients: list[Client], group: str) -> Iterator[Callable[[], object
         yield arrive
 
 
-async def _open_mailboxes(address: str, count: int) -> None:
-    """Many at once, for each is durable before it is answered."""
-    async with aio.Client(address) as client:
-        for first in range(0, count, OPENED_AT_ONCE):
-            names = [f"m{number}@c.x" for number in range(first, min(count, first + OPENED_AT_ONCE))]
-            await asyncio.gather(*map(client.open_mailbox, names))
-
-
 def _seconds_to_many(client: Client, address: str, *, mailboxes: int) -> float:
     """A message to a group of one server, after one that has its audience computed."""
     client.import_arcs(Arc("many@c.x", f"m{number}@c.x", "member") for number in range(mailboxes))
-    asyncio.run(_open_mailboxes(address, mailboxes))
+    asyncio.run(open_mailboxes(address, [f"m{number}@c.x" for number in range(mailboxes)]))
     sent = client.send("many@c.x", PAYLOAD, wait="settled", timeout=600)
     assert sent.mailboxes == mailboxes
     times = []

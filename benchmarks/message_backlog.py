@@ -1,7 +1,8 @@
-"""What messages leave behind: at homes while a server is away, and in memory once all is acknowledged."""
+"""What messages leave behind: at homes while a server is away, in memory once all is acknowledged, of each target."""
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.report import Figure
-from benchmarks.servers import SERVING, connected, name_servers, running
+from benchmarks.servers import SERVING, connected, name_servers, open_mailboxes, running
 from shadowtree import Client
 
 SUBNETS = (["a.x"], ["b.x"], ["c.x"])
@@ -26,8 +27,12 @@ LOOK_SECONDS = 0.2
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Away for a minute; ten million messages."""
-    return [*_away(seconds=3 if quick else 60), _memory(messages=50_000 if quick else 10_000_000)]
+    """Away for a minute; ten million messages; a hundred thousand targets."""
+    return [
+        *_away(seconds=3 if quick else 60),
+        _memory(messages=50_000 if quick else 10_000_000),
+        *_targets(count=5_000 if quick else 100_000),
+    ]
 
 
 def _away(*, seconds: int) -> list[Figure]:
@@ -88,6 +93,32 @@ def _memory(*, messages: int) -> Figure:
         "%",
         note=f"{before / 2**20:.1f} to {after / 2**20:.1f} MiB",
     )
+
+
+def _targets(*, count: int) -> list[Figure]:
+    """A message to each of many people, none of whom got one before."""
+    people = [f"m{number}@a.x" for number in range(count)]
+    tenth = count // 10
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        connected(Path(folder), subnets=["a.x"]) as (server, client),
+    ):
+        asyncio.run(open_mailboxes(server.address, people))
+        memory, used = server.resident_bytes(), list[float]()
+        with client.sender("benchmark") as out:
+            for begin in range(0, count, tenth):
+                before = server.processor_seconds()
+                for person in people[begin : begin + tenth]:
+                    out.send(person, PAYLOAD)
+                out.flush()
+                used.append(server.processor_seconds() - before)
+        kept = (server.resident_bytes() - memory) / count
+    note = f"{1e6 * used[0] / tenth:.0f} to {1e6 * used[-1] / tenth:.0f} us of processor"
+    what = f"a message to one more target, the last of {count:,} beside the first"
+    return [
+        Figure(what, used[-1] / used[0], 1.5, "x", note=note),
+        Figure("kept in memory of each target that got a message, and of its message", kept, None, "bytes"),
+    ]
 
 
 def _wait(is_so: Callable[[], bool]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -16,11 +17,12 @@ from pathlib import Path
 import psutil
 
 from benchmarks.builds import NOW, Build
-from shadowtree import Client
+from shadowtree import Client, aio
 from shadowtree.cli.support.free_ports import unused_ports
 
 CONNECTION_PATIENCE_SECONDS = 30
 CALL_SECONDS = 600
+OPENED_AT_ONCE = 500
 END_PATIENCE_SECONDS = 120
 """A server that took a large import a moment ago still writes."""
 
@@ -145,6 +147,13 @@ def connected(folder: Path, *, subnets: Sequence[str]) -> Iterator[tuple[ServerP
     """A name server and a client of it."""
     with name_server(folder, subnets=subnets) as server, Client(server.address) as client:
         yield server, client
+
+
+async def open_mailboxes(address: str, processes: Sequence[str]) -> None:
+    """Many at once, for each is durable before it is answered."""
+    async with aio.Client(address) as client:
+        for first in range(0, len(processes), OPENED_AT_ONCE):
+            await asyncio.gather(*map(client.open_mailbox, processes[first : first + OPENED_AT_ONCE]))
 
 
 @contextmanager

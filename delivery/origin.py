@@ -133,7 +133,8 @@ class Origin:
         for targets, quality, parcels in self.open.drain():
             number = self._numbers.get((targets, quality))
             if number is None:
-                number = self._numbers[targets, quality] = max(self._rows, default=0) + 1
+                # None of them is ever forgotten.
+                number = self._numbers[targets, quality] = len(self._rows) + 1
                 self._rows[number] = _SequenceRow(targets, quality, next_serial=1)
                 self._sequences[number] = Sequence()
             row = self._rows[number]
