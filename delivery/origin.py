@@ -35,6 +35,7 @@ from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.servers_below import is_apart, own_onward, servers_below
 from delivery.unsettled import (
+    IDLE,
     LOST,
     NO_VIEW,
     STUB,
@@ -87,7 +88,7 @@ class Origin:
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
-        self._sequences = {number: Sequence() for number in self._rows}
+        self._sequences: dict[int, Sequence] = {}
         self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
@@ -101,7 +102,7 @@ class Origin:
         self.backlog_bytes = 0
         for position in sorted(self._parcels):
             row = self._parcels[position]
-            sequence = self._sequences[row.sequence]
+            sequence = self._sequences.setdefault(row.sequence, Sequence())
             sequence.unsettled.append(position)
             if row.is_settled:
                 sequence.settled.add(position)
@@ -136,7 +137,6 @@ class Origin:
                 # None of them is ever forgotten.
                 number = self._numbers[targets, quality] = len(self._rows) + 1
                 self._rows[number] = _SequenceRow(targets, quality, next_serial=1)
-                self._sequences[number] = Sequence()
             row = self._rows[number]
             for together in parcels:
                 messages = tuple(waiting.send.message for waiting in together)
@@ -149,7 +149,8 @@ class Origin:
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
         """The servers that are known to be below a new parcel's targets; this one is not among them."""
-        return servers_below(parcel.targets, self._sequences[parcel.sequence].onward, reach, here=self.server)
+        onward = self._sequences.get(parcel.sequence, IDLE).onward
+        return servers_below(parcel.targets, onward, reach, here=self.server)
 
     def begin(
         self,
@@ -170,6 +171,8 @@ class Origin:
         row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels[position] = row
         self._by_serial[row.sequence, row.start, row.first_serial] = position
+        if parcel.sequence not in self._sequences:
+            self._sequences[parcel.sequence] = Sequence()
         self._sequences[parcel.sequence].begin(position, servers)
         if asked := asked_to_be_told(parcel, together):
             self._waiting[position] = asked
@@ -218,9 +221,9 @@ class Origin:
 
         Returns whether that can be so, the positions of parcels that may be settled by it, and what is to leave now.
         """
-        sequence = self._sequences.get(confirm.sequence)
-        if sequence is None:
+        if confirm.sequence not in self._rows:
             return False, [], []
+        sequence = self._sequences.get(confirm.sequence, IDLE)
         position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
         before = self._found_before(sender, confirm, reach)
         if position is None or position in sequence.settled:
@@ -256,7 +259,7 @@ class Origin:
 
         To one that is not in this view ways do not move: its arcs are suspended. If it was, another round follows.
         """
-        sequence = self._sequences[confirm.sequence]
+        sequence = self._sequences.get(confirm.sequence, IDLE)
         if sender not in sequence.receivers:
             return []
         servers = [server for server in confirm.onward_before if reach.is_settled_with(server)]
@@ -299,9 +302,9 @@ class Origin:
 
         Returns whether that can be so, and what is to leave now: also all later ones of which it has the stub alone.
         """
-        sequence = self._sequences.get(want.sequence)
-        if sequence is None:
+        if want.sequence not in self._rows:
             return False, []
+        sequence = self._sequences.get(want.sequence, IDLE)
         position = self._by_serial.get((want.sequence, want.start, want.first_serial))
         if position is None or self._parcels[position].posted.get(sender) != STUB:
             # Given up for it, or posted whole since.
@@ -443,6 +446,8 @@ class Origin:
             del self._by_serial[done.sequence, done.start, done.first_serial]
             over = encode(Over(done.sequence, done.start, done.first_serial))
             letters += [self._post.send_inline(server, over) for server in done.remembering]
+        if sequence.is_idle:
+            del self._sequences[row.sequence]
         return answers, letters
 
     def release(self) -> None:

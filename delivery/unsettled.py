@@ -154,6 +154,11 @@ class Sequence:
     """Of parcels that are not settled, by position: the number of the last `Elsewhere` of this start that each server
     followed which has confirmed it."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is to be known of it: all is settled, and no server but the origin was ever below."""
+        return not (self.unsettled or self.receivers or self.onward)
+
     def begin(self, position: int, servers: Iterable[ServerId]) -> None:
         """A parcel more, for which these servers are about to be found."""
         self.unsettled.append(position)
@@ -171,11 +176,15 @@ class Sequence:
         return [position for position in candidates if position not in self.settled]
 
 
+IDLE = Sequence()
+"""Any sequence that is not in memory: to be read alone."""
+
+
 class Backlog:
     """All parcels of an origin that are not settled, or wait for one before them: what is to be known of them."""
 
     def __init__(self, parcels: Mapping[int, ParcelRow], sequences: Mapping[int, Sequence]) -> None:
-        """`parcels`: by position. `sequences`: by number."""
+        """`parcels`: by position. `sequences`: by number, without those that are idle."""
         self._parcels, self._sequences = parcels, sequences
 
     def leaving_out(self, here: ServerId) -> list[tuple[int, ServerId]]:
@@ -193,7 +202,7 @@ class Backlog:
 
     def unsettled_from(self, number: int, first_serial: int) -> list[int]:
         """The parcels of a sequence that are not settled, from a serial on."""
-        sequence = self._sequences[number]
+        sequence = self._sequences.get(number, IDLE)
         return [
             position
             for position in sequence.unsettled
@@ -211,7 +220,7 @@ class Backlog:
 
         `next_serial`: of the next message, which nobody has.
         """
-        sequence = self._sequences[number]
+        sequence = self._sequences.get(number, IDLE)
         found = [(next_serial, NUMBER_LIMIT)]
         for position in reversed(sequence.unsettled):
             row = self._parcels[position]
@@ -225,7 +234,7 @@ class Backlog:
 
     def unsettled_since(self, number: int, *, next_serial: int) -> int:
         """The serial of the first parcel of a sequence that is not settled; that of the next message, if all are."""
-        unsettled = self._sequences[number].unsettled
+        unsettled = self._sequences.get(number, IDLE).unsettled
         return self._parcels[unsettled[0]].first_serial if unsettled else next_serial
 
     def has_confirmed(self, position: int, server: ServerId) -> bool:
