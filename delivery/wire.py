@@ -1,6 +1,7 @@
 """What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
+    server, as its lanes begin anew --Remembered--> origin --Over--> it, of those that are settled
     origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
     origin --Lost--> a server that started again, and had not confirmed what is in memory --Confirm--> origin
     server --Claims--> origin --Elsewhere--> it       which processes that no server owns it has, and whom others serve
