@@ -26,7 +26,7 @@ from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
-from delivery.unsettled import NO_VIEW
+from delivery.unsettled import NO_VIEW, ParcelKey
 from delivery.wire import (
     Claims,
     Confirm,
@@ -258,9 +258,8 @@ class Spreading:
                 for parcel in self._dead_letters.probed(sender, answered):
                     self._answer_post(sender, parcel)
             case Remembered(sequence, start, first_serials):
-                for key in ((sequence, start, first_serial) for first_serial in first_serials):
-                    if not (self._dead_letters.remembered(sender, key) or self._origin.remembered(sender, key)):
-                        self._answer_post(sender, Over(*key))
+                for first_serial in first_serials:
+                    self._say_if_over(sender, (sequence, start, first_serial))
             case Over():
                 self._arrivals.over(sender, message)
             case Lost():
@@ -282,15 +281,20 @@ class Spreading:
         was_lacking = self._dead_letters.confirmed(sender, confirm)
         self._assigning.confirming(sender, confirm, reach)
         is_ours, positions, letters = self._origin.confirm(sender, confirm, reach)
-        if was_lacking and confirm.is_remembered and not confirm.has_left_out:
-            self._answer_post(sender, Over(confirm.sequence, confirm.start, confirm.first_serial))
         if not is_ours and not was_lacking:
             self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        elif confirm.is_remembered:
+            self._say_if_over(sender, (confirm.sequence, confirm.start, confirm.first_serial))
         self.letters += letters
         for position in positions:
             if confirm.has_left_out:
                 self._assigning.confirmed(sender, position, confirm)
             self.go_on(position, reach)
+
+    def _say_if_over(self, sender: ServerId, parcel: ParcelKey) -> None:
+        """A server remembers who got a parcel: it need not, unless that is not settled, or a dead letter for it."""
+        if not (self._dead_letters.remembered(sender, parcel) or self._origin.remembered(sender, parcel)):
+            self._answer_post(sender, Over(*parcel))
 
     def _wanted(self, sender: ServerId, want: Want) -> None:
         is_ours, letters = self._origin.want(sender, want)

@@ -1,9 +1,10 @@
 """What a removed server did not get: listed, replayed to it when it is back, dropped."""
 
 import pytest
+from msgspec.structs import replace
 
 from delivery.events import DeadLettersDropped, DeadLettersReplayed, DropDeadLetters, ReplayDeadLetters, Settled
-from delivery.wire import Over, Remembered, decode, encode
+from delivery.wire import Confirm, Over, Remembered, decode, encode
 from namegraph import Lane, PeerMessage, ServerId
 from tests.unit.delivery.servers import Servers
 
@@ -70,6 +71,10 @@ def test_who_lacks_a_dead_letter_remembers_who_got_it_until_that_is_dropped(serv
     number = servers.servers[A].posts.handled_through(C) + 1
     asked = PeerMessage(C, number, encode(Remembered(1, 1, (1, 2))), Lane.POST)
     assert over(asked) == [Over(1, 1, 1)]
+    late = Confirm(1, 1, 1, 0, (), is_remembered=True)
+    assert over(PeerMessage(C, number + 1, encode(late), Lane.POST)) == [Over(1, 1, 1)]
+    lacking = replace(late, first_serial=2, has_left_out=True)
+    assert over(PeerMessage(C, number + 2, encode(lacking), Lane.POST)) == []
     assert over(DropDeadLetters(servers.ticket(), None)) == [Over(1, 1, 2)]
 
 
