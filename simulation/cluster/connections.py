@@ -138,10 +138,11 @@ class BreakingConnections:
         if self.words is not None:
             self.words.crashed(server)
         for other in self._others(server):
+            # Also where the other end had crashed before, and this one had not noticed.
+            self._network.drop(Channel(other, server))
             if not self.is_open(server, other):
                 continue
             self._closed.add(_pair(server, other))
-            self._network.drop(Channel(other, server))
             session = self._sessions[_pair(server, other)]
             noticed_after = self._chance.choice(NOTICED_AFTER)
             self._later(other, partial(self._notice_crash, other, server, session), noticed_after)
