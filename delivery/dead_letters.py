@@ -246,7 +246,7 @@ class DeadLetters:
             self._forget(number)
         return True
 
-    def remembered(self, server: ServerId, parcel: _ParcelKey) -> bool:
+    def note_remembered(self, server: ServerId, parcel: _ParcelKey) -> bool:
         """A server remembers who got a parcel. Whether it lacks it, and so is to remember that."""
         number = self._numbers.get(parcel)
         if number is None or server not in self._rows[number].lacking:

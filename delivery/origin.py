@@ -471,7 +471,7 @@ class Origin:
                 if teller != server
             }
 
-    def remembered(self, server: ServerId, parcel: ParcelKey) -> bool:
+    def note_remembered(self, server: ServerId, parcel: ParcelKey) -> bool:
         """A server remembers who got a parcel. Whether that is not settled: then the server is told once it is."""
         position = self._by_serial.get(parcel)
         if position is None:

@@ -293,7 +293,7 @@ class Spreading:
 
     def _say_if_over(self, sender: ServerId, parcel: ParcelKey) -> None:
         """A server remembers who got a parcel: it need not, unless that is not settled, or a dead letter for it."""
-        if not (self._dead_letters.remembered(sender, parcel) or self._origin.remembered(sender, parcel)):
+        if not (self._dead_letters.note_remembered(sender, parcel) or self._origin.note_remembered(sender, parcel)):
             self._answer_post(sender, Over(*parcel))
 
     def _wanted(self, sender: ServerId, want: Want) -> None:

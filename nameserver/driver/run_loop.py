@@ -137,8 +137,9 @@ class RunLoop:
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
-        self._is_to_arm = False
         """The deadline of the core that the timer is for."""
+        self._is_to_arm = False
+        """Whether the timer is set as soon as those whom a step woke had a turn."""
         self._bug: BaseException | None = None
         self._refuses_updates_because: Refusal | None = None
         self._durable_revision = core.revision

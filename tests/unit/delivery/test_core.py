@@ -202,6 +202,14 @@ def test_a_message_to_a_process_goes_to_its_mailbox(loop):
     assert loop.log_of(BOB) == [b"to you"] and loop.log_of(CY) == []
 
 
+def test_nothing_is_in_memory_of_a_sequence_that_is_settled_and_was_for_nobody_elsewhere(loop):
+    for target in (ANN, BOB, "g@a.x"):
+        loop.send(target)
+    assert not loop.servers[B].delivery.origin._sequences
+    (left,) = loop.servers[A].delivery.origin._sequences.values()
+    assert left.receivers == {B, C}
+
+
 def test_what_nobody_gets_is_settled_and_leaves_no_row():
     servers = Servers("a.x")
     servers.create("g@a.x")
