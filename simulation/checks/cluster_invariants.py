@@ -29,6 +29,30 @@ from simulation.oracle.violation import InvariantViolatedError
 
 Servers = Mapping[ServerId, ServerCore]
 
+PASSING = frozenset(
+    {
+        "coordinated",
+        "doubt",
+        "doubts of members",
+        "early letter",
+        "entering",
+        "entry",
+        "entry cover",
+        "held",
+        "left apart",
+        "offered",
+        "outbox",
+        "parcel",
+        "post outbox",
+        "post unmet",
+        "record ahead",
+        "undelivered",
+        "unmet",
+        "update",
+    }
+)
+"""The parts of the durable state whose rows are about what is under way, or about servers that are away."""
+
 
 def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers: Mapping[int, Outcome]) -> None:
     """Nothing is stuck, and every caller was answered."""
@@ -42,7 +66,7 @@ def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers
 def check_settled(servers: Servers) -> None:
     """No arc between servers that are there is suspended, unless it cannot be, and one of its ends says why.
 
-    Nobody waits to learn from others.
+    Nobody waits to learn from others, and what was under way has left no rows behind.
     """
     explained, rejected = set[ArcId](), set[ArcId]()
     for server, core in servers.items():
@@ -54,6 +78,8 @@ def check_settled(servers: Servers) -> None:
         uncertainty = core.uncertainty()
         _require("stuck", not uncertainty.behind, f"{server} has not caught up with {uncertainty.behind}")
         _require("stuck", not uncertainty.missed, f"{server} is in doubt of {uncertainty.missed}")
+        left = sorted(part for part in PASSING if core.durable.maps.get(part))
+        _require("forgetting", not left, f"{server} still has rows of {left}")
     _require("stuck", rejected == explained, f"nobody says why {sorted(rejected - explained)} are rejected")
 
 
