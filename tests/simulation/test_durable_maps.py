@@ -9,8 +9,11 @@ import pytest
 from delivery.server import Server
 from namegraph.model.rows import Records
 from namegraph.update.coordinator import COORDINATED
+from simulation.checks.cluster_invariants import PASSING, check_settled
 from simulation.cluster.disk import Disk
+from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import run_seed
+from tests.unit.delivery.servers import Servers
 
 
 def rows_of(core, *, but=frozenset()):
@@ -83,3 +86,12 @@ def test_a_core_restored_after_any_step_remembers_what_the_other_one_does(seed):
     ):
         run_seed(seed, updates=12, faults=True, messages=True)
     assert len(written.rows_seen) > 10
+
+
+@pytest.mark.parametrize("part", sorted(PASSING))
+def test_what_is_under_way_for_ever_is_found(part):
+    servers = Servers("a.x", "b.x").servers
+    check_settled(servers)
+    servers["a.x"].durable.maps[part]["left behind"] = None
+    with pytest.raises(InvariantViolatedError, match=f"a.x still has rows of .*{part}"):
+        check_settled(servers)
