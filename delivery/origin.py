@@ -49,6 +49,7 @@ from delivery.unsettled import (
     Sequence,
 )
 from delivery.wire import (
+    PARCEL_MESSAGES_LIMIT,
     Confirm,
     Over,
     Parcel,
@@ -57,8 +58,20 @@ from delivery.wire import (
     decode_stored,
     encode,
     message_id,
+    read_message_id,
 )
-from namegraph import NUMBERS, DurableMap, DurableState, PeerLetter, ServerId, TargetSet, packed
+from namegraph import (
+    NUMBERS,
+    DurableMap,
+    DurableState,
+    PeerLetter,
+    ServerId,
+    Slices,
+    TargetSet,
+    in_slices,
+    only,
+    packed,
+)
 
 BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
 """Of parcels that are not settled: they are kept in memory, too."""
@@ -398,14 +411,16 @@ class Origin:
         position = self._position_of(name)
         return position is not None and self._parcels[position].is_sent_apart
 
-    def pending(self) -> dict[ServerId, int]:
+    def pending(self) -> Slices[dict[ServerId, int]]:
         """For how many parcels each server is waited for that has not confirmed all of them; sorted by server.
 
-        May be asked while a step is carried out in another thread.
+        Each parcel counts as it is when it is looked at, also while a step is carried out in another thread.
         """
         found: Counter[ServerId] = Counter()
-        for row in list(self._parcels.values()):
-            found.update(server for server, count in list(row.posted.items()) if count < 0)
+        for rows in in_slices(list(self._parcels.values())):
+            for row in rows:
+                found.update(server for server, count in list(row.posted.items()) if count < 0)
+            yield len(rows)
         return dict(sorted(found.items()))
 
     @property
@@ -414,12 +429,19 @@ class Origin:
         return len(self._parcels)
 
     def _position_of(self, name: str) -> int | None:
-        serial = int(name.partition("@")[0])
-        for position, row in self._parcels.items():
-            if row.first_serial <= serial < row.first_serial + row.messages:
-                targets = self._rows[row.sequence].targets
-                if message_id(serial, targets, row.sequence, row.start, self.kept) == name:
-                    return position
+        found = read_message_id(name)
+        if found is None or found.kept is not self.kept:
+            return None
+        alone = only(found.addressed)
+        numbers = [found.sequence] if found.sequence else [self._numbers.get((alone, each), 0) for each in Quality]
+        for number in numbers:
+            if number not in self._sequences:
+                continue
+            # It is the first message of its parcel, or one of the next ones.
+            for first_serial in range(found.serial, max(0, found.serial - PARCEL_MESSAGES_LIMIT), -1):
+                position = self._by_serial.get((number, found.start, first_serial))
+                if position is not None:
+                    return position if found.serial < first_serial + self._parcels[position].messages else None
         return None
 
     def settle(self, position: int) -> tuple[list[Answer], list[PeerLetter]]:

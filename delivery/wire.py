@@ -15,6 +15,7 @@ Source: delivery.md sections 4 and 5.
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -374,10 +375,34 @@ def message_id(serial: int, targets: TargetSet, sequence: int, start: int, kept:
     return f"{serial}@{first.name}{mark and '+' + mark}#{start}"
 
 
+_MESSAGE_ID = re.compile(r"(\d+)@(.+?)(?:\+(~?)(\d*))?#(\d+)")
+
+
+class NamedMessage(NamedTuple):
+    """What the id of a message tells."""
+
+    serial: int
+    addressed: NodeId
+    sequence: int
+    """0: that of the addressed alone."""
+    start: int
+    kept: Kept
+
+
+def read_message_id(name: str) -> NamedMessage | None:
+    """The parts of what `message_id` gave; None where it gives nothing like it."""
+    found = _MESSAGE_ID.fullmatch(name)
+    if found is None:
+        return None
+    serial, addressed, mark, sequence, start = found.groups()
+    kept = Kept.MEMORY if mark else Kept.DURABLE
+    return NamedMessage(int(serial), NodeId(addressed), int(sequence or 0), int(start), kept)
+
+
 def kept_of(name: str) -> Kept:
     """How a message is kept, as its id tells."""
-    mark = name.rpartition("#")[0].rpartition("+")[2]
-    return Kept.MEMORY if re.fullmatch(r"~\d*", mark) else Kept.DURABLE
+    found = read_message_id(name)
+    return Kept.DURABLE if found is None else found.kept
 
 
 def _require_possible_targets(targets: TargetSet) -> None:

@@ -13,7 +13,8 @@ from namegraph.model.ownership import OwnershipTable
 from namegraph.model.priorities import Priority, revision_of
 from namegraph.model.refusals import RefusedError
 from namegraph.model.rows import NodeIndex, RequestId
-from namegraph.reconcile.suspended_arcs import suspended_arcs, suspended_with_subnet
+from namegraph.model.slices import Slices, at_once
+from namegraph.reconcile.suspended_arcs import SuspendedArcs, suspended_arcs, suspended_with_subnet
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.snapshot.reader import Snapshot
 from namegraph.state.context import ServerContext
@@ -183,7 +184,11 @@ class CoreQueries:
 
     def suspended_arcs(self) -> list[tuple[ArcId, str]]:
         """The suspended arcs with an end here, sorted, and why they are."""
-        return suspended_arcs(self._context, self._views.healing.rejected)
+        return at_once(self.list_suspended(limit=len(self.graph.suspended))).listed
+
+    def list_suspended(self, *, limit: int) -> Slices[SuspendedArcs]:
+        """Some of them, the rejected ones first, and how many there are."""
+        return suspended_arcs(lambda: self._context, self._views.healing.rejected, limit=limit)
 
     def suspended_counts(self) -> tuple[int, int]:
         """How many of the suspended arcs wait for another server, and how many are rejected."""

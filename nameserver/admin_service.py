@@ -10,6 +10,7 @@ from delivery.server import Server
 from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, Subnet, refuse
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.identification import identify
+from nameserver.calls.stable_listing import made
 from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
 from nameserver.driver.planned_end import PlannedEnd
@@ -25,6 +26,9 @@ _Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 SUBNETS_NAMED = 5
 """In a refusal: a server may own thousands."""
+
+SUSPENDED_LISTED = 1_000
+"""Of suspended arcs: while a server is away, there may be a million."""
 
 ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -57,6 +61,8 @@ class AdminCalls:
 
     async def _status(self) -> messages.ServerStatus:
         counts = await counted(self._census)
+        suspended = await made(self._reads.list_suspended(limit=SUSPENDED_LISTED))
+        pending = await made(self._core.delivery.origin.pending())
         core, delivery = self._reads, self._core.delivery
         in_memory = delivery.in_memory.counts
         return messages.ServerStatus(
@@ -75,7 +81,7 @@ class AdminCalls:
             parcels_unsettled=delivery.origin.parcels_unsettled,
             parcels_pending=[
                 messages.ServerStatus.ParcelsPending(server=server, parcels=parcels)
-                for server, parcels in delivery.origin.pending().items()
+                for server, parcels in pending.items()
             ],
             messages_refused_by_rate=delivery.rates.refused,
             datagrams_sent=self._run_loop.datagrams.sent,
@@ -98,8 +104,9 @@ class AdminCalls:
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
             suspended=[
                 messages.ServerStatus.SuspendedArc(parent=arc.parent, child=arc.child, reason=reason)
-                for arc, reason in core.suspended_arcs()
+                for arc, reason in suspended.listed
             ],
+            arcs_suspended=suspended.total,
             view=core.members,
             peers=[
                 messages.ServerStatus.Peer(address=report.address, subnets=report.subnets, state=report.state)

@@ -440,6 +440,7 @@ class ServerStatus:
     revision: Revision
     in_doubt: tuple[Revision, ...]
     suspended: tuple[SuspendedArc, ...]
+    """At most 1,000 of them, first of all those that could not be joined."""
     peers: tuple[Peer, ...]
     database_failure: str
     """Why the database cannot be written, so that updates are refused; empty where it can."""
@@ -450,6 +451,8 @@ class ServerStatus:
     node_numbers: int = 0
     """Numbers that nodes have, those included that are free for new names: what memory and database grow by."""
     free_node_numbers: int = 0
+    arcs_suspended: int = 0
+    """How many are suspended, those included that are not listed."""
     mailboxes: int = 0
     """Processes for which it keeps messages."""
     log_entries: int = 0

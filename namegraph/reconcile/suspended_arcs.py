@@ -12,9 +12,11 @@ Source: protocol.md section 7, *Heal*; NG 6.3 to 6.5.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from namegraph.model.names import ServerId, Subnet, subnet_of
+from namegraph.model.slices import Slices, in_slices
 from namegraph.state.context import ServerContext
 from namegraph.state.known_arcs import known_arc
 from namegraph.wire.message_parts import ArcId, KnownArc
@@ -63,22 +65,45 @@ def suspended_with_subnet(context: ServerContext, subnet: Subnet) -> list[ArcId]
     return sorted(found)
 
 
-def suspended_arcs(context: ServerContext, why_rejected: Mapping[ArcId, str]) -> list[tuple[ArcId, str]]:
-    """The suspended arcs with an end here, sorted, each with the reason in one line."""
-    graph = context.graph
-    found = []
-    for (parent, child), arc in graph.suspended.items():
-        ends = [node for node in (parent, child) if not context.owns(node)]
-        name = ArcId(graph.ids[parent], graph.ids[child])
-        if len(ends) != 1:
-            continue
-        server = context.home_of(graph.ids[ends[0]])
-        if context.is_rejected(arc):
-            unknown = f"the group {name.parent} is not there" if name in context.unconfirmed else UNEXPLAINED
-            reason = f"rejected: {why_rejected.get(name, unknown)}"
-        elif context.is_away(server):
-            reason = f"the server {server} is out of reach"
-        else:
-            reason = f"being joined again with the server {server}"
-        found.append((name, reason))
-    return sorted(found)
+class SuspendedArcs(NamedTuple):
+    """The suspended arcs with an end here."""
+
+    listed: list[tuple[ArcId, str]]
+    """Some of them, sorted, each with the reason in one line."""
+    total: int
+    """How many there are."""
+
+
+def suspended_arcs(
+    context_now: Callable[[], ServerContext], why_rejected: Mapping[ArcId, str], *, limit: int
+) -> Slices[SuspendedArcs]:
+    """Look for all, list so many: those that are rejected first, for what is apart heals by itself.
+
+    `context_now`: where the graph may have changed between two slices, each arc is told as it is when it is looked at.
+    """
+    rejected, others, total = list[tuple[ArcId, str]](), list[tuple[ArcId, str]](), 0
+    for pairs in in_slices(list(context_now().graph.suspended)):
+        context = context_now()
+        graph = context.graph
+        for parent, child in pairs:
+            arc = graph.suspended.get((parent, child))
+            if arc is None or context.owns(parent) == context.owns(child):
+                continue
+            total += 1
+            is_rejected = context.is_rejected(arc)
+            found = rejected if is_rejected else others
+            if len(found) == limit:
+                continue
+            name = ArcId(graph.ids[parent], graph.ids[child])
+            if is_rejected:
+                unknown = f"the group {name.parent} is not there" if name in context.unconfirmed else UNEXPLAINED
+                reason = f"rejected: {why_rejected.get(name, unknown)}"
+            else:
+                server = context.home_of(graph.ids[child if context.owns(parent) else parent])
+                if context.is_away(server):
+                    reason = f"the server {server} is out of reach"
+                else:
+                    reason = f"being joined again with the server {server}"
+            found.append((name, reason))
+        yield len(pairs)
+    return SuspendedArcs(sorted([*rejected, *others][:limit]), total)

@@ -182,6 +182,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         tombstones=message.tombstones,
         node_numbers=message.node_numbers,
         free_node_numbers=message.free_node_numbers,
+        arcs_suspended=max(message.arcs_suspended, len(message.suspended)),  # Servers of before list all.
         mailboxes=message.mailboxes,
         log_entries=message.log_entries,
         log_bytes=message.log_bytes,

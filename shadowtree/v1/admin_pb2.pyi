@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued", "memory_entries", "memory_bytes", "memory_parcels_unsettled", "memory_parcels_lost")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "arcs_suspended", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued", "memory_entries", "memory_bytes", "memory_parcels_unsettled", "memory_parcels_lost")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +59,7 @@ class ServerStatus(_message.Message):
     DATABASE_FAILURE_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
     TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
+    ARCS_SUSPENDED_FIELD_NUMBER: _ClassVar[int]
     NODE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     FREE_NODE_NUMBERS_FIELD_NUMBER: _ClassVar[int]
     MAILBOXES_FIELD_NUMBER: _ClassVar[int]
@@ -89,6 +90,7 @@ class ServerStatus(_message.Message):
     database_failure: str
     view: _containers.RepeatedScalarFieldContainer[str]
     tombstones: int
+    arcs_suspended: int
     node_numbers: int
     free_node_numbers: int
     mailboxes: int
@@ -106,7 +108,7 @@ class ServerStatus(_message.Message):
     memory_bytes: int
     memory_parcels_unsettled: int
     memory_parcels_lost: int
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ..., memory_entries: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_parcels_unsettled: _Optional[int] = ..., memory_parcels_lost: _Optional[int] = ...) -> None: ...
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., arcs_suspended: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ..., memory_entries: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_parcels_unsettled: _Optional[int] = ..., memory_parcels_lost: _Optional[int] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()

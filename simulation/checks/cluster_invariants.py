@@ -39,7 +39,6 @@ PASSING = frozenset(
         "entry",
         "entry cover",
         "held",
-        "left apart",
         "offered",
         "outbox",
         "parcel",

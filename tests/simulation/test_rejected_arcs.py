@@ -11,6 +11,7 @@ from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, Join
 from namegraph.model.outcomes import Committed, Member
 from namegraph.model.refusals import Reason
 from namegraph.model.rows import NodeKind
+from namegraph.model.slices import at_once
 from namegraph.wire.view_messages import DigestReply
 from resolver.membership import MembershipResolver
 from simulation.cluster import connections
@@ -96,6 +97,23 @@ def test_what_may_still_be_joined_is_told_as_before(arc, kind, at):
     assert all(why == f"the server {other} is out of reach" for _, why in scene.core(at).suspended_arcs())
     scene.meet([A], [B, C])
     assert kept.resolve(G[at]).apart == before.apart == ()
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 3])
+def test_of_many_suspended_arcs_those_that_are_rejected_are_listed_first(limit):
+    scene = Scene()
+    for parent in (H[A], G[A]):
+        scene.done(A, JoinArc(parent, NodeId(f"ann@{B}"), ChildKind.PROCESS))
+    scene.part([A], [B, C])
+    scene.done(A, JoinArc(*TO_NOBODY[0], TO_NOBODY[1], offline=True))
+    scene.meet([A], [C])
+    listed, total = at_once(scene.core(A).list_suspended(limit=limit))
+    everything = scene.core(A).suspended_arcs()
+    rejected = [each for each in everything if each[1].startswith("rejected")]
+    assert (len(rejected), total) == (1, len(everything)) and total >= 3
+    assert len(listed) == limit and listed == sorted(listed)
+    assert set(rejected) <= set(listed) or not limit
+    assert set(listed) <= set(everything)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "tombstones", found.tombstones
     yield "node_numbers", found.node_numbers
     yield "free_node_numbers", found.free_node_numbers
+    yield "arcs_suspended", found.arcs_suspended
     yield "mailboxes", found.mailboxes
     yield "log_entries", found.log_entries
     yield "log_bytes", found.log_bytes

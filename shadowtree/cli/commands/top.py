@@ -66,7 +66,7 @@ def _facts(status: ServerStatus, peers: PeerList) -> Iterator[tuple[object, ...]
     yield "processes", status.processes
     yield "arcs", status.arcs
     yield "in_doubt", len(status.in_doubt)
-    yield "suspended", len(status.suspended)
+    yield "suspended", status.arcs_suspended
     yield "letters_waiting", sum(peer.letters_waiting for peer in peers)
     if status.database_failure:
         yield "database_failure", status.database_failure

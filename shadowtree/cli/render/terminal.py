@@ -83,6 +83,7 @@ _COUNTS = (
     "tombstones",
     "node_numbers",
     "free_node_numbers",
+    "arcs_suspended",
     "mailboxes",
     "log_entries",
     "log_bytes",

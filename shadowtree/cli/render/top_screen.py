@@ -53,7 +53,7 @@ def _of_server(status: results.ServerStatus, peers: results.PeerList) -> Table:
         ("loops", f"{status.virtual_nodes:,}"),
         ("letters waiting", f"{waiting:,}"),
         ("updates in doubt", f"{len(status.in_doubt):,}"),
-        ("arcs suspended", f"{len(status.suspended):,}"),
+        ("arcs suspended", f"{status.arcs_suspended:,}"),
         ("view", ", ".join(status.view) or "all that were met"),
         ("database", status.database_failure or "can be written"),
     ]

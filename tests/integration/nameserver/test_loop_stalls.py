@@ -16,6 +16,7 @@ import shadowtree
 from shadowtree.cli.demo.example_part import write_part
 from shadowtree.cli.demo.loops import arc_to_turn_round
 from shadowtree.cli.demo.servers import deal
+from tests.integration.nameserver.server_process import wait_until
 
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
@@ -28,6 +29,7 @@ MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
 RECIPIENTS = 50_000
+SUSPENDED = 50_000
 SET_GROUPS = 1_000
 """As many as are resolved together."""
 
@@ -180,6 +182,21 @@ def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):
     found = stalls()
     assert found.during(sending) == []
     assert found.during(reading) == []
+
+
+def test_the_status_beside_very_many_suspended_arcs(watched, tmp_path):
+    crowd = "crowd@a.example"
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{crowd}\tp{number}@b.example\tmember\n" for number in range(SUSPENDED)))
+    servers, stalls = watched([["a.example"], ["b.example"]])
+    with _client(servers) as client:
+        client.import_file(rows)
+        assert servers.processes[1].terminate() == (0, "")
+        wait_until(lambda: client.status().arcs_suspended == SUSPENDED, "what is suspended")
+        with span() as telling:
+            listed = client.status().suspended
+        assert 0 < len(listed) < SUSPENDED
+    assert stalls().during(telling) == []
 
 
 def test_an_import_over_three_servers_and_the_loop_of_the_demo(watched, part):

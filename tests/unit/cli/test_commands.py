@@ -39,6 +39,7 @@ KEYS = {
         "tombstones",
         "node_numbers",
         "free_node_numbers",
+        "arcs_suspended",
         "mailboxes",
         "log_entries",
         "log_bytes",
