@@ -21,7 +21,7 @@ from pyroaring import BitMap
 
 from delivery.model import Position, is_pattern
 from delivery.wire import PARCEL_MESSAGES_LIMIT
-from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, packed
+from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, Slices, packed, sorted_in_slices
 
 MAILBOXES_LIMIT = 1_000_000
 
@@ -117,9 +117,9 @@ class Mailboxes:
         """What is known of each, by whose it is."""
         return dict(self._mailboxes.items())
 
-    def names(self) -> list[NodeId]:
+    def names(self) -> Slices[list[NodeId]]:
         """Whose mailboxes there are: sorted."""
-        return sorted(self._mailboxes)
+        return sorted_in_slices(list(self._mailboxes))
 
     def open(self, process: NodeId, *, at: int, is_archive: bool = False) -> int:
         """The number of a new mailbox, for which entries from a position on can be."""

@@ -18,6 +18,7 @@ from delivery.policy import Policy
 from delivery.queue import Due
 from delivery.server import Server
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
+from nameserver.calls.stable_listing import made
 from nameserver.deliveries.machine import MailboxState, Progress
 from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.letting_out import DatagramCounts
@@ -186,12 +187,14 @@ class Desk:
         """Whether a process has a mailbox here, or somebody listens for it without one."""
         return self._core.delivery.listens_for(process)
 
-    def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
+    async def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
         mailboxes = self._core.delivery.mailboxes
-        if self._sorted[0] != mailboxes.version:
-            self._sorted = (mailboxes.version, mailboxes.names())
-        names = self._sorted[1]
+        version, names = self._sorted
+        if version != mailboxes.version:
+            version = mailboxes.version
+            names = await made(mailboxes.names())
+            self._sorted = (version, names)
         first = bisect_right(names, process)
         found = [self.mailbox_of(name) for name in names[first : first + limit]]
         return [state for state in found if state is not None]

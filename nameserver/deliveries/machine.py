@@ -122,7 +122,7 @@ class DeliveryMachine(Protocol):
     def listens_for(self, process: NodeId) -> bool:
         """Whether a process has a mailbox here, or somebody listens for it without one."""
 
-    def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
+    async def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
         """The mailboxes whose processes sort after a text, sorted, so many at most."""
 
     def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:

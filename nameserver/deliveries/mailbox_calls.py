@@ -63,7 +63,7 @@ class MailboxCalls:
         """One page, sorted by process."""
         self._routing.require_owned(conversion.read_subnet(request.subnet))
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_LIMIT)
-        found = self._machine.mailboxes_after(request.page_token, size + 1)
+        found = await self._machine.mailboxes_after(request.page_token, size + 1)
         await self._machine.until_durable()
         page = found[:size]
         return wire.ListMailboxesResponse(

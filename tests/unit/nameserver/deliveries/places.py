@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 import grpc
 
 from delivery.events import CloseParcels, SendAll, Settled
-from namegraph import NodeId, Reason, ServerId, group_not_found, refuse
+from namegraph import NodeId, Reason, ServerId, at_once, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.deliveries.machine import MailboxState, Progress
@@ -142,8 +142,8 @@ class CoreMachine:
     def listens_for(self, process):
         return self.core.listens_for(process)
 
-    def mailboxes_after(self, process, limit):
-        names = [name for name in self.core.mailboxes.names() if name > process]
+    async def mailboxes_after(self, process, limit):
+        names = [name for name in at_once(self.core.mailboxes.names()) if name > process]
         return [self.mailbox_of(name) for name in names[:limit]]
 
     def dead_letters_after(self, number, limit):
