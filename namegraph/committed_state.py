@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from copy import copy
+from itertools import chain
 from typing import Any
 
 from namegraph.core import ServerCore
@@ -30,14 +31,11 @@ from namegraph.events import (
 )
 from namegraph.graph.name_graph import LeftBehind
 from namegraph.model.operations import DeleteGroup
-from namegraph.queries import CoreQueries
+from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
 from namegraph.wire.inflation import may_inflate
 
 LONG_FROM_BYTES = 64 * 1024
 """A letter of this size makes thousands of objects."""
-
-LONG_FROM_OPERATIONS = 500
-"""So many operations of one update take some milliseconds; so do as many arcs of a group that is deleted with force."""
 
 LONG_FROM_ARCS = 2_000
 """So many arcs between servers take more than some milliseconds when a view ends, or heals."""
@@ -64,8 +62,7 @@ class CommittedState(CoreQueries):
         if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS and _is_large(event.encoded):
             return True
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
-        arcs_between_servers = len(core.records.leaving) + len(core.graph.suspended)
-        return (ends_view or not core.is_steady) and arcs_between_servers > LONG_FROM_ARCS
+        return (ends_view or not core.is_steady) and _has_many_arcs_between_servers(core)
 
     def hold(self) -> None:
         """A long step begins: show no later state than this one until it is durable."""
@@ -115,6 +112,17 @@ def _size(command: UpdateCommand, core: ServerCore) -> int:
             if node is not None:
                 size += len(graph.children[node]) + len(graph.parents[node])
     return size
+
+
+def _has_many_arcs_between_servers(core: ServerCore) -> bool:
+    count = len(core.graph.suspended)
+    leaving = core.records.leaving.values()
+    entering = (core.graph.children[node] for node in core.records.above)
+    for arcs in chain(leaving, entering):
+        if count > LONG_FROM_ARCS:
+            break
+        count += len(arcs)
+    return count > LONG_FROM_ARCS
 
 
 def _parts_of(queries: CoreQueries) -> dict[str, Any]:

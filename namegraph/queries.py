@@ -31,6 +31,9 @@ from namegraph.update.order_queue import Entries
 from namegraph.views.view_change import ViewChange
 from namegraph.wire.message_parts import ArcId, UpdateId, ViewId
 
+LONG_FROM_OPERATIONS = 500
+"""So many operations of one update take some milliseconds; so do as many arcs of a group that is deleted with force."""
+
 
 class CoreQueries:
     """The reading half of `ServerCore`, which holds all that is named here and changes it by `step` alone."""
@@ -112,8 +115,12 @@ class CoreQueries:
 
     @property
     def has_large_updates(self) -> bool:
-        """Whether an import is under way over several servers."""
-        return any(update.brought is not None for update in self.entries.updates.values())
+        """Whether an import is under way over several servers, or an update with many operations for this one.
+
+        Any letter about it may be the one that has it carried out.
+        """
+        updates = self.entries.updates.values()
+        return any(each.brought is not None or len(each.operations) > LONG_FROM_OPERATIONS for each in updates)
 
     @property
     def is_healed(self) -> bool:

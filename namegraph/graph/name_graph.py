@@ -16,7 +16,7 @@ Source: NG 3.2.1, 4.4.1; protocol.md sections 1 and 3.
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from enum import Enum
@@ -69,6 +69,9 @@ CHANGED_TAILS_LIMIT = 100_000
 CHANGED_TAILS_LISTED_LIMIT = 10_000
 """Changed tails of one update; of one with more, readers keep nothing."""
 
+EndsByNode = dict[NodeIndex, dict[NodeIndex, None]]
+"""The other ends of some arcs of each node that has any."""
+
 MANY_ARCS = 1_000
 """So many arcs of one node are freed one by one, and not with their table: that may take 20 ms."""
 
@@ -102,6 +105,8 @@ class _Shared:
     length: int
     copied_out: set[NodeIndex]
     copied_in: set[NodeIndex]
+    copied_ends: defaultdict[int, set[NodeIndex]]
+    """By the `id` of a map: the nodes whose ends in it are not shared."""
     replaced: list[Any]
     """The arcs of copied nodes as they were, to be freed from the end when nobody holds them any more."""
 
@@ -169,11 +174,11 @@ class NameGraph:
         """How many ever were."""
         self.suspended: dict[ArcKey, ArcRecord] = {}
         """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
-        self.suspended_from: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        self.suspended_from: EndsByNode = {}
         """Children of suspended arcs, by parent."""
-        self.suspended_into: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        self.suspended_into: EndsByNode = {}
         """Parents of suspended arcs, by child."""
-        self.divergent_children: dict[NodeIndex, dict[NodeIndex, None]] = {}
+        self.divergent_children: EndsByNode = {}
         """Children by parent, where `children` and `parents` differ about an arc: while updates over several servers
         are under way, the ancestry record of the child can be ahead of what is true at the parent, or behind it."""
         self.virtual_nodes: dict[int, VirtualNode] = {}
@@ -194,8 +199,8 @@ class NameGraph:
     def hold(self) -> NameGraph:
         """The graph as it is now, for readers: it stays so while this one changes, until `let_go`.
 
-        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`), so holding costs a pointer for each
-        node. Tombstones are no reader's concern: they are shared.
+        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a pointer
+        for each node. Tombstones are no reader's concern: they are shared.
         """
         held = NameGraph()
         taken: set[NodeIndex] = set()
@@ -208,9 +213,9 @@ class NameGraph:
             children=self.children.copy(),
             parents=self.parents.copy(),
             suspended=self.suspended.copy(),
-            suspended_from={node: ends.copy() for node, ends in self.suspended_from.items()},
-            suspended_into={node: ends.copy() for node, ends in self.suspended_into.items()},
-            divergent_children={node: ends.copy() for node, ends in self.divergent_children.items()},
+            suspended_from=self.suspended_from.copy(),
+            suspended_into=self.suspended_into.copy(),
+            divergent_children=self.divergent_children.copy(),
             virtual_nodes=self.virtual_nodes.copy(),
             virtual_node_of=self.virtual_node_of.copy(),
             changed_tails=self.changed_tails.copy(),
@@ -219,7 +224,8 @@ class NameGraph:
         )
         self._holders += 1
         self._hidden.append(taken)
-        self._shared = _Shared(len(self.ids), set(), set(), [] if self._shared is None else self._shared.replaced)
+        replaced = [] if self._shared is None else self._shared.replaced
+        self._shared = _Shared(len(self.ids), set(), set(), defaultdict(set), replaced)
         return held
 
     def let_go(self) -> LeftBehind:
@@ -229,7 +235,7 @@ class NameGraph:
             return LeftBehind([], [])
         shared, self._shared = self._shared, None
         hidden, self._hidden = self._hidden, []
-        return LeftBehind([shared.copied_out, shared.copied_in, *hidden], shared.replaced)
+        return LeftBehind([shared.copied_out, shared.copied_in, *shared.copied_ends.values(), *hidden], shared.replaced)
 
     @property
     def is_held(self) -> bool:
@@ -387,18 +393,34 @@ class NameGraph:
     def suspend(self, arc: ArcRecord) -> None:
         """Remember an arc that is suspended."""
         self.suspended[arc.parent, arc.child] = arc
-        self.suspended_from.setdefault(arc.parent, {})[arc.child] = None
-        self.suspended_into.setdefault(arc.child, {})[arc.parent] = None
+        self._ends_at(self.suspended_from, arc.parent)[arc.child] = None
+        self._ends_at(self.suspended_into, arc.child)[arc.parent] = None
 
     def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
         """Forget a suspended arc, and return it; None where it was not suspended."""
         arc = self.suspended.pop((parent, child), None)
         if arc is not None:
-            for ends, one, other in ((self.suspended_from, parent, child), (self.suspended_into, child, parent)):
-                del ends[one][other]
-                if not ends[one]:
-                    del ends[one]
+            self._remove_end(self.suspended_from, parent, child)
+            self._remove_end(self.suspended_into, child, parent)
         return arc
+
+    def _ends_at(self, ends: EndsByNode, node: NodeIndex) -> dict[NodeIndex, None]:
+        """The other ends of some arcs of a node, to be changed."""
+        shared, found = self._shared, ends.get(node)
+        if found is None:
+            found = ends[node] = {}
+        elif shared is not None and node not in shared.copied_ends[id(ends)]:
+            shared.replaced.append(found)
+            found = ends[node] = found.copy()
+        if shared is not None:
+            shared.copied_ends[id(ends)].add(node)
+        return found
+
+    def _remove_end(self, ends: EndsByNode, node: NodeIndex, other: NodeIndex) -> None:
+        left = self._ends_at(ends, node)
+        left.pop(other, None)
+        if not left:
+            del ends[node]
 
     def arcs_from(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
         """All children of a node with their arcs, suspended ones too."""
@@ -421,11 +443,9 @@ class NameGraph:
     def compare(self, parent: NodeIndex, child: NodeIndex) -> None:
         """Note whether the two sides of an arc that may have changed agree that it is there."""
         if (child in self.children[parent]) != (parent in self.parents[child]):
-            self.divergent_children.setdefault(parent, {})[child] = None
+            self._ends_at(self.divergent_children, parent)[child] = None
         elif parent in self.divergent_children:
-            self.divergent_children[parent].pop(child, None)
-            if not self.divergent_children[parent]:
-                del self.divergent_children[parent]
+            self._remove_end(self.divergent_children, parent, child)
 
     def bury(self, tombstone: ArcRecord) -> None:
         """Keep what is known of an arc that was left."""

@@ -4,10 +4,16 @@ from random import Random
 
 import pytest
 
+from namegraph import committed_state, queries
 from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
+from namegraph.events import PeerLost, PeerMessage, PeerReceived, UpdateCommand
+from namegraph.model.names import NodeId
+from namegraph.model.operations import JoinArc
+from namegraph.model.rows import RequestId
 from simulation.run import run_seed
 from tests.reads import server_as_read
+from tests.simulation.scene import A, B, G, Scene
 
 HELD_SHARE = 0.1
 """Of steps, those before which the state is held."""
@@ -42,6 +48,28 @@ class Readers:
             expected = self._before[0][0] if self._before else server_as_read(self._core)
             assert server_as_read(self.seen) == expected
         return bool(self._before)
+
+
+@pytest.mark.parametrize(("at", "lost"), [(A, B), (B, A)])
+def test_losing_a_server_takes_long_at_either_end_of_many_arcs(at, lost, monkeypatch):
+    scene = Scene()
+    readers = CommittedState(scene.core(at))
+    monkeypatch.setattr(committed_state, "LONG_FROM_ARCS", 10)
+    assert not readers.may_take_long(PeerLost(lost, "gone"))
+    scene.done(A, *(JoinArc(G[A], NodeId(f"p{number}@{B}")) for number in range(11)))
+    assert readers.may_take_long(PeerLost(lost, "gone"))
+    assert not readers.may_take_long(PeerReceived(lost, 1))
+
+
+def test_whatever_comes_while_an_update_of_many_operations_is_under_way_may_take_long(monkeypatch):
+    scene = Scene()
+    readers = CommittedState(scene.core(B))
+    monkeypatch.setattr(queries, "LONG_FROM_OPERATIONS", 9)
+    short, joins = PeerMessage(A, 1, b"short"), [JoinArc(G[A], NodeId(f"p{number}@{B}")) for number in range(10)]
+    scene.cluster.submit(A, UpdateCommand(1_000, RequestId("r"), tuple(joins)))
+    took_long = [readers.may_take_long(short)]
+    scene.cluster.run(lambda: took_long.append(readers.may_take_long(short)))
+    assert (took_long[0], any(took_long), took_long[-1]) == (False, True, False)
 
 
 PLAIN_SEEDS = (1, 2, 4)

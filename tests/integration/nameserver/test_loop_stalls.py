@@ -184,19 +184,30 @@ def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):
     assert found.during(reading) == []
 
 
-def test_the_status_beside_very_many_suspended_arcs(watched, tmp_path):
-    crowd = "crowd@a.example"
+def test_a_server_with_very_many_arcs_to_others_is_lost_and_the_status_then(watched, tmp_path):
+    crowd, other = "crowd@a.example", "other@a.example"
     rows = tmp_path / "rows.tsv"
     rows.write_text("".join(f"{crowd}\tp{number}@b.example\tmember\n" for number in range(SUSPENDED)))
     servers, stalls = watched([["a.example"], ["b.example"]])
     with _client(servers) as client:
         client.import_file(rows)
-        assert servers.processes[1].terminate() == (0, "")
-        wait_until(lambda: client.status().arcs_suspended == SUSPENDED, "what is suspended")
+        client.create_group(other)
+        with span() as applying:
+            client.apply([shadowtree.Join(other, f"p{number}@b.example") for number in range(BATCH)])
+        with span() as losing:
+            assert servers.processes[1].terminate() == (0, "")
+            wait_until(lambda: client.status().arcs_suspended == SUSPENDED + BATCH, "what is suspended")
         with span() as telling:
             listed = client.status().suspended
         assert 0 < len(listed) < SUSPENDED
-    assert stalls().during(telling) == []
+        with span() as healing:
+            servers.start_again(1)
+            wait_until(lambda: client.status().arcs_suspended == 0, "healing")
+    found = stalls()
+    assert found.during(applying) == []
+    assert found.during(losing) == []
+    assert found.during(telling) == []
+    assert found.during(healing) == []
 
 
 def test_an_import_over_three_servers_and_the_loop_of_the_demo(watched, part):
