@@ -397,9 +397,13 @@ class Origin:
         return self.settle(position)[0]
 
     def progress(self, name: str) -> Progress | None:
-        """How far a message is; None where it is settled, or was never accepted here."""
+        """How far a message is; None where it is settled, or was never accepted here.
+
+        May be asked while a step is carried out in another thread.
+        """
         position = self._position_of(name)
-        return None if position is None else self._parcels[position].progress
+        row = None if position is None else self._parcels.get(position)
+        return None if row is None else row.progress
 
     def is_settled(self, name: str) -> bool:
         """Whether a message that was accepted here since the start, or is not settled, is settled."""
@@ -441,7 +445,8 @@ class Origin:
             for first_serial in range(found.serial, max(0, found.serial - PARCEL_MESSAGES_LIMIT), -1):
                 position = self._by_serial.get((number, found.start, first_serial))
                 if position is not None:
-                    return position if found.serial < first_serial + self._parcels[position].messages else None
+                    row = self._parcels.get(position)
+                    return position if row is not None and found.serial < first_serial + row.messages else None
         return None
 
     def settle(self, position: int) -> tuple[list[Answer], list[PeerLetter]]:

@@ -127,8 +127,9 @@ class ParcelRow(Struct, array_like=True):
     @property
     def progress(self) -> Progress:
         """How far it is."""
-        served = [count for count in (self.mailboxes, *self.posted.values()) if count > 0]
-        pending = sorted(server for server, count in self.posted.items() if count < 0)
+        posted = list(self.posted.items())
+        served = [count for count in (self.mailboxes, *(count for _, count in posted)) if count > 0]
+        pending = sorted(server for server, count in posted if count < 0)
         return Progress(sum(served), len(served), tuple(pending))
 
 
