@@ -3,8 +3,8 @@
     loop's thread     hold --> reads, of the state before --------------> let_go
     another thread        \\--- step, which changes the core ---/
 
-What is held shares all that the step does not change (`NameGraph.hold`), so that holding takes a few milliseconds and
-little memory, however large the graph is. Between steps readers see the core itself.
+What is held shares all that the step does not change (`NameGraph.hold`): holding takes little memory, and a pointer for
+each node, in slices. Between steps, and until all is held, readers see the core itself.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from namegraph.events import (
 )
 from namegraph.graph.name_graph import LeftBehind
 from namegraph.model.operations import DeleteGroup
+from namegraph.model.slices import Slices
 from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
 from namegraph.wire.inflation import may_inflate
 
@@ -64,18 +65,21 @@ class CommittedState(CoreQueries):
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
         return (ends_view or not core.is_steady) and _has_many_arcs_between_servers(core)
 
-    def hold(self) -> None:
-        """A long step begins: show no later state than this one until it is durable."""
+    def hold(self) -> Slices[None]:
+        """A long step is about to begin: show no later state than this one until it is durable.
+
+        No step may be taken between the slices.
+        """
         core = self._core
         context = copy(core._context)
         context.__dict__.update({name: copy(value) for name, value in vars(context).items() if isinstance(value, dict)})
         context.doubts = core._context.doubts.hold()
-        context.graph = core.graph.hold()
-        context.ancestors = core.ancestors.hold(context.graph)
+        context.graph = yield from core.graph.hold()
+        context.ancestors = yield from core.ancestors.hold(context.graph)
         held = CoreQueries()
         held.__dict__.update(_parts_of(core))
         held.graph, held._context = context.graph, context
-        held.records = core.records.hold(context)
+        held.records = yield from core.records.hold(context)
         held.entries = core.entries.hold(context, held.records)
         held.told_revision = core.revision
         self._held.append(held)

@@ -17,6 +17,7 @@ from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import ArcKey, NodeIndex
+from namegraph.model.slices import Slices
 
 CACHE_LIMIT_BYTES = 160 * 1024 * 1024
 """Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
@@ -64,10 +65,16 @@ class AncestorSets:
         """The memory of the sets that are kept."""
         return self._bytes
 
-    def hold(self, graph: NameGraph) -> AncestorSets:
-        """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs."""
+    def hold(self, graph: NameGraph) -> Slices[AncestorSets]:
+        """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs.
+
+        Between the slices more may be computed, but nothing forgotten.
+        """
         held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
-        held._sets, held._controlled, held._bytes = self._sets.copy(), self._controlled.copy(), self._bytes
+        held._controlled = self._controlled.copy()
+        yield len(held._controlled)
+        held._sets, held._bytes = self._sets.copy(), self._bytes
+        yield len(held._sets)
         held._fills_from_the_roots = self._fills_from_the_roots
         return held
 

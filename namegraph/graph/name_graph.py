@@ -18,6 +18,7 @@ from __future__ import annotations
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
+from copy import copy
 from dataclasses import dataclass
 from enum import Enum
 from heapq import heappop, heappush
@@ -28,6 +29,7 @@ from namegraph.graph.spanning_tree import spanning_tree
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
+from namegraph.model.slices import Slices
 
 
 class ArcState(Enum):
@@ -118,6 +120,24 @@ class _Shared:
         return arcs.copy()
 
 
+_COPIED = (
+    "ids",
+    "kinds",
+    "versions",
+    "children",
+    "parents",
+    "suspended",
+    "suspended_from",
+    "suspended_into",
+    "divergent_children",
+    "virtual_nodes",
+    "virtual_node_of",
+    "changed_tails",
+    "renamed",
+)
+"""What a graph that is held has of its own."""
+
+
 class _IndexBefore(Mapping[NodeId, NodeIndex]):
     """The numbers of ids below a limit. The ids themselves stay where they are: there may be millions."""
 
@@ -196,32 +216,21 @@ class NameGraph:
         self._shared: _Shared | None = None
         """While somebody reads the graph as it was: what no longer belongs to both."""
 
-    def hold(self) -> NameGraph:
+    def hold(self) -> Slices[NameGraph]:
         """The graph as it is now, for readers: it stays so while this one changes, until `let_go`.
 
         Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a pointer
-        for each node. Tombstones are no reader's concern: they are shared.
+        for each node. Tombstones are no reader's concern: they are shared. Nothing may change between the slices.
         """
         held = NameGraph()
+        copied: dict[str, Any] = {}
+        for name in _COPIED:
+            column = getattr(self, name)
+            copied[name] = copy(column)
+            yield len(column)
         taken: set[NodeIndex] = set()
-        held.__dict__.update(
-            self.__dict__,
-            ids=self.ids.copy(),
-            index=_IndexBefore(self.index, len(self.ids), taken),
-            kinds=self.kinds.copy(),
-            versions=self.versions[:],
-            children=self.children.copy(),
-            parents=self.parents.copy(),
-            suspended=self.suspended.copy(),
-            suspended_from=self.suspended_from.copy(),
-            suspended_into=self.suspended_into.copy(),
-            divergent_children=self.divergent_children.copy(),
-            virtual_nodes=self.virtual_nodes.copy(),
-            virtual_node_of=self.virtual_node_of.copy(),
-            changed_tails=self.changed_tails.copy(),
-            renamed=self.renamed.copy(),
-            _shadow_trees={},
-        )
+        index = _IndexBefore(self.index, len(self.ids), taken)
+        held.__dict__.update(self.__dict__, **copied, index=index, _shadow_trees={})
         self._holders += 1
         self._hidden.append(taken)
         replaced = [] if self._shared is None else self._shared.replaced

@@ -22,6 +22,7 @@ from namegraph.graph.name_graph import VirtualNode
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind, Records
+from namegraph.model.slices import Slices
 from namegraph.replication.dirty_rows import DirtyRows
 from namegraph.state.context import NEVER, ServerContext
 from namegraph.wire.columns import GONE, KINDS, PRESENT, SUSPENDED, heads_of, in_arcs_of, rows_of, suspended_in
@@ -47,11 +48,14 @@ class AncestryStore:
         self._in_question: dict[NodeIndex, None] = {}
         """Nodes of which a record is held that may be above no owned node any more."""
 
-    def hold(self, context: ServerContext) -> AncestryStore:
+    def hold(self, context: ServerContext) -> Slices[AncestryStore]:
         """The records as they are now, for readers of a site that is held."""
         held = copy(self)
         held._context, held._graph = context, context.graph
-        held.above, held.leaving = self.above.copy(), self.leaving.copy()
+        held.above = self.above.copy()
+        yield len(held.above)
+        held.leaving = self.leaving.copy()
+        yield len(held.leaving)
         return held
 
     def is_held(self, node: NodeIndex) -> bool:
@@ -182,10 +186,10 @@ class AncestryStore:
         graph, context = self._graph, self._context
         return sorted(
             ArcId(graph.ids[parent], graph.ids[child])
-            for child in map(NodeIndex, range(len(graph.ids)))
-            if graph.parents[child] and context.owns(child)
-            for parent in graph.parents[child]
-            if not context.owns(parent) and servers(context.home_of(graph.ids[parent]))
+            for parent in self.above
+            if servers(context.home_of(graph.ids[parent]))
+            for child in graph.recorded_children(parent)
+            if context.owns(child)
         )
 
     def take_over(self, known: KnownArc) -> None:

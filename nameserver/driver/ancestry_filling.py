@@ -9,6 +9,7 @@ Source: protocol.md section 4; `namegraph.graph.ancestor_sets`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable
 
 from namegraph import CoreQueries, NodeId, NodeIndex
@@ -20,11 +21,8 @@ REST_SECONDS = 0.01
 LOOK_SECONDS = 1.0
 """How often it is looked whether sets are missing."""
 
-LOOKED_AT_ONCE = 5_000
-"""Nodes that are looked at before others get their turn."""
-
-FILLED_AT_ONCE = 200
-"""Nodes whose sets are computed before others get their turn, where each needs no other one first: some 2 ms."""
+TURN_SECONDS = 0.002
+"""From so long on others get their turn."""
 
 
 class AncestryFilling:
@@ -55,19 +53,17 @@ class AncestryFilling:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _fill_all(self) -> None:
-        core = self._core
-        node = filled = 0
-        while node < len(core.graph.ids):
-            for number in range(node, min(node + LOOKED_AT_ONCE, len(core.graph.ids))):
-                if not core.ancestors.is_known(NodeIndex(number)):
-                    await self._run_loop.between_steps()
-                    await self._fill(NodeIndex(number), rest_seconds=REST_SECONDS)
-                    filled += 1
-                    if filled % FILLED_AT_ONCE == 0:
-                        # Sets that need no others are computed without a pause.
-                        await asyncio.sleep(REST_SECONDS)
-            node += LOOKED_AT_ONCE
-            await asyncio.sleep(REST_SECONDS)
+        core, number = self._core, 0
+        since = time.perf_counter()
+        while number < len(core.graph.ids):
+            node = NodeIndex(number)
+            if not core.ancestors.is_known(node):
+                await self._run_loop.between_steps()
+                await self._fill(node, rest_seconds=REST_SECONDS)
+            number += 1
+            if time.perf_counter() - since > TURN_SECONDS:
+                await asyncio.sleep(REST_SECONDS)
+                since = time.perf_counter()
 
     async def _fill(self, node: NodeIndex, *, rest_seconds: float) -> None:
         core = self._core

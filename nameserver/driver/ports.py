@@ -7,7 +7,7 @@ from typing import Protocol
 
 from delivery.datagrams import Shown
 from delivery.events import Answer, DeliveryEvent
-from namegraph import Channels, Effects, Event, Lane, LeftBehind, LogRecord, Records, Refusal, ServerId
+from namegraph import Channels, Effects, Event, Lane, LeftBehind, LogRecord, Records, Refusal, ServerId, Slices
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 
@@ -43,8 +43,8 @@ class LongSteps(Protocol):
     def may_take_long(self, event: Event) -> bool:
         """Whether the step of an event is to leave the loop's thread."""
 
-    def hold(self) -> None:
-        """Show readers no later state until the step is durable."""
+    def hold(self) -> Slices[None]:
+        """Show readers no later state until the step is durable; no step may be taken between the slices."""
 
     def let_go(self, *, earliest: bool) -> LeftBehind:
         """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""

@@ -459,10 +459,11 @@ class RunLoop:
         core, is_first_meeting = self._core, self._is_first_meeting(event)
         self._batches.seal()
         self._gathering.hurry()
-        long_steps.hold()
-        self.step_count += 1
-        now = self._clock()
         try:
+            for _ in long_steps.hold():
+                await asyncio.sleep(0)
+            self.step_count += 1
+            now = self._clock()
             effects = await asyncio.get_running_loop().run_in_executor(self._stepper, carry_out, core, event, now)
         except BaseException as bug:
             self._end_because_of(bug)

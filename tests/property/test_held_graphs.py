@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import NodeIndex
+from namegraph.model.slices import at_once
 from tests.cores import CoreUnderTest
 from tests.reads import graph_as_read, sets_as_read
 
@@ -60,8 +61,8 @@ class HeldGraphs(RuleBasedStateMachine):
     @rule()
     def hold(self):
         graph, ancestors = self.graph, self.server.core.ancestors
-        held = graph.hold()
-        sets = ancestors.hold(held)
+        held = at_once(graph.hold())
+        sets = at_once(ancestors.hold(held))
         self.held.append((held, sets, graph_as_read(graph), sets_as_read(graph, ancestors)))
 
     @precondition(lambda self: self.held)
@@ -99,7 +100,7 @@ def test_of_the_arcs_that_are_held_only_those_of_changed_nodes_are_copied_and_on
     server = CoreUnderTest(SUBNET)
     server.bring([(GROUPS[0], GROUPS[1], 1), (GROUPS[1], GROUPS[2], 1)], groups=GROUPS)
     graph = server.core.graph
-    held = graph.hold()
+    held = at_once(graph.hold())
     server.join(GROUPS[0], GROUPS[2])
     changed = graph.children[graph.index[GROUPS[0]]]
     server.join(GROUPS[0], GROUPS[3])

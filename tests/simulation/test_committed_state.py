@@ -11,6 +11,7 @@ from namegraph.events import PeerLost, PeerMessage, PeerReceived, UpdateCommand
 from namegraph.model.names import NodeId
 from namegraph.model.operations import JoinArc
 from namegraph.model.rows import RequestId
+from namegraph.model.slices import at_once
 from simulation.run import run_seed
 from tests.reads import server_as_read
 from tests.simulation.scene import A, B, G, Scene
@@ -35,7 +36,7 @@ class Readers:
     def hold(self):
         if len(self._before) < 3:
             self._before.append([server_as_read(self._core), self._chance.randint(1, HELD_FOR_STEPS_AT_MOST)])
-            self.seen.hold()
+            at_once(self.seen.hold())
 
     def stepped(self):
         for held in self._before:

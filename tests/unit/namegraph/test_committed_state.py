@@ -11,6 +11,7 @@ from namegraph.graph import name_graph
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.rows import ArcRecord, RequestId
+from namegraph.model.slices import at_once
 
 A, B = ServerId("a.x"), ServerId("b.x")
 G = NodeId("g@a.x")
@@ -20,7 +21,7 @@ def test_readers_see_the_view_before_a_step_that_is_not_durable():
     core = ServerCore(server=A, subnets=[Subnet(A)], peers={Subnet(B): B})
     core.step(PeerMet(B, (Subnet(B),)), 0.0)
     readers = CommittedState(core)
-    readers.hold()
+    at_once(readers.hold())
     core.step(PeerLost(B, "gone"), 0.0)
     assert (readers.view, readers.members) == ("", ())
     readers.let_go(earliest=True)
@@ -38,7 +39,7 @@ def crowd():
 def test_what_a_large_deletion_leaves_can_be_freed_bit_by_bit(crowd, monkeypatch):
     monkeypatch.setattr(name_graph, "MANY_ARCS", LONG_FROM_OPERATIONS - 1)
     readers = CommittedState(crowd)
-    readers.hold()
+    at_once(readers.hold())
     held = weakref.ref(readers.graph)
     crowd.step(UpdateCommand(2, RequestId("another"), (DeleteGroup(G, force=True),)), 0.0)
     left = readers.let_go(earliest=True)

@@ -7,6 +7,7 @@ import pytest
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId
 from namegraph.model.rows import ArcRecord
+from namegraph.model.slices import at_once
 
 NODES = 6
 CHANGES = 200
@@ -38,7 +39,7 @@ def test_ends_of_arcs_change_in_the_graph_alone_while_it_is_held(seed):
                     arcs[end] = arc
                 graph.compare(parent, child)
             case _ if len(held) < HELD_AT_ONCE and chance.random() < 0.5:
-                held.append((graph.hold(), ends_of(graph)))
+                held.append((at_once(graph.hold()), ends_of(graph)))
             case _ if held:
                 held.pop(0)
                 graph.let_go()

@@ -8,6 +8,7 @@ from namegraph.core import ServerCore
 from namegraph.model.names import parse_name
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.refusals import Reason
+from namegraph.model.slices import at_once
 from resolver.census import Census, Counts
 from resolver.group_order import GroupOrder
 from tests.cores import CoreUnderTest
@@ -145,7 +146,7 @@ def test_who_reads_a_graph_that_is_held_sees_no_name_that_got_a_free_number_sinc
     server.join(A, ANN)
     server.leave(A, ANN)
     graph = server.core.graph
-    held = graph.hold()
+    held = at_once(graph.hold())
     before = graph_as_read(held)
     server.join(A, BOB)
     assert BOB in graph.index
@@ -158,7 +159,7 @@ def test_nothing_is_forgotten_while_somebody_holds_the_graph_and_all_of_it_after
     server.create(A)
     server.join(A, ANN)
     graph = server.core.graph
-    held = graph.hold()
+    held = at_once(graph.hold())
     server.leave(A, ANN)
     assert ANN in graph.index
     assert ANN in held.index
