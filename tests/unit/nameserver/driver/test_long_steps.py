@@ -72,7 +72,11 @@ class SeenSteps:
         self.left = weakref.WeakSet()
 
     def hold(self):
-        self.held.append(len(self.core.taken))
+        state = len(self.core.taken)
+        for _ in range(3):
+            yield 1
+            assert len(self.core.taken) == state, "no step is taken while the state is being held"
+        self.held.append(state)
 
     def let_go(self, *, earliest):
         self.held.pop(0 if earliest else -1)
@@ -170,6 +174,20 @@ async def test_a_long_step_leaves_the_thread_of_the_event_loop_and_others_do_not
     met, long_step, short_step = server.core.threads
     assert met is short_step is threading.current_thread()
     assert long_step is not threading.current_thread()
+
+
+async def test_others_get_their_turn_while_the_state_before_a_long_step_is_held_but_no_step_is_taken(server):
+    server.send(b"long")
+    turns = 0
+    while not server.seen.held:
+        server.send(b"later")
+        assert server.seen.now() == 1
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > 3
+    server.core.gate.release()
+    await server.between_steps()
+    assert len(server.core.taken) == 2 + turns
 
 
 async def test_what_a_long_step_leaves_is_freed_over_several_turns_of_the_loop(server):
