@@ -5,6 +5,13 @@ virtual node share one. The sets are kept as compressed bitmaps over node number
 from the sets of its parents, so that filling all of them costs one union an arc. They are a cache: what an update
 affects is forgotten (`forget`) and computed again on the next question.
 
+Of a change above very many nodes only where it was is noted: a set that has one of these nodes is *in question* until
+somebody looks at it, and is forgotten then.
+
+    change above few nodes     their sets are forgotten
+    change above very many     `_changed`: the nodes just below it; who asks for a set with one of them computes it anew
+    all have been looked at    `_changed` is forgotten
+
 Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
 """
 
@@ -32,6 +39,9 @@ computed again when it is asked for, in slices."""
 ARCS_LOOKED_AT_LIMIT = 20_000
 """Arcs into these nodes that are looked at for what they still bring, in some milliseconds; beyond, likewise."""
 
+FORGOTTEN_AT_ONCE = 2_000
+"""Nodes below one update whose sets are forgotten at once, in some 2 ms; of more it is noted what changed."""
+
 FILLED_AT_ONCE = 300
 """Sets that are computed before others get their turn: some 2 ms."""
 
@@ -57,6 +67,12 @@ class AncestorSets:
         self._bytes = 0
         self._limit_bytes = cache_limit_bytes
         self._fills_from_the_roots = True
+        self._changed = BitMap()
+        """Nodes that were given other ancestors, and very many below them too: what has one of them is in question."""
+        self._renewed: set[NodeIndex] = set()
+        """Representatives whose set was computed since, so that it is not in question."""
+        self.large_changes = 0
+        """How many changes put sets in question."""
         self.followers: list[dict[NodeIndex, None]] = []
         """To each the representatives are added whose set is kept or dropped from now on."""
 
@@ -73,6 +89,8 @@ class AncestorSets:
         held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
         held._controlled = self._controlled.copy()
         yield len(held._controlled)
+        held._renewed, held._changed = self._renewed.copy(), self._changed.copy()
+        yield len(held._renewed)
         held._sets, held._bytes = self._sets.copy(), self._bytes
         yield len(held._sets)
         held._fills_from_the_roots = self._fills_from_the_roots
@@ -80,21 +98,37 @@ class AncestorSets:
 
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
-        found = self._sets.get(node)
+        found = None if self._changed else self._sets.get(node)
         if found is not None:
             return found
         representative = self._graph.representative(node)
-        found = self._sets.get(representative)
+        found = self._kept(representative)
         if found is not None:
             return found
         if self._fills_from_the_roots:
             self._fill(representative)
-            found = self._sets.get(representative)
+            found = self._kept(representative)
             if found is not None:
                 return found
         found = BitMap(self._graph.ancestors(self._graph.components(representative)))
         self._keep(representative, found)
         return found
+
+    def _kept(self, representative: NodeIndex) -> BitMap | None:
+        """The set of a derived node, if it is kept; one in question is forgotten."""
+        found = self._sets.get(representative)
+        if found is not None and self._changed and self._is_in_question(representative, found):
+            self._drop((representative,))
+            return None
+        return found
+
+    def _is_in_question(self, representative: NodeIndex, found: BitMap) -> bool:
+        return representative not in self._renewed and not found.isdisjoint(self._changed)
+
+    def looked_at_all(self, large_changes: int) -> None:
+        """Every node was looked at (`is_known`) since there were so many large changes."""
+        if large_changes == self.large_changes:
+            self._changed, self._renewed = BitMap(), set()
 
     @property
     def are_all_kept(self) -> bool:
@@ -109,7 +143,8 @@ class AncestorSets:
 
     def are_ancestors(self, pairs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[bool]:
         """`is_ancestor` of very many (ancestor, node) pairs at once, in their order."""
-        sets, of, on_loop = self._sets.get, self.of, self._graph.virtual_node_of
+        of, on_loop = self.of, self._graph.virtual_node_of
+        sets = of if self._changed else self._sets.get
         return [
             ancestor in (sets(node) or of(node)) if ancestor != node else node in on_loop for ancestor, node in pairs
         ]
@@ -117,10 +152,11 @@ class AncestorSets:
     def is_controlled(self, node: NodeIndex) -> bool:
         """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
         representative = self._graph.representative(node)
-        known = self._controlled.get(representative)
+        kept = self._kept(representative)
+        known = None if kept is None else self._controlled.get(representative)
         if known is None:
             known = self._tails_overlap(representative)
-            if representative in self._sets:
+            if self._kept(representative) is not None:
                 self._controlled[representative] = known
         return known
 
@@ -144,6 +180,7 @@ class AncestorSets:
         self._sets.clear()
         self._controlled.clear()
         self._bytes = 0
+        self._changed, self._renewed = BitMap(), set()
 
     def holds_any(self, nodes: Iterable[NodeIndex]) -> bool:
         """Whether the set of one of these nodes is kept."""
@@ -163,15 +200,15 @@ class AncestorSets:
         if not self._fills_from_the_roots or len(added) + len(removed) > ARCS_FOLLOWED_LIMIT:
             self.forget_all()
             return
-        graph, sets = self._graph, self._sets
+        graph, kept = self._graph, self._kept
         self._drop(regrouped := list(regrouped))
         roots = set(regrouped)
         losses: list[tuple[NodeIndex, BitMap]] = []
         for parent, child in removed:
             below, tail = graph.representative(child), graph.representative(parent)
-            if below == tail or below not in sets:
+            if below == tail or kept(below) is None:
                 continue
-            lost = sets.get(tail)
+            lost = kept(tail)
             if lost is None:
                 roots.add(child)
             else:
@@ -184,19 +221,24 @@ class AncestorSets:
         seen = self._forget_below(roots) | {graph.representative(child) for _, child in (*added, *removed)}
         for node in losing:
             seen |= self.derived_children(node)
-        pending = _Pending(sets)
+        pending = _Pending(self._sets)
         for parent, child in added:
             below = graph.representative(child)
-            if below in sets and below != graph.representative(parent):
+            if kept(below) is not None and below != graph.representative(parent):
                 pending.add(below, self.of(parent))
         if not self._pass_down(pending):
             seen |= self._forget_below({child for _, child in added})
         self._look_again_at(seen | pending.seen, keeps=None if added and removed else bool(added))
 
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
+        """Forget the sets of the roots and of all below them; returns the representatives that were looked at."""
         graph = self._graph
-        below = graph.descendants(roots)
-        assert below is not None
+        below = graph.descendants(roots, limit=None if self.followers else FORGOTTEN_AT_ONCE)
+        if below is None:
+            self._changed.update(roots)
+            self._renewed = set()
+            self.large_changes += 1
+            return set()
         # What is below by records that are ahead of the truth at the parent.
         while (
             more := {
@@ -218,9 +260,9 @@ class AncestorSets:
         Returns the nodes that lose something. None where they are too many, where the set of a tail is not kept, or
         where there is a loop that is no virtual node (yet): what is below is to be forgotten then.
         """
-        graph, sets, owner = self._graph, self._sets, self._graph.virtual_node_of
+        graph, kept, owner = self._graph, self._kept, self._graph.virtual_node_of
         losing: set[NodeIndex] = set()
-        pending = _Pending(sets)
+        pending = _Pending(self._sets)
         room = ARCS_LOOKED_AT_LIMIT
         for below, lost in losses:
             pending.add(below, lost)
@@ -230,7 +272,7 @@ class AncestorSets:
             room -= sum(len(graph.parents[component]) for component in graph.components(node))
             if len(pending.seen) > NODES_FOLLOWED_LIMIT or room < 0:
                 return None
-            before = sets.get(node)
+            before = kept(node)
             if before is None:
                 continue
             lost = (lost & before) - BitMap(graph.components(node))
@@ -241,14 +283,14 @@ class AncestorSets:
                     tail = parent if inside is None else inside.components[0]
                     if tail == node:
                         continue
-                    kept = sets.get(tail)
-                    if kept is None:
+                    above = kept(tail)
+                    if above is None:
                         return None
-                    if looked_for.isdisjoint(kept):
+                    if looked_for.isdisjoint(above):
                         continue
-                    if node in kept:
+                    if node in above:
                         return None
-                    lost = lost - kept
+                    lost = lost - above
                     if not lost:
                         break
                     looked_for = lost | BitMap([node])
@@ -258,6 +300,8 @@ class AncestorSets:
                 losing.add(node)
                 if not self._replace(node, before - lost):
                     return losing
+                if self._has_many_children(node):
+                    return None
                 for child in self.derived_children(node):
                     pending.add(child, lost)
         return losing
@@ -268,14 +312,20 @@ class AncestorSets:
             node, offered = next_one
             if len(pending.seen) > NODES_FOLLOWED_LIMIT:
                 return False
-            known = self._sets.get(node)
+            known = self._kept(node)
             if known is None:
                 continue
             gained = offered - known
             if gained and self._replace(node, known | gained):
+                if self._has_many_children(node):
+                    return False
                 for child in self.derived_children(node):
                     pending.add(child, gained)
         return True
+
+    def _has_many_children(self, node: NodeIndex) -> bool:
+        graph = self._graph
+        return any(len(graph.children[component]) > NODES_FOLLOWED_LIMIT for component in graph.components(node))
 
     def _drop(self, representatives: Iterable[NodeIndex]) -> None:
         for representative in representatives:
@@ -313,7 +363,7 @@ class AncestorSets:
 
     def is_known(self, node: NodeIndex) -> bool:
         """Whether `of` need not compute the sets of other nodes first."""
-        return node in self._sets or not self._fills_from_the_roots or self._graph.representative(node) in self._sets
+        return not self._fills_from_the_roots or self._kept(self._graph.representative(node)) is not None
 
     def fill(self, node: NodeIndex) -> Iterator[None]:
         """Compute the set of a node, and those of its ancestors before; yield between slices, when updates may come."""
@@ -330,13 +380,13 @@ class AncestorSets:
             pass
 
     def _filling(self, wanted: NodeIndex) -> Iterator[None]:
-        graph, sets = self._graph, self._sets
+        graph, sets, kept = self._graph, self._sets, self._kept
         stack = [wanted]
         opened: set[NodeIndex] = set()
         room = FILLED_AT_ONCE
         while stack:
             node = stack[-1]
-            if node in sets:
+            if kept(node) is not None:
                 stack.pop()
                 continue
             if room <= 0:
@@ -344,7 +394,7 @@ class AncestorSets:
                 room = FILLED_AT_ONCE
             above = graph.parent_representatives(node)
             room -= 1 + len(above) // ARCS_OF_A_SET
-            missing = [parent for parent in above if parent not in sets]
+            missing = [parent for parent in above if kept(parent) is None]
             if missing and node not in opened:
                 opened.add(node)
                 stack += missing
@@ -374,6 +424,8 @@ class AncestorSets:
             if size > self._limit_bytes:
                 return False
         self._sets[node] = found
+        if self._changed:
+            self._renewed.add(node)
         self._bytes += size
         for changed in self.followers:
             changed[node] = None

@@ -608,6 +608,8 @@ def _closure(
     reached = set(starts)
     frontier = reached
     while frontier:
+        if limit is not None and any(len(neighbours[node]) > limit for node in frontier):
+            return None
         frontier = set().union(*[neighbours[node] for node in frontier]) - reached
         reached |= frontier
         if limit is not None and len(reached) > limit:

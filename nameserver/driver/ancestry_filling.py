@@ -54,16 +54,21 @@ class AncestryFilling:
 
     async def _fill_all(self) -> None:
         core, number = self._core, 0
+        ancestors = core.ancestors
+        large_changes = ancestors.large_changes
         since = time.perf_counter()
         while number < len(core.graph.ids):
             node = NodeIndex(number)
             if not core.ancestors.is_known(node):
                 await self._run_loop.between_steps()
                 await self._fill(node, rest_seconds=REST_SECONDS)
+            if core.ancestors is not ancestors:
+                return  # A step goes on in another thread. Once it is durable, all are looked at again.
             number += 1
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(REST_SECONDS)
                 since = time.perf_counter()
+        ancestors.looked_at_all(large_changes)
 
     async def _fill(self, node: NodeIndex, *, rest_seconds: float) -> None:
         core = self._core

@@ -421,6 +421,8 @@ class TightLimitsMachine(NameGraphMachine):
             ("namegraph.graph.apply_delta.AFFECTED_COMPARED_LIMIT", 2),
             ("namegraph.graph.name_graph.CHANGED_TAILS_LISTED_LIMIT", 1),
             ("namegraph.graph.virtual_node_changes.ANCESTOR_SETS_USED_LIMIT", 0),
+            ("namegraph.graph.ancestor_sets.FORGOTTEN_AT_ONCE", 1),
+            ("namegraph.graph.ancestor_sets.NODES_FOLLOWED_LIMIT", 1),
         ):
             self.patches.enter_context(patch(limit, value))
 

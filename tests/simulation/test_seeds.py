@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from namegraph.graph import ancestor_sets
 from namegraph.model.names import Subnet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import RandomNetwork
@@ -20,6 +21,13 @@ def test_all_invariants_hold_whenever_nothing_is_under_way():
 def test_five_servers_take_sixty_updates(seed):
     tally = run_seed(seed, servers=5, updates=60)
     assert sum(tally.outcomes.values()) > 40
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ancestor_sets_are_right_where_every_change_puts_some_in_question(seed, monkeypatch):
+    monkeypatch.setattr(ancestor_sets, "FORGOTTEN_AT_ONCE", seed % 3)
+    monkeypatch.setattr(ancestor_sets, "NODES_FOLLOWED_LIMIT", seed % 3)
+    run_seed(seed, servers=5, updates=25, faults=True)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from namegraph.graph import ancestor_sets
-from namegraph.graph.ancestor_sets import ARCS_LOOKED_AT_LIMIT, NODES_FOLLOWED_LIMIT, AncestorSets, ancestor_groups
+from namegraph.graph.ancestor_sets import (
+    ARCS_LOOKED_AT_LIMIT,
+    FORGOTTEN_AT_ONCE,
+    NODES_FOLLOWED_LIMIT,
+    AncestorSets,
+    ancestor_groups,
+)
 from namegraph.graph.pathnames import pathnames, prove
 from namegraph.model.names import NodeId
 from namegraph.model.operations import CreateGroup, JoinArc, LeaveArc
@@ -33,6 +39,8 @@ def check_kept(core, sets, model):
     """What is kept is right, without asking for what is not."""
     ids = core.graph.ids
     for node, found in sets._sets.items():
+        if sets._is_in_question(node, found):
+            continue
         assert {ids[above] for above in found} == model.ancestor_sets[ids[node]]
         if node in sets._controlled:
             assert sets._controlled[node] is (ids[node] in model.controlled)
@@ -77,13 +85,15 @@ def some_graph(first):
     st.sampled_from([None, None, 400, 1_200]),
     st.sampled_from([NODES_FOLLOWED_LIMIT, NODES_FOLLOWED_LIMIT, 0, 1, 2, 4]),
     st.sampled_from([ARCS_LOOKED_AT_LIMIT, ARCS_LOOKED_AT_LIMIT, 0, 1, 3, 6]),
+    st.sampled_from([FORGOTTEN_AT_ONCE, 0, 1, 3]),
 )
 def test_sets_followed_through_updates_equal_those_computed_afresh(
-    data, some_arcs, asked, limit_bytes, nodes_limit, arcs_limit
+    data, some_arcs, asked, limit_bytes, nodes_limit, arcs_limit, forgotten_at_once
 ):
     """Some sets are asked for in between, most are not; half of the graphs have no loops, so that few are forgotten.
 
-    Beyond the limits of what is followed, which are low here most often, sets are forgotten: never kept wrong.
+    Beyond the limits of what is followed, which are low here most often, sets go, or are in question: never wrong.
+    Now and then all are looked at, after which none is in question.
     """
     first = data.draw(st.lists(some_arcs, unique=True, min_size=1, max_size=20), label="first")
     batches = data.draw(st.lists(st.lists(some_arcs, unique=True, min_size=1, max_size=4), max_size=8), label="batches")
@@ -93,6 +103,7 @@ def test_sets_followed_through_updates_equal_those_computed_afresh(
     with (
         patch.object(ancestor_sets, "NODES_FOLLOWED_LIMIT", nodes_limit),
         patch.object(ancestor_sets, "ARCS_LOOKED_AT_LIMIT", arcs_limit),
+        patch.object(ancestor_sets, "FORGOTTEN_AT_ONCE", forgotten_at_once),
     ):
         for number, changed in enumerate(batches):
             for name, question in asked[number::3]:
@@ -103,6 +114,14 @@ def test_sets_followed_through_updates_equal_those_computed_afresh(
                     server.core.ancestors.is_controlled(node)
             model = join_or_leave(server, model, changed)
             check_kept(server.core, server.core.ancestors, model)
+            if number % 3 == 2:
+                sets = server.core.ancestors
+                large_changes = sets.large_changes
+                for node in server.core.graph.index.values():
+                    sets.is_known(node)
+                sets.looked_at_all(large_changes)
+                assert not any(sets._is_in_question(*kept) for kept in sets._sets.items())
+                check_kept(server.core, sets, model)
     assert all_sets(server.core, server.core.ancestors) == model.ancestor_sets
     assert all_control(server.core, server.core.ancestors) == model.controlled
 
@@ -124,6 +143,55 @@ def test_a_change_beyond_a_limit_costs_the_sets_below_it_and_no_others(limit, va
     assert kept.issuperset(others)
     assert len(kept.intersection(chain)) < len(chain) - value
     assert {graph.ids[above] for above in sets.of(graph.index[chain[-1]])} == set(chain)
+
+
+class Touched(dict):
+    """Ancestor sets; counts how often one is kept or forgotten."""
+
+    count = 0
+
+    def __setitem__(self, node, found):
+        self.count += 1
+        super().__setitem__(node, found)
+
+    def pop(self, node, *default):
+        self.count += 1
+        return super().pop(node, *default)
+
+
+@pytest.mark.parametrize("members", [300, 3_000])
+def test_a_change_above_very_many_nodes_costs_no_more_than_above_few(members, monkeypatch):
+    """And all of them are right when they are asked for, also where another change came before they were."""
+    monkeypatch.setattr(ancestor_sets, "FORGOTTEN_AT_ONCE", 100)
+    monkeypatch.setattr(ancestor_sets, "NODES_FOLLOWED_LIMIT", 50)
+    server = CoreUnderTest("x.example")
+    crowd, top, other = map(node_id, ("crowd", "top", "other"))
+    people = [NodeId(f"p{number}@y.example") for number in range(members)]
+    server.bring([(crowd, person, 2) for person in people], groups=[top, other])
+    graph, sets = server.core.graph, server.core.ancestors
+    all_sets(server.core, sets)
+    sets._sets = touched = Touched(sets._sets)
+    server.join(top, crowd)
+    server.join(other, crowd)
+    server.leave(top, crowd)
+    assert touched.count < 30
+    assert {graph.ids[above] for above in sets.of(graph.index[people[5]])} == {people[5], crowd, other}
+    server.leave(other, crowd)
+    assert all({graph.ids[above] for above in sets.of(graph.index[name])} == {name, crowd} for name in people)
+
+
+def test_what_a_later_change_put_in_question_stays_so_once_all_are_looked_at(monkeypatch):
+    monkeypatch.setattr(ancestor_sets, "FORGOTTEN_AT_ONCE", 0)
+    monkeypatch.setattr(ancestor_sets, "NODES_FOLLOWED_LIMIT", 0)
+    server = CoreUnderTest("x.example")
+    top, middle, low = map(node_id, ("top", "middle", "low"))
+    server.bring([(middle, low, 1)], groups=[top])
+    sets, graph = server.core.ancestors, server.core.graph
+    all_sets(server.core, sets)
+    large_changes = sets.large_changes
+    server.join(top, middle)
+    sets.looked_at_all(large_changes)
+    assert {graph.ids[above] for above in sets.of(graph.index[low])} == {top, middle, low}
 
 
 @given(st.data(), arcs_of_one_graph, st.sampled_from([None, None, 400, 1_200]), st.integers(1, 3))

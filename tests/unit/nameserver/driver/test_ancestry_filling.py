@@ -105,3 +105,19 @@ async def test_a_question_goes_on_with_the_state_before_a_long_step_that_begins_
     await scene.filling.fill_for(asked)
     now = {scene.seen.graph.ids[node] for node in scene.seen.ancestors.of(scene.seen.graph.index[asked[1]])}
     assert now == {*CHAIN, *asked, "t@x.example"}
+
+
+async def test_sets_in_question_are_looked_at_and_then_none_is(scene, monkeypatch):
+    for limit in ("FORGOTTEN_AT_ONCE", "NODES_FOLLOWED_LIMIT"):
+        monkeypatch.setattr(ancestor_sets, limit, 0)
+    filling = asyncio.ensure_future(scene.filling.fill_forever())
+    await scene.until(scene.are_known)
+    sets = scene.server.core.ancestors
+    scene.server.bring([], groups=["t@x.example"])
+    await scene.until(scene.are_known)
+    scene.server.join("t@x.example", CHAIN[0])
+    assert sets._changed
+    scene.run_loop.step_count += 1
+    await scene.until(lambda: not sets._changed)
+    assert scene.are_known()
+    filling.cancel()
