@@ -16,6 +16,7 @@ from typing import Any
 
 from namegraph.core import ServerCore
 from namegraph.events import (
+    AddPeer,
     Event,
     ImportCommand,
     Lane,
@@ -24,6 +25,7 @@ from namegraph.events import (
     PeerMet,
     PeerReceived,
     PeerRestored,
+    RemovePeer,
     Restored,
     RetirePeer,
     Tick,
@@ -37,6 +39,9 @@ from namegraph.wire.inflation import may_inflate
 
 LONG_FROM_BYTES = 64 * 1024
 """A letter of this size makes thousands of objects."""
+
+LONG_FROM_NODES = 10_000
+"""So many names take some milliseconds to look through."""
 
 LONG_FROM_ARCS = 2_000
 """So many arcs between servers take more than some milliseconds when a view ends, or heals."""
@@ -58,6 +63,8 @@ class CommittedState(CoreQueries):
             return False
         if isinstance(event, ImportCommand) or core.has_large_updates:
             return True
+        if isinstance(event, AddPeer | RemovePeer):
+            return len(core.graph.ids) > LONG_FROM_NODES
         if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
             return True
         if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS and _is_large(event.encoded):

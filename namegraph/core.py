@@ -12,6 +12,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from heapq import nsmallest
 from typing import Self, assert_never
 
 from namegraph.events import (
@@ -49,8 +50,8 @@ from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, parse_revision, revision_of
 from namegraph.model.refusals import Reason, Refusal, RefusedError, refuse
 from namegraph.model.rows import NodeKind, Records, RequestId, StoredState
+from namegraph.model.slices import at_once
 from namegraph.queries import CoreQueries
-from namegraph.reconcile.suspended_arcs import suspended_with_subnet
 from namegraph.replication.ancestry_store import AncestryStore
 from namegraph.snapshot.consistent_cut import MarkersPending
 from namegraph.state.context import NEVER, ServerContext
@@ -371,7 +372,7 @@ class ServerCore(CoreQueries):
         except RefusedError as error:
             effects.replies.append(Reply(command.ticket, error.refusal))
             return
-        arcs = suspended_with_subnet(context, command.subnet)[:RETIRED_AT_ONCE]
+        arcs = nsmallest(RETIRED_AT_ONCE, at_once(self.suspended_with_subnet(command.subnet)))
         if not arcs:
             effects.replies.append(Reply(command.ticket, Committed(self.revision)))
             return

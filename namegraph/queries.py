@@ -115,12 +115,14 @@ class CoreQueries:
 
     @property
     def has_large_updates(self) -> bool:
-        """Whether an import is under way over several servers, or an update with many operations for this one.
+        """Whether an import is under way over several servers, or an update that is large for this one.
 
-        Any letter about it may be the one that has it carried out.
+        It has many operations, or affects very many nodes. Any letter about it may be the one that has it carried out.
         """
         updates = self.entries.updates.values()
-        return any(each.brought is not None or len(each.operations) > LONG_FROM_OPERATIONS for each in updates)
+        return self.entries.affects_many or any(
+            each.brought is not None or len(each.operations) > LONG_FROM_OPERATIONS for each in updates
+        )
 
     @property
     def is_healed(self) -> bool:
@@ -185,9 +187,9 @@ class CoreQueries:
         """Whether this server remembers an outcome of this request id."""
         return self._outcomes.digest_of_first(RequestId(request_id)) is not None
 
-    def suspended_with_subnet(self, subnet: Subnet) -> list[ArcId]:
-        """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
-        return suspended_with_subnet(self._context, subnet)
+    def suspended_with_subnet(self, subnet: Subnet) -> Slices[list[ArcId]]:
+        """The suspended arcs between nodes of this server and those of another one's subnet; in no order."""
+        return suspended_with_subnet(lambda: self._context, subnet)
 
     def suspended_arcs(self) -> list[tuple[ArcId, str]]:
         """The suspended arcs with an end here, sorted, and why they are."""

@@ -207,9 +207,9 @@ class AdminCalls:
         """End all memberships between a server that is gone for good and this one; returns how many there were."""
         core, ended = self._core, 0
         while True:
-            before = len(core.suspended_with_subnet(subnet))
+            before = len(await made(core.suspended_with_subnet(subnet)))
             await self._run_loop.carry_out(RetirePeer(self._run_loop.new_ticket(), subnet, deadline))
-            now_ended = before - len(core.suspended_with_subnet(subnet))
+            now_ended = before - len(await made(core.suspended_with_subnet(subnet)))
             if now_ended <= 0:
                 return ended
             ended += now_ended

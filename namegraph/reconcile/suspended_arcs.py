@@ -57,15 +57,23 @@ def left_with(context: ServerContext, server: ServerId, *, leaving: bool) -> lis
     return sorted(found)
 
 
-def suspended_with_subnet(context: ServerContext, subnet: Subnet) -> list[ArcId]:
-    """The suspended arcs between nodes of this server and those of another one's subnet; sorted."""
-    graph = context.graph
+def suspended_with_subnet(context_now: Callable[[], ServerContext], subnet: Subnet) -> Slices[list[ArcId]]:
+    """The suspended arcs between nodes of this server and those of another one's subnet; in no order.
+
+    `context_now`: as for `suspended_arcs`.
+    """
     found = []
-    for parent, child in graph.suspended:
-        away = [node for node in (parent, child) if not context.owns(node)]
-        if len(away) == 1 and subnet_of(graph.ids[away[0]]) == subnet:
-            found.append(ArcId(graph.ids[parent], graph.ids[child]))
-    return sorted(found)
+    for pairs in in_slices(list(context_now().graph.suspended), ARCS_AT_ONCE):
+        context = context_now()
+        graph = context.graph
+        for parent, child in pairs:
+            if (parent, child) not in graph.suspended:
+                continue
+            away = [node for node in (parent, child) if not context.owns(node)]
+            if len(away) == 1 and subnet_of(graph.ids[away[0]]) == subnet:
+                found.append(ArcId(graph.ids[parent], graph.ids[child]))
+        yield len(pairs)
+    return found
 
 
 class SuspendedArcs(NamedTuple):

@@ -31,6 +31,9 @@ from namegraph.update.order_queue import Entries
 from namegraph.update.transaction import Phase
 from namegraph.wire.message_parts import UpdateId
 
+LOOKED_AT_ONCE = 1_000
+"""Nodes that are looked at for ancestor sets before others get their turn, in a millisecond or two."""
+
 PIECE_ROWS = 150
 """Rows of a piece, about: a millisecond of work, after which others get their turn."""
 
@@ -230,6 +233,9 @@ class Snapshot:
                     piece = Piece()
             for child in list(divergent_children):
                 piece.arcs += self._arc_rows(node, child)
+            if piece.is_full():
+                yield piece
+                piece = Piece()
         for parent, child in list(graph.tombstones):
             piece.arcs += self._arc_rows(parent, child)
             if piece.is_full():
@@ -273,13 +279,17 @@ class Snapshot:
             for child in graph.children[node].keys() & self._nodes.keys():
                 self._arcs[node, child] = None
 
-    def _ancestor_sets(self, nodes: Iterable[NodeIndex]) -> Iterator[Piece]:
-        """Of these derived nodes, the sets that were not read yet or are others now."""
+    def _ancestor_sets(self, nodes: Iterable[NodeIndex | None]) -> Iterator[Piece]:
+        """Of these derived nodes, the sets that were not read yet or are others now; None: it is time for others."""
         ancestors, read = self._context.ancestors, self._sets_read
         piece, members = Piece(), 0
         for node in nodes:
             if not ancestors.are_all_kept:
                 return
+            if node is None:
+                yield piece
+                piece, members = Piece(), 0
+                continue
             found = ancestors.of(node)
             self._sets.pop(node, None)
             if found == read.get(node):
@@ -292,28 +302,34 @@ class Snapshot:
                 piece, members = Piece(), 0
         yield piece
 
-    def _with_changed_sets(self) -> list[NodeIndex]:
+    def _with_changed_sets(self) -> Iterator[NodeIndex | None]:
         """Derived nodes whose set may be another one; what stands for none any more is forgotten."""
-        representative = self._graph.representative
-        found = sorted({representative(node) for node in self._sets if self._has_set(node)})
-        gone = self._sets.keys() - found
-        for node in gone:
-            del self._sets[node]
-            self._sets_read.pop(node, None)
-        self._sets.update(dict.fromkeys(found))
-        return found
+        for looked_at, node in enumerate(list(self._sets), 1):
+            if looked_at % LOOKED_AT_ONCE == 0:
+                yield None
+            has_set, stands_for = self._has_set(node), self._graph.representative(node)
+            if not has_set or stands_for != node:
+                self._sets.pop(node, None)
+                self._sets_read.pop(node, None)
+            if has_set:
+                self._sets[stands_for] = None
+                yield stands_for
 
     def _has_set(self, node: NodeIndex) -> bool:
         return self._graph.kinds[node] != NodeKind.ABSENT and self._records.is_held(node)
 
-    def _from_the_roots(self) -> Iterator[NodeIndex]:
+    def _from_the_roots(self) -> Iterator[NodeIndex | None]:
         """The derived nodes that are held here, parents first, so that no set has many others to be computed before it.
+
+        None comes where others may go first.
 
         While updates come between, or arcs are ahead of virtual nodes, some may come before their parents.
         """
         graph = self._graph
         opened: set[NodeIndex] = set()
         for node in map(NodeIndex, range(len(graph.ids))):
+            if node % LOOKED_AT_ONCE == LOOKED_AT_ONCE - 1:
+                yield None
             start = graph.representative(node)
             if start in opened or not self._has_set(node):
                 continue

@@ -51,6 +51,10 @@ from namegraph.update.import_plan import creates, steps_in
 from namegraph.update.prepare import Findings
 from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
 
+LARGE_FROM_NODES = 50_000
+LARGE_FROM_NAMES = 5_000
+"""So many affected nodes are followed, or names told, in some 10 ms."""
+
 ENTRY = "entry"
 """Rows: an entry by update."""
 COVER = "entry cover"
@@ -143,6 +147,11 @@ class AffectedPart:
     followed: Set[NodeIndex]
     """Those of the nodes whose children are affected as well."""
     leads: OnwardServers
+
+    @property
+    def is_large(self) -> bool:
+        """Whether there are very many nodes, or names to be told."""
+        return len(self.nodes) > LARGE_FROM_NODES or sum(len(names) for _, names in self.leads) > LARGE_FROM_NAMES
 
     def overlaps(self, other: AffectedPart) -> bool:
         """Whether both affect a common node."""
@@ -255,6 +264,11 @@ class Entries:
         look.held_at = self._context.graph.update_count
         look.entry_nodes |= entry.entry_nodes
         return look.part
+
+    @property
+    def affects_many(self) -> bool:
+        """Whether an update under way affects so many nodes that following them takes some milliseconds."""
+        return any(look.part.is_large for look in self._looks.values())
 
     def cover_entered(self, entry: Entry) -> tuple[NodeId, ...]:
         """Cover the owned nodes where the affected part is entered from other servers, as if they had been asked for.

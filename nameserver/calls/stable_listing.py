@@ -15,8 +15,8 @@ from resolver.group_order import GroupOrder
 UNDISTURBED_ATTEMPTS = 3
 """Collections that are begun again because an update came between; the next one is done without a pause."""
 
-ROWS_OF_A_CHUNK = 8_000
-"""Rows of two names; collecting so many takes some 10 ms, after which others are served."""
+ROWS_OF_A_CHUNK = 4_000
+"""Rows of two names; collecting so many takes some 5 ms, after which others are served."""
 
 TURN_SECONDS = 0.002
 """From so long on others are served first. Most of what comes in slices is done within it, and then costs no turn."""

@@ -35,10 +35,14 @@ class AncestryFilling:
     async def fill_for(self, names: Iterable[str]) -> None:
         """Have the sets of some nodes, so that asking for them takes no time; unknown names are passed over."""
         core = self._core
+        since = time.perf_counter()
         for name in names:
             node = core.graph.index.get(NodeId(name))
             if node is not None and not core.ancestors.is_known(node):
                 await self._fill(node, rest_seconds=0.0)
+            if time.perf_counter() - since > TURN_SECONDS:
+                await asyncio.sleep(0)
+                since = time.perf_counter()
 
     async def fill_forever(self) -> None:
         """Fill whatever is missing, a slice at a time, for as long as the server runs."""

@@ -46,6 +46,9 @@ TRANSITION_SHARE = 0.8
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
 
+PAIRS_AT_ONCE = 500
+"""Where there are more, others go first between the rounds: each looks at all pairs."""
+
 UNCERTAIN, YES, NO = 0, 1, 2
 """Answers, as CheckBulkResponse numbers them."""
 
@@ -195,14 +198,23 @@ class _Inquiry:
         if not self._question.explain:
             self._affirm(of_others)
         first = await self._first_round(owner_kind)
+        await self._let_others_go_first()
         await self._resolve()
+        await self._let_others_go_first()
         await self._ask(self._still_open(first))
         if self._question.explain:
             # Only now: the home of the member may know a shorter path.
             self._affirm(of_others)
         await self._ask(await self._second_round())
+        await self._let_others_go_first()
         await self._resolve()
+        await self._let_others_go_first()
         return self._verdicts()
+
+    async def _let_others_go_first(self) -> None:
+        """Each round looks at all pairs, of which there may be thousands."""
+        if len(self._pairs) > PAIRS_AT_ONCE:
+            await asyncio.sleep(0)
 
     def _verdicts(self) -> Verdicts:
         answers, silent, refused = bytearray(), set[str](), None

@@ -28,6 +28,7 @@ from namegraph import (
     Subnet,
     subnet_of,
 )
+from namegraph.model.slices import at_once
 from namegraph.update.locality import names_in
 from simulation.checks.cluster_invariants import check_all
 from simulation.checks.partition_ledger import PartitionLedger
@@ -78,9 +79,9 @@ class PermanentLoss:
             # One that knows of arcs which another one has not ended is done when that one is.
             for server in self.others():
                 while self._knows_it(server):
-                    before = len(cluster.servers[server].suspended_with_subnet(subnet))
+                    before = len(at_once(cluster.servers[server].suspended_with_subnet(subnet)))
                     self._command(server, RetirePeer, watch)
-                    if len(cluster.servers[server].suspended_with_subnet(subnet)) == before:
+                    if len(at_once(cluster.servers[server].suspended_with_subnet(subnet))) == before:
                         break
                 if self._knows_it(server):
                     self._command(server, RemovePeer, watch)

@@ -7,6 +7,7 @@ from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.operations import ChildKind, CreateGroup, JoinArc
 from namegraph.model.outcomes import Committed
 from namegraph.model.rows import RequestId
+from namegraph.model.slices import at_once
 from namegraph.wire.update_messages import Commit
 from simulation.checks.cluster_invariants import check_all, check_quiet
 from simulation.cluster.cluster import WORLD, Cluster
@@ -106,7 +107,7 @@ class Scene:
     def retire(self, server, gone):
         """Retire the server of a subnet for good; returns the refusal to remove it, if there is one."""
         subnet = Subnet(gone)
-        while self.core(server).suspended_with_subnet(subnet):
+        while at_once(self.core(server).suspended_with_subnet(subnet)):
             assert isinstance(self.command(server, RetirePeer, subnet), Committed)
         self.command(server, RetirePeer, subnet)
         removed = self.command(server, RemovePeer, subnet)

@@ -7,11 +7,12 @@ import pytest
 from namegraph import committed_state, queries
 from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
-from namegraph.events import PeerLost, PeerMessage, PeerReceived, UpdateCommand
-from namegraph.model.names import NodeId
+from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerReceived, RemovePeer, UpdateCommand
+from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import JoinArc
 from namegraph.model.rows import RequestId
 from namegraph.model.slices import at_once
+from namegraph.update import order_queue
 from simulation.run import run_seed
 from tests.reads import server_as_read
 from tests.simulation.scene import A, B, G, Scene
@@ -71,6 +72,27 @@ def test_whatever_comes_while_an_update_of_many_operations_is_under_way_may_take
     took_long = [readers.may_take_long(short)]
     scene.cluster.run(lambda: took_long.append(readers.may_take_long(short)))
     assert (took_long[0], any(took_long), took_long[-1]) == (False, True, False)
+
+
+@pytest.mark.parametrize("limit", ["LARGE_FROM_NODES", "LARGE_FROM_NAMES"])
+def test_whatever_comes_while_an_update_above_very_many_nodes_is_under_way_may_take_long(limit, monkeypatch):
+    scene = Scene()
+    readers = CommittedState(scene.core(A))
+    scene.done(A, *(JoinArc(G[A], NodeId(f"p{number}@{B}")) for number in range(11)))
+    monkeypatch.setattr(order_queue, limit, 10)
+    short = PeerMessage(B, 1, b"short")
+    scene.cluster.submit(A, UpdateCommand(1_000, RequestId("r"), (JoinArc(NodeId(f"h@{A}"), G[A]),)))
+    took_long = [readers.may_take_long(short)]
+    scene.cluster.run(lambda: took_long.append(readers.may_take_long(short)))
+    assert (took_long[0], any(took_long), took_long[-1]) == (False, True, False)
+
+
+def test_looking_through_very_many_names_for_those_of_a_subnet_takes_long(monkeypatch):
+    readers = CommittedState(Scene().core(A))
+    commands = (AddPeer(1, Subnet("c.x"), "c.x:1"), RemovePeer(2, Subnet("c.x")))
+    assert not any(map(readers.may_take_long, commands))
+    monkeypatch.setattr(committed_state, "LONG_FROM_NODES", 0)
+    assert all(map(readers.may_take_long, commands))
 
 
 PLAIN_SEEDS = (1, 2, 4)

@@ -29,6 +29,7 @@ MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
 RECIPIENTS = 50_000
+READ = 60_000
 SUSPENDED = 50_000
 SET_GROUPS = 1_000
 """As many as are resolved together."""
@@ -160,6 +161,36 @@ def test_the_deletion_of_a_group_of_very_many_members_and_a_large_batch(watched,
     assert found.during(deleting) == []
     assert found.during(applying) == []
     assert found.during(afterwards) == []
+
+
+def test_what_reads_all_of_very_many_members_and_an_update_above_them(watched, tmp_path):
+    top, crowd = "top@a.example", "crowd@a.example"
+    people = [f"p{number}@a.example" for number in range(READ)]
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{crowd}\t{person}\tmember\n" for person in people))
+    servers, stalls = watched([["a.example"], ["b.example"]])
+    with _client(servers) as client, shadowtree.Client(servers.address(1), timeout=CALL_SECONDS) as there:
+        client.import_file(rows)
+        client.create_group(top)
+        with span() as checking:
+            assert all(check.is_member for check in client.check_many((crowd, person) for person in people))
+        with span() as updating:
+            client.join(top, crowd)
+            assert client.check(top, people[-1])
+            there.create_group("above@b.example")
+            there.join("above@b.example", top)
+            assert there.check("above@b.example", people[-1])
+        with span() as reading:
+            assert client.snapshot(tmp_path / "snapshot").arcs > READ
+            assert sum(1 for _ in client.export()) == READ + 2
+        with span() as adding:
+            client.add_peer("c.example", "127.0.0.1:1")
+            client.remove_peer("c.example")
+    found = stalls()
+    assert found.during(checking) == []
+    assert found.during(updating) == []
+    assert found.during(reading) == []
+    assert found.during(adding) == []
 
 
 def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):

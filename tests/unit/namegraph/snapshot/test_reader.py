@@ -139,3 +139,14 @@ def test_pieces_that_are_sent_together_are_taken_one_after_another(core, monkeyp
     found = collector.finish().tables
     assert {name: table.to_pylist() for name, table in found.items()} == tables_of(core.core)[1]
     assert found["arcs"]["present"].to_pylist() == [False]
+
+
+def test_others_get_their_turn_while_nodes_without_children_and_without_sets_are_looked_at(core, monkeypatch):
+    monkeypatch.setattr(snapshot_module, "PIECE_ROWS", 10)
+    monkeypatch.setattr(snapshot_module, "LOOKED_AT_ONCE", 10)
+    core.create("crowd@a.x", "here@a.x")
+    core.do(*(JoinArc(parse_name("crowd@a.x"), parse_name(f"p{number}@no.where")) for number in range(100)))
+    core.do(*(JoinArc(parse_name("crowd@a.x"), parse_name(f"p{number}@a.x")) for number in range(100)))
+    pieces = list(core.core.snapshot().read())
+    assert max(len(piece.nodes) + len(piece.arcs) for piece in pieces) <= 11
+    assert sum(not (piece.nodes or piece.arcs) for piece in pieces) > 20

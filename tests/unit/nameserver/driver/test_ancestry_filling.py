@@ -67,6 +67,17 @@ async def test_others_get_their_turn_between_the_slices_of_a_question(scene):
     assert turns > len(CHAIN) / 3
 
 
+async def test_others_get_their_turn_between_names_of_which_each_takes_no_time(scene, monkeypatch):
+    monkeypatch.setattr(ancestry_filling, "TURN_SECONDS", 0.0)
+    await scene.filling.fill_for(CHAIN)
+    filling = asyncio.ensure_future(scene.filling.fill_for(CHAIN))
+    turns = 0
+    while not filling.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns > len(CHAIN)
+
+
 async def test_what_nobody_asks_for_is_filled_and_again_after_a_step(scene):
     filling = asyncio.ensure_future(scene.filling.fill_forever())
     await scene.until(scene.are_known)
