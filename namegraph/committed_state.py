@@ -98,6 +98,8 @@ class CommittedState(CoreQueries):
         self._show()
         parts = (part for whole in (held.graph, held.ancestors, held.records) for part in vars(whole).values())
         left = self._core.graph.let_go()
+        # The step may have forgotten all of them.
+        left.small.extend(held.ancestors.kept())
         return LeftBehind([*parts, *left.large], left.small)
 
     @property

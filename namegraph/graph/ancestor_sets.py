@@ -96,6 +96,10 @@ class AncestorSets:
         held._fills_from_the_roots = self._fills_from_the_roots
         return held
 
+    def kept(self) -> Iterable[BitMap]:
+        """The sets that are kept, those in question too."""
+        return self._sets.values()
+
     def of(self, node: NodeIndex) -> BitMap:
         """The ancestor set of a node, its own derived node included. The caller must not change it."""
         found = None if self._changed else self._sets.get(node)

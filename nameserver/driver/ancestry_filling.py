@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from weakref import ref
 
 from namegraph import CoreQueries, NodeId, NodeIndex
 from nameserver.driver.run_loop import RunLoop
@@ -49,8 +50,8 @@ class AncestryFilling:
         looked_at: object = None
         while True:
             await self._run_loop.between_steps()
-            # What a long step left missing is seen once that is durable.
-            newest = self._run_loop.step_count, self._core.ancestors
+            # What a long step left missing is seen once that is durable. (Whoever keeps sets is the one to free them.)
+            newest = self._run_loop.step_count, ref(self._core.ancestors)
             if looked_at != newest:
                 looked_at = newest
                 await self._fill_all()
@@ -58,21 +59,21 @@ class AncestryFilling:
 
     async def _fill_all(self) -> None:
         core, number = self._core, 0
-        ancestors = core.ancestors
-        large_changes = ancestors.large_changes
+        ancestors, large_changes = ref(core.ancestors), core.ancestors.large_changes
         since = time.perf_counter()
         while number < len(core.graph.ids):
             node = NodeIndex(number)
             if not core.ancestors.is_known(node):
                 await self._run_loop.between_steps()
                 await self._fill(node, rest_seconds=REST_SECONDS)
-            if core.ancestors is not ancestors:
+            if core.ancestors is not ancestors():
                 return  # A step goes on in another thread. Once it is durable, all are looked at again.
             number += 1
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(REST_SECONDS)
                 since = time.perf_counter()
-        ancestors.looked_at_all(large_changes)
+        if core.ancestors is ancestors():
+            core.ancestors.looked_at_all(large_changes)
 
     async def _fill(self, node: NodeIndex, *, rest_seconds: float) -> None:
         core = self._core

@@ -88,6 +88,13 @@ class Verdicts:
     pathname: list[str] = field(default_factory=list)
     refused: RefusedError | None = None
 
+    def add(self, later: Verdicts) -> None:
+        """The answers to the pairs that come next."""
+        self.answers += later.answers
+        self.revision = newest([self.revision, later.revision]) if self.revision else later.revision
+        self.unreachable = sorted({*self.unreachable, *later.unreachable})
+        self.refused = later.refused
+
 
 @dataclass(slots=True)
 class _Pair:
@@ -193,6 +200,7 @@ class _Inquiry:
         """Ask this server itself, then in two rounds the others."""
         self.is_in_transition = not self._core.is_steady
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
+        await self._let_others_go_first()
         self._ask_own([place for place, of in enumerate(owner_kind) if of is not OwnerKind.ANOTHERS])
         of_others = [place for place, of in enumerate(owner_kind) if of is OwnerKind.ANOTHERS]
         if not self._question.explain:

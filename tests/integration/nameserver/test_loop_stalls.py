@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
+import grpc
 import pytest
 
 import shadowtree
 from shadowtree.cli.demo.example_part import write_part
 from shadowtree.cli.demo.loops import arc_to_turn_round
 from shadowtree.cli.demo.servers import deal
+from shadowtree.v1 import name_service_pb2 as messages
+from shadowtree.v1 import name_service_pb2_grpc
 from tests.integration.nameserver.server_process import wait_until
 
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
@@ -173,7 +176,10 @@ def test_what_reads_all_of_very_many_members_and_an_update_above_them(watched, t
         client.import_file(rows)
         client.create_group(top)
         with span() as checking:
-            assert all(check.is_member for check in client.check_many((crowd, person) for person in people))
+            for asked in (client, there):
+                assert all(check.is_member for check in asked.check_many((crowd, person) for person in people))
+            for address in (servers.address(0), servers.address(1)):
+                assert bytes(_checked_in_one_request(address, crowd, people)) == bytes([1] * READ)
         with span() as updating:
             client.join(top, crowd)
             assert client.check(top, people[-1])
@@ -259,6 +265,14 @@ def test_an_import_over_three_servers_and_the_loop_of_the_demo(watched, part):
 
 def _client(servers):
     return shadowtree.Client(servers.address(0), timeout=CALL_SECONDS)
+
+
+def _checked_in_one_request(address, group, members):
+    """The answers to so many pairs as the Python client does not put into one request."""
+    request = messages.CheckBulkRequest(groups=[group] * len(members), members=members)
+    with grpc.insecure_channel(address) as channel:
+        (response,) = name_service_pb2_grpc.NameServiceStub(channel).CheckBulk(iter([request]))
+    return response.answers
 
 
 def _largest_groups(arcs, count):

@@ -241,6 +241,17 @@ def test_a_pair_that_cannot_be_asked_ends_the_stream_after_the_answers_before_it
     assert_refused(lambda: next(call), "NOT_FOUND", "GROUP_NOT_FOUND", group="none@b.c")
 
 
+def test_a_large_request_is_answered_by_one_response_as_far_as_its_pairs_can_be_asked(names, group):
+    join(names, group, "ann@e.f")
+    groups, members = [group] * 7_000, ["ann@e.f", "bob@e.f"] * 3_500
+    (response,) = names.CheckBulk(iter([m.CheckBulkRequest(groups=groups, members=members)]))
+    assert response.answers == b"\x01\x02" * 3_500
+    groups[6_500] = "none@b.c"
+    call = names.CheckBulk(iter([m.CheckBulkRequest(groups=groups, members=members)]))
+    assert next(call).answers == b"\x01\x02" * 3_250
+    assert_refused(lambda: next(call), "NOT_FOUND", "GROUP_NOT_FOUND", group="none@b.c")
+
+
 def test_bulk_checks_whose_columns_differ_in_length_are_refused(names, group):
     request = m.CheckBulkRequest(groups=[group], members=[])
     assert_refused(lambda: list(names.CheckBulk(iter([request]))), "INVALID_ARGUMENT", "INVALID_REQUEST")

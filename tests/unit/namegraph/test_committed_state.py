@@ -3,6 +3,7 @@
 import weakref
 
 import pytest
+from pyroaring import BitMap
 
 from namegraph.committed_state import LONG_FROM_OPERATIONS, CommittedState
 from namegraph.core import ServerCore
@@ -39,14 +40,17 @@ def crowd():
 def test_what_a_large_deletion_leaves_can_be_freed_bit_by_bit(crowd, monkeypatch):
     monkeypatch.setattr(name_graph, "MANY_ARCS", LONG_FROM_OPERATIONS - 1)
     readers = CommittedState(crowd)
+    for name in crowd.graph.index.values():
+        crowd.ancestors.of(name)
     at_once(readers.hold())
-    held = weakref.ref(readers.graph)
+    held, sets = weakref.ref(readers.graph), sum(1 for _ in readers.ancestors.kept())
     crowd.step(UpdateCommand(2, RequestId("another"), (DeleteGroup(G, force=True),)), 0.0)
     left = readers.let_go(earliest=True)
     assert held() is not None
     left.large.clear()
     assert held() is None
     kinds = [type(piece) for piece in left.small]
+    assert kinds.count(BitMap) == sets > LONG_FROM_OPERATIONS, "the ancestor sets of all, which were forgotten"
     assert kinds.count(ArcRecord) == LONG_FROM_OPERATIONS, "the arcs of the group"
     assert kinds.count(dict) > LONG_FROM_OPERATIONS, "the table of the group and those of its members"
     assert kinds.index(ArcRecord) < kinds.index(dict)

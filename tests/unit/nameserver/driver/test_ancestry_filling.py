@@ -1,6 +1,7 @@
 """Ancestor sets that are missing are filled, those of a question first, whatever steps come meanwhile."""
 
 import asyncio
+import weakref
 from itertools import pairwise
 
 import pytest
@@ -99,6 +100,20 @@ async def test_what_a_long_step_left_missing_is_filled_once_that_is_durable_thou
     assert not scene.are_known(), "readers do not see the step yet"
     scene.seen.let_go(earliest=True)
     await scene.until(scene.are_known)
+    filling.cancel()
+
+
+async def test_sets_that_were_held_are_kept_by_nobody_once_they_are_let_go(scene):
+    filling = asyncio.ensure_future(scene.filling.fill_forever())
+    await scene.until(scene.are_known)
+    at_once(scene.seen.hold())
+    scene.run_loop.step_count += 1
+    for _ in range(100):
+        await asyncio.sleep(0)
+    held = weakref.ref(scene.seen.ancestors)
+    left = scene.seen.let_go(earliest=True)
+    del left
+    assert held() is None
     filling.cancel()
 
 
