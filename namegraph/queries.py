@@ -236,6 +236,10 @@ class CoreQueries:
         """The server that owns a node that exists here."""
         return self._context.home_of(node)
 
+    def homes_of(self, nodes: Iterable[NodeIndex]) -> list[ServerId]:
+        """As `home_of`, for very many nodes."""
+        return self._context.homes_of_nodes(nodes)
+
     def owns(self, node: NodeIndex) -> bool:
         """Whether a node that is known here lives here."""
         return self._context.owns(node)

@@ -327,9 +327,9 @@ def _by_server(
     names = yield from sorted_in_slices(list(numbers))
     found: dict[ServerId, dict[NodeKind, list[NodeIndex]]] = {}
     for few in in_slices(names):
-        for name in few:
-            node = numbers[name]
-            found.setdefault(core.home_of(name), {}).setdefault(graph.kind(node), []).append(node)
+        nodes = [numbers[name] for name in few]
+        for node, home in zip(nodes, core.homes_of(nodes), strict=True):
+            found.setdefault(home, {}).setdefault(graph.kind(node), []).append(node)
         yield len(few)
     told = []
     for server in sorted(found):

@@ -90,11 +90,11 @@ class GraphReach:
 
     def _homes_of_suspended(self, nodes: Set[NodeIndex]) -> set[ServerId]:
         """The homes of both ends of the suspended arcs that leave some nodes, but for this server."""
-        core, graph = self._core, self._core.graph
-        homes: set[ServerId] = set()
-        for parent in graph.suspended_from.keys() & nodes:
+        core, homes = self._core, set[ServerId]()
+        for parent in core.graph.suspended_from.keys() & nodes:
             children = core.suspended_children(parent)
-            homes.update(core.home_of(graph.ids[node]) for node in (parent, *children) if children)
+            if children:
+                homes.update(core.homes_of([parent, *children]))
         return homes - {core.server}
 
     def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:

@@ -7,6 +7,7 @@ takes seconds is a letter like others instead (`send_via_log`): those to other s
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Iterable
 
 from namegraph.graph.ancestor_sets import AncestorSets
 from namegraph.graph.name_graph import NameGraph
@@ -279,6 +280,11 @@ class ServerContext:
         home = self.table.home_of(node)
         return self.server if home is None else home
 
+    def homes_of_nodes(self, nodes: Iterable[NodeIndex]) -> list[ServerId]:
+        """As `home_of`, for very many nodes."""
+        homes = self.table.homes_of(map(self.graph.ids.__getitem__, nodes))
+        return [self.server if home is None else home for home in homes]
+
     def is_suspended(self, parent: NodeId, child: NodeId) -> bool:
         """Whether an arc is known here and suspended."""
         index = self.graph.index
@@ -293,15 +299,20 @@ class ServerContext:
 
     def suspended_children(self, node: NodeIndex) -> list[NodeIndex]:
         """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
-        suspended = self.graph.suspended
-        children = self.graph.suspended_from.get(node, ())
-        return [child for child in children if not self.is_rejected(suspended[node, child])]
+        return self._apart_from(node, self.graph.suspended_from.get(node, ()))
 
     def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
         """The parents of suspended arcs that enter a node, but for rejected ones."""
-        suspended = self.graph.suspended
-        parents = self.graph.suspended_into.get(node, ())
-        return [parent for parent in parents if not self.is_rejected(suspended[parent, node])]
+        return self._apart_from(node, self.graph.suspended_into.get(node, ()))
+
+    def _apart_from(self, node: NodeIndex, others: Collection[NodeIndex]) -> list[NodeIndex]:
+        """As `is_rejected`, for the arcs between one node and very many others."""
+        ids = self.graph.ids
+        if not (others and self.is_healed and self.is_in_view(self.home_of(ids[node]))):
+            return list(others)
+        homes = self.homes_of_nodes(others)
+        in_view = {home for home in set(homes) if self.is_in_view(home)}
+        return [other for other, home in zip(others, homes, strict=True) if home not in in_view]
 
     def is_only_rejected(self, node: NodeIndex) -> bool:
         """Whether all that is known here of a node of another server are arcs that are rejected."""
