@@ -113,6 +113,7 @@ if TYPE_CHECKING:
     from namegraph.model.slices import at_once as at_once
     from namegraph.model.slices import in_slices as in_slices
     from namegraph.model.slices import sorted_in_slices as sorted_in_slices
+    from namegraph.model.slices import unless_overtaken as unless_overtaken
     from namegraph.model.target_sets import Target as Target
     from namegraph.model.target_sets import TargetSet as TargetSet
     from namegraph.model.target_sets import exceptions_in as exceptions_in
@@ -269,7 +270,7 @@ _PUBLIC_NAMES = {
         "StoredState",
         "VirtualNodeRecord",
     ),
-    "namegraph.model.slices": ("SLICE_ITEMS", "Slices", "at_once", "in_slices", "sorted_in_slices"),
+    "namegraph.model.slices": ("SLICE_ITEMS", "Slices", "at_once", "in_slices", "sorted_in_slices", "unless_overtaken"),
     "namegraph.model.target_sets": (
         "Target",
         "TargetSet",

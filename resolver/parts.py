@@ -43,8 +43,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from namegraph import CoreQueries, NodeId, NodeIndex, ServerId, TargetSet, UpdateId, is_plain, named_in
-from resolver.plans import Onward, Plan, PlanCache
+from namegraph import (
+    CoreQueries,
+    NodeId,
+    NodeIndex,
+    ServerId,
+    Slices,
+    TargetSet,
+    UpdateId,
+    at_once,
+    is_plain,
+    named_in,
+    unless_overtaken,
+)
+from resolver.plans import ATTEMPTS, Onward, Plan, PlanCache
 from resolver.steps import Delivery, deliveries
 from resolver.target_masks import Masks
 
@@ -107,6 +119,25 @@ COUNTED_LIMIT = 100
 """Plans of which it is kept how many processes are this server's own."""
 
 
+class Prepared(NamedTuple):
+    """The steps of a plan, made before they are told. They hold while the plan and the owners of subnets do."""
+
+    plan: Plan
+    ownership_changes: int
+    steps: tuple[Delivery, ...]
+
+    def is_of(self, plan: Plan, core: CoreQueries) -> bool:
+        """Whether these are the steps of a plan that holds now."""
+        return self.plan is plan and self.ownership_changes == core.ownership_changes
+
+
+class _Version(NamedTuple):
+    """Names a part that is to be told."""
+
+    text: str
+    is_healed: bool
+
+
 class _Told(NamedTuple):
     """Which processes of a plan are told, and how many are not."""
 
@@ -126,18 +157,30 @@ class Parts:
         self._counted: dict[int, _Told] = {}
         """By number of the plan."""
 
-    def fill(self, targets: TargetSet) -> Iterator[int]:
-        """Make the plan that `answer` needs, so that it takes no time; yield between slices, when updates may come.
+    def fill(self, request: PartRequest) -> Slices[Prepared | None]:
+        """Make what `answer` needs, so that it takes no time: the plan, which is kept, and steps, which it is given.
 
+        Yields between slices, when updates may come: where these change it again and again, it is not there in the end.
         Raises as `answer` does.
         """
-        known = self._known_of(targets)
-        if known and is_plain(targets):
-            return self._plans.fill(known[targets[0].name])
-        return self._plans.fill_for_set(targets, known) if known else iter(())
+        for _ in range(ATTEMPTS):
+            yield from self._fill_plan(request.targets)
+            known = self._known_of(request.targets)
+            if not request.with_steps or not known:
+                return None
+            name, group = next(iter(known.items()))
+            plan = self._plans.kept(group)
+            if plan is None or not isinstance(self._to_tell(request, plan, name), _Version):
+                return None
+            prepared = yield from self._prepare(plan, group)
+            if prepared is not None:
+                return prepared
+        return None
 
-    def answer(self, request: PartRequest) -> PartAnswer:
+    def answer(self, request: PartRequest, prepared: Prepared | None = None) -> PartAnswer:
         """What is owned here of the plan of what is asked for.
+
+        `prepared`: what filling for the same request came to. Steps that no longer hold are made anew.
 
         Raises `RefusedError` (GROUP_NOT_FOUND, or UNAVAILABLE where this server may have forgotten it) where a target
         or an exception should be at home here and is not there.
@@ -146,24 +189,26 @@ class Parts:
         if not known:
             return InDoubt()
         plan = self._plan(request.targets, known)
-        update = self._ready_for(plan)
-        if update is not None:
-            return InDoubt(update)
-        is_healed = not self._core.uncertainty().below(next(iter(known)), plan.reached)
-        version = self._version_of(plan, is_healed=is_healed)
-        if version == request.known_version:
-            return Unchanged()
+        name, group = next(iter(known.items()))
+        version = self._to_tell(request, plan, name)
+        if not isinstance(version, _Version):
+            return version
+        if not request.with_steps:
+            steps: tuple[Delivery, ...] = ()
+        elif prepared is not None and prepared.is_of(plan, self._core):
+            steps = prepared.steps
+        else:
+            steps = at_once(deliveries(self._core, plan, group))
         told = self._told(plan, len(request.targets)) if request.counts else _Told(plan.processes, plan.process_masks)
-        steps = deliveries(self._core, plan, next(iter(known.values()))) if request.with_steps else ()
         return Part(
-            version,
+            version.text,
             told.processes,
             plan.groups,
             plan.onward,
             steps,
             plan.apart,
             self._core.view,
-            is_healed,
+            version.is_healed,
             told.masks,
             plan.group_masks,
             told.counted,
@@ -206,6 +251,12 @@ class Parts:
         masks = tuple(plan.process_masks[place] for place in foreign) if plan.process_masks else ()
         return _Told(tuple(plan.processes[place] for place in foreign), masks, tuple(counted))
 
+    def _fill_plan(self, targets: TargetSet) -> Iterator[int]:
+        known = self._known_of(targets)
+        if known and is_plain(targets):
+            return self._plans.fill(known[targets[0].name])
+        return self._plans.fill_for_set(targets, known) if known else iter(())
+
     def _known_of(self, targets: TargetSet) -> dict[NodeId, NodeIndex]:
         """The targets and exceptions that this server knows."""
         found = {name: self._originator(name) for name in named_in(targets)}
@@ -216,9 +267,25 @@ class Parts:
             return self._plans.plan(known[targets[0].name])
         return self._plans.plan_of_set(targets, known)
 
-    def _version_of(self, plan: Plan, *, is_healed: bool) -> str:
+    def _to_tell(self, request: PartRequest, plan: Plan, name: NodeId) -> _Version | Unchanged | InDoubt:
+        """As which version the part of a plan is to be told now, or what in its place; `name`: of the originator."""
+        update = self._ready_for(plan)
+        if update is not None:
+            return InDoubt(update)
+        is_healed = not self._core.uncertainty().below(name, plan.reached)
         healed = "" if is_healed else "."
-        return f"{self._start}.{plan.number}.{self._core.view}{healed}"
+        version = f"{self._start}.{plan.number}.{self._core.view}{healed}"
+        return Unchanged() if version == request.known_version else _Version(version, is_healed)
+
+    def _prepare(self, plan: Plan, group: NodeIndex) -> Slices[Prepared | None]:
+        """The steps of a plan, unless an update overtakes them, or what readers see becomes another graph."""
+        core, graph, owners = self._core, self._core.graph, self._core.ownership_changes
+
+        def holds() -> bool:
+            return core.graph is graph and core.ownership_changes == owners and self._plans.kept(group) is plan
+
+        steps = yield from unless_overtaken(deliveries(core, plan, group), holds)
+        return None if steps is None else Prepared(plan, owners, steps)
 
     def _originator(self, name: NodeId) -> NodeIndex | None:
         core = self._core

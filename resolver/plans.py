@@ -37,6 +37,7 @@ from namegraph import (
     in_slices,
     named_in,
     sorted_in_slices,
+    unless_overtaken,
 )
 from resolver.target_masks import Masks, masks_below
 
@@ -133,11 +134,15 @@ class PlanCache:
 
         Where these change again and again what is below it, there is none in the end.
         """
-        return self._fill(*self._of_group(group))
+        return self._fill(lambda: self._of_group(group))
 
     def fill_for_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Iterator[int]:
         """The same for the plan of a set."""
-        return self._fill(*self._of_set(targets, known))
+        return self._fill(lambda: self._of_set(targets, known))
+
+    def kept(self, group: NodeIndex) -> Plan | None:
+        """The plan of a group, where it is made and holds."""
+        return self._kept(self._core.graph.representative(group))
 
     def _of_group(self, group: NodeIndex) -> tuple[_Key, _Making]:
         return self._core.graph.representative(group), lambda found: make_plan(self._core, group, found)
@@ -149,8 +154,9 @@ class PlanCache:
     def _plan(self, key: _Key, making: _Making) -> Plan:
         return self._kept(key) or self._keep(key, at_once(making(set())))
 
-    def _fill(self, key: _Key, making: _Making) -> Iterator[int]:
+    def _fill(self, find: Callable[[], tuple[_Key, _Making]]) -> Iterator[int]:
         for _ in range(ATTEMPTS):
+            key, making = find()  # What overtook the last one may have changed the representative.
             if self._kept(key) is not None:
                 return
             plan = yield from self._attempt(making)
@@ -161,17 +167,12 @@ class PlanCache:
         """A plan, unless something below changes while it is made, or what readers see becomes another graph."""
         graph, standing, begun_at = self._core.graph, self._core.standing, self._core.graph.update_count
         reached: set[NodeIndex] = set()
-        slices = making(reached)
-        while True:
-            try:
-                items = next(slices)
-            except StopIteration as end:
-                plan: Plan = end.value
-                return plan
-            yield items
+
+        def holds() -> bool:
             is_same = self._core.graph is graph and self._core.standing == standing
-            if not is_same or not graph.is_unchanged_at(reached, since=begun_at):
-                return None
+            return is_same and graph.is_unchanged_at(reached, since=begun_at)
+
+        return (yield from unless_overtaken(making(reached), holds))
 
     def _kept(self, key: _Key) -> Plan | None:
         """The plan that is kept and holds."""
@@ -345,11 +346,12 @@ def _by_server(
     return tuple(told)
 
 
-def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> dict[NodeIndex, ArcRecord]:
+def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> Slices[dict[NodeIndex, ArcRecord]]:
     """The arc that delivers each derived node of a plan but the originator, by representative."""
     delivering: dict[NodeIndex, ArcRecord] = {}
     owner = graph.virtual_node_of
     first = graph.representative(originator)
+    looked_at = 0
     for node in plan.reached:
         virtual_node = owner.get(node)
         representative = node if virtual_node is None else virtual_node.components[0]
@@ -361,6 +363,10 @@ def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> dict
             best = delivering.get(representative)
             if best is None or arc_order(graph, arc) < arc_order(graph, best):
                 delivering[representative] = arc
+        looked_at += 1 + len(graph.parents[node])
+        if looked_at >= SLICE_ITEMS:
+            yield looked_at
+            looked_at = 0
     return delivering
 
 
@@ -369,7 +375,7 @@ def walk(graph: NameGraph, plan: Plan, group: NodeIndex) -> Iterator[WalkStep]:
 
     The walk asks of each arc only whether it delivers for the originator, never whether a node was seen before.
     """
-    delivering = delivering_arcs(graph, plan, group)
+    delivering = at_once(delivering_arcs(graph, plan, group))
     ids = graph.ids
     stack = [(group, iter(_onward(graph, delivering, group, came_from=None)))]
     while stack:

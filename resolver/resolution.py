@@ -319,6 +319,7 @@ class Resolution:
         processes = yield from unite(told.processes, named.processes, groups)
         reached_groups = yield from unite(told.groups, (), frozenset())
         steps = (delivery for part in parts for delivery in part.steps)
+        walk = (yield from assemble(self._targets[0].name, steps)) if self._with_steps else ()
         if counting is not None:
             processes = yield from counting.of(processes)
         return Resolved(
@@ -327,7 +328,7 @@ class Resolution:
             unreachable=tuple(sorted(left_out)),
             in_transition=in_transition,
             duplicates=processes.duplicates,
-            walk=tuple(assemble(self._targets[0].name, steps)) if self._with_steps else (),
+            walk=walk,
             process_firsts=processes.firsts,
             group_firsts=reached_groups.firsts,
             counts=() if counting is None else counting.counts(),

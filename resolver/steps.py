@@ -12,11 +12,25 @@ Source: NG 4.2, 4.3; protocol.md sections 4 and 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from namegraph import ArcState, CoreQueries, NameGraph, NodeId, NodeIndex, VirtualNode
+from namegraph import (
+    SLICE_ITEMS,
+    ArcState,
+    CoreQueries,
+    NameGraph,
+    NodeId,
+    NodeIndex,
+    Slices,
+    VirtualNode,
+    in_slices,
+    sorted_in_slices,
+)
 from resolver.plans import Plan, WalkStep, delivering_arcs, nodes_elsewhere
+
+STEPS_OF_A_SLICE = SLICE_ITEMS // 4
+"""Making one takes a few microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,67 +41,91 @@ class Delivery:
     cost: int
 
 
-def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> tuple[Delivery, ...]:
-    """The step to each owned node of the plan but `group` itself, sorted by head."""
+def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[Delivery, ...]]:
+    """The step to each owned node of the plan but `group` itself, sorted by head. Holds while the plan does."""
     graph = core.graph
     owned = plan.reached - nodes_elsewhere(core.records, plan.reached)
-    delivering = delivering_arcs(graph, plan, group)
+    delivering = yield from delivering_arcs(graph, plan, group)
     first = graph.representative(group)
     found: dict[NodeIndex, Delivery] = {}
-    for node in owned:
-        representative = graph.representative(node)
-        arc = delivering.get(representative)
-        if node in found or node == group or (arc is None and representative != first):
-            continue
-        entered = group if arc is None else arc.child
-        if arc is not None:
-            found[entered] = Delivery(_step(graph, arc.parent, entered, ArcState.NORMAL), arc.cost)
-        virtual_node = graph.virtual_node_of.get(node)
-        if virtual_node is not None:
-            for tail, head, cost in _around(graph, virtual_node, entered):
-                found[head] = Delivery(_step(graph, tail, head, ArcState.SHADOW), cost)
-    return tuple(sorted((found[node] for node in found if node in owned), key=lambda delivery: delivery.step.head))
+    for some in in_slices(owned, STEPS_OF_A_SLICE):
+        for node in some:
+            representative = graph.representative(node)
+            arc = delivering.get(representative)
+            if node in found or node == group or (arc is None and representative != first):
+                continue
+            entered = group if arc is None else arc.child
+            if arc is not None:
+                found[entered] = Delivery(_step(graph, arc.parent, entered, ArcState.NORMAL), arc.cost)
+            virtual_node = graph.virtual_node_of.get(node)
+            if virtual_node is not None:
+                yield from _walk_around(graph, virtual_node, entered, found)
+        yield SLICE_ITEMS
+    by_head: dict[NodeId, Delivery] = {}
+    for nodes in in_slices(found):
+        by_head.update((found[node].step.head, found[node]) for node in nodes if node in owned)
+        yield len(nodes)
+    told: list[Delivery] = []
+    for heads in in_slices((yield from sorted_in_slices(list(by_head)))):
+        told += map(by_head.__getitem__, heads)
+        yield len(heads)
+    return tuple(told)
 
 
-def assemble(group: NodeId, told: Iterable[Delivery]) -> Iterator[WalkStep]:
-    """Yield the walk of one server that owned everything: depth first, siblings by id, every node once.
+def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, ...]]:
+    """The walk of one server that owned everything: depth first, siblings by id, every node once.
 
     Of several steps to one foreign process, the first in the order of arcs is taken.
     """
     to: dict[NodeId, Delivery] = {}
-    for delivery in told:
-        step = delivery.step
-        known = to.get(step.head)
-        if known is None or (delivery.cost, step.tail) < (known.cost, known.step.tail):
-            to[step.head] = delivery
+    for some in in_slices(told):
+        for delivery in some:
+            step = delivery.step
+            known = to.get(step.head)
+            if known is None or (delivery.cost, step.tail) < (known.cost, known.step.tail):
+                to[step.head] = delivery
+        yield len(some)
     # The walk starts here, so nothing leads back.
     to.pop(group, None)
     below: dict[NodeId, list[WalkStep]] = {}
-    for head in sorted(to, reverse=True):
-        below.setdefault(to[head].step.tail, []).append(to[head].step)
+    for heads in in_slices(reversed((yield from sorted_in_slices(list(to))))):
+        for head in heads:
+            below.setdefault(to[head].step.tail, []).append(to[head].step)
+        yield len(heads)
+    steps: list[WalkStep] = []
     pending = list(below.get(group, ()))
     while pending:
         step = pending.pop()
-        yield step
+        steps.append(step)
         pending += below.get(step.head, ())
+        if len(steps) % SLICE_ITEMS == 0:
+            yield SLICE_ITEMS
+    return tuple(steps)
 
 
-def _around(
-    graph: NameGraph, virtual_node: VirtualNode, entered: NodeIndex
-) -> Iterator[tuple[NodeIndex, NodeIndex, int]]:
-    """Yield (from, to, cost) of each shadow arc in the direction in which the walk crosses it."""
+def _walk_around(
+    graph: NameGraph, virtual_node: VirtualNode, entered: NodeIndex, found: dict[NodeIndex, Delivery]
+) -> Slices[None]:
+    """Add the step over each shadow arc, in the direction in which the walk crosses it."""
     beside: dict[NodeIndex, list[tuple[NodeIndex, int]]] = {}
-    for parent, child in graph.shadow_tree(virtual_node):
-        cost = graph.parents[child][parent].cost
-        beside.setdefault(parent, []).append((child, cost))
-        beside.setdefault(child, []).append((parent, cost))
+    for arcs in in_slices(graph.shadow_tree(virtual_node)):
+        for parent, child in arcs:
+            cost = graph.parents[child][parent].cost
+            beside.setdefault(parent, []).append((child, cost))
+            beside.setdefault(child, []).append((parent, cost))
+        yield len(arcs)
     pending = [(entered, entered)]
+    looked_at = 0
     while pending:
         node, came_from = pending.pop()
         for neighbour, cost in beside[node]:
             if neighbour != came_from:
-                yield node, neighbour, cost
+                found[neighbour] = Delivery(_step(graph, node, neighbour, ArcState.SHADOW), cost)
                 pending.append((neighbour, node))
+        looked_at += len(beside[node])
+        if looked_at >= STEPS_OF_A_SLICE:
+            yield SLICE_ITEMS
+            looked_at = 0
 
 
 def _step(graph: NameGraph, tail: NodeIndex, head: NodeIndex, state: ArcState) -> WalkStep:

@@ -20,7 +20,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from copy import copy
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from heapq import heappop, heappush
 from itertools import islice
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.model.slices import Slices
 
 
-class ArcState(Enum):
+class ArcState(IntEnum):
     """The state of an arc in the internal group view."""
 
     NORMAL = 1

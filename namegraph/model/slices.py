@@ -7,7 +7,7 @@ one takes a microsecond or less: so those who give it time by steps, not by a cl
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
@@ -40,6 +40,19 @@ def at_once(slices: Slices[Made]) -> Made:
         except StopIteration as end:
             made: Made = end.value
             return made
+
+
+def unless_overtaken(slices: Slices[Made], holds: Callable[[], bool]) -> Slices[Made | None]:
+    """Do them as long as something holds after each; None where it no longer does."""
+    while True:
+        try:
+            items = next(slices)
+        except StopIteration as end:
+            made: Made = end.value
+            return made
+        yield items
+        if not holds():
+            return None
 
 
 def in_slices(items: Iterable[Item], count: int = SLICE_ITEMS) -> Iterator[list[Item]]:

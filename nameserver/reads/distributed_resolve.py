@@ -35,7 +35,7 @@ from namegraph import (
     refuse,
 )
 from nameserver.calls.read_your_writes import PEER_SERVICE
-from nameserver.calls.stable_listing import filled, made
+from nameserver.calls.stable_listing import made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import written_basis
 from nameserver.routing.fan_out import newest
@@ -175,8 +175,8 @@ class DistributedResolutions:
     async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> Told:
         """One server's part; raises as the forwarder does, or `NotAPartError`."""
         if request.server == self._core.server:
-            await filled(self._parts.fill(request.targets))
-            return Told(self._parts.answer(request), self._core.revision, self._parts.basis())
+            prepared = await made(self._parts.fill(request))
+            return Told(self._parts.answer(request, prepared), self._core.revision, self._parts.basis())
         message = messages.ResolvePartRequest(
             known_version=request.known_version or "",
             with_steps=request.with_steps,
@@ -197,7 +197,7 @@ class DistributedResolutions:
                 request.server, f"/{PEER_SERVICE}/ResolvePart", message.SerializeToString(), seconds=seconds
             ):
                 part.take(chunk)
-        answer = read_part(part.chunks, targets=0 if is_plain(targets) else len(targets))
+        answer = await made(read_part(part.chunks, targets=0 if is_plain(targets) else len(targets)))
         return Told(answer, part.chunks[0].revision, part.chunks[0].basis)
 
     async def _require_sets(self, server: ServerId) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
-from nameserver.calls.stable_listing import filled, steady
+from nameserver.calls.stable_listing import made, steady
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.bulk_checks import CHECK_PAIRS_LIMIT
@@ -112,8 +112,8 @@ class PeerQuestionCalls:
             targets = only(conversion.read_id(request.originator, "originator", known))
         with_steps = request.with_steps and is_plain(targets)
         asked = PartRequest(self._core.server, targets, request.known_version or None, with_steps, request.counts)
-        await filled(self._parts.fill(targets))
-        return part_chunks(self._parts.answer(asked), self._core.revision, self._parts.basis())
+        prepared = await made(self._parts.fill(asked))
+        return part_chunks(self._parts.answer(asked, prepared), self._core.revision, self._parts.basis())
 
     async def tell_basis(self, request: messages.TellBasisRequest, context: Context) -> messages.TellBasisResponse:
         """Whether any part can have changed."""

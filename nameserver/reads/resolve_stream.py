@@ -26,14 +26,14 @@ from namegraph import (
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context, deadline_of
-from nameserver.calls.stable_listing import filled, steady_chunks
+from nameserver.calls.stable_listing import filled, steady
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import written_basis
 from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
 from nameserver.routing.forwarding import is_out_of_reach
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.wire import conversion
-from nameserver.wire.chunk_cache import ChunkCache, chunks_of
+from nameserver.wire.chunk_cache import CHUNK_STEPS, ChunkCache, chunks_of
 from nameserver.wire.target_sets import read_targets
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -77,7 +77,7 @@ class StreamCalls:
         await filled(self._resolver.fill(group))
         walk: list[bytes] = []
         if request.walk:
-            walk = await steady_chunks(lambda: self._resolver.walk(group), _walk_chunk, self._run_loop)
+            walk = await steady(lambda: chunks_of(self._resolver.walk(group), _walk_chunk, CHUNK_STEPS), self._run_loop)
         # No pause between here and the last step of the walk: plan, walk and revision are of one instant.
         plan = self._resolver.resolve(group)
         chunks = [self._cache.chunks(plan, "processes", plan.processes, _processes_chunk)]
@@ -192,7 +192,7 @@ class StreamCalls:
         chunks = [self._named_chunks(resolved, "processes", resolved.processes, resolved.process_firsts)]
         if groups:
             chunks.append(self._named_chunks(resolved, "groups", resolved.groups, resolved.group_firsts))
-        chunks.append(chunks_of(resolved.walk, _walk_chunk))
+        chunks.append(chunks_of(resolved.walk, _walk_chunk, CHUNK_STEPS))
         return headed(header, chain.from_iterable(chunks))
 
     def _named_chunks(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
+from typing import TypeVar
 
-from namegraph import ArcState, NodeId, NodeKind, ServerId
+from namegraph import SLICE_ITEMS, ArcState, NodeId, NodeKind, ServerId, Slices, in_slices
 from nameserver.wire import conversion
-from nameserver.wire.chunk_cache import chunks_of
+from nameserver.wire.chunk_cache import CHUNK_STEPS, chunks_of
 from resolver.parts import InDoubt, Part, PartAnswer, Unchanged
 from resolver.plans import Onward, WalkStep
 from resolver.steps import Delivery
@@ -24,12 +25,19 @@ ONWARD_NODES_OF_A_MESSAGE = 8_000
 MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
 """Of one message of a part; those of correct servers are smaller."""
 
+ITEMS_OF_A_SLICE = SLICE_ITEMS // 2
+"""Reading one step takes some 2 microseconds."""
+
 PART_BYTES_LIMIT = 256 * 1024 * 1024
 PART_NAMES_LIMIT = 5_000_000
 """Names and steps of one part: as many as one import brings, some 500 MB."""
 
 _KINDS = {values.CHILD_KIND_GROUP: NodeKind.GROUP, values.CHILD_KIND_PROCESS: NodeKind.PROCESS}
 _ARC_STATES = {number: state for state, number in conversion.WIRE_ARC_STATES.items()}
+
+
+Sent = TypeVar("Sent")
+Read = TypeVar("Read")
 
 
 class NotAPartError(ValueError):
@@ -83,11 +91,11 @@ def part_chunks(answer: PartAnswer, revision: str, basis: str) -> Iterator[bytes
             yield from _named_chunks(answer.processes, answer.process_masks, numbers, _processes)
             yield from _named_chunks(answer.groups, answer.group_masks, numbers, _groups)
             yield from chunks_of(list(_split(answer.onward)), lambda onward: _onward(onward, numbers), 1)
-            yield from chunks_of(answer.steps, _steps)
+            yield from chunks_of(answer.steps, _steps, CHUNK_STEPS)
             yield from chunks_of(list(_split(answer.apart)), lambda apart: _apart(apart, numbers), 1)
 
 
-def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) -> PartAnswer:
+def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) -> Slices[PartAnswer]:
     """Read what `part_chunks` wrote, of a set of so many targets, or of one group; raises `NotAPartError`."""
     if not chunks:
         raise NotAPartError("it ended without an answer")
@@ -100,22 +108,31 @@ def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) 
             pass
         case _:
             raise NotAPartError(f"it says the state {chunks[0].state}")
-    processes = tuple(map(NodeId, chain.from_iterable(chunk.processes for chunk in chunks)))
-    groups = tuple(map(NodeId, chain.from_iterable(chunk.groups for chunk in chunks)))
+    processes = yield from _read_each(NodeId, (chunk.processes for chunk in chunks))
+    groups = yield from _read_each(NodeId, (chunk.groups for chunk in chunks))
+    steps = yield from _read_each(_delivery, (chunk.steps for chunk in chunks))
     column = _Columns([_read_masks(masks, targets) for chunk in chunks for masks in chunk.masks], of_set=targets > 0)
     return Part(
         chunks[0].version,
         processes,
         groups,
-        tuple(_united(chain.from_iterable(chunk.onward for chunk in chunks), column)),
-        tuple(_delivery(step) for chunk in chunks for step in chunk.steps),
-        tuple(_united(chain.from_iterable(chunk.apart for chunk in chunks), column)),
+        (yield from _united(chain.from_iterable(chunk.onward for chunk in chunks), column)),
+        steps,
+        (yield from _united(chain.from_iterable(chunk.apart for chunk in chunks), column)),
         chunks[0].view,
         chunks[0].is_healed,
-        column.read(len(processes), chain.from_iterable(chunk.process_masks for chunk in chunks)),
-        column.read(len(groups), chain.from_iterable(chunk.group_masks for chunk in chunks)),
+        (yield from column.read(len(processes), (chunk.process_masks for chunk in chunks))),
+        (yield from column.read(len(groups), (chunk.group_masks for chunk in chunks))),
         _counted(chunks[0], targets),
     )
+
+
+def _read_each(read: Callable[[Sent], Read], columns: Iterable[Iterable[Sent]]) -> Slices[tuple[Read, ...]]:
+    found: list[Read] = []
+    for some in in_slices(chain.from_iterable(columns), ITEMS_OF_A_SLICE):
+        found += map(read, some)
+        yield SLICE_ITEMS
+    return tuple(found)
 
 
 def _numbers_of_masks(part: Part) -> dict[Masks, int]:
@@ -147,12 +164,12 @@ class _Columns:
         self._masks = masks
         self._of_set = of_set
 
-    def read(self, names: int, numbers: Iterable[int]) -> tuple[Masks, ...]:
+    def read(self, names: int, columns: Iterable[Iterable[int]]) -> Slices[tuple[Masks, ...]]:
         """The masks of so many names, by their numbers; none where no set was asked for."""
         if not self._of_set:
             return ()
         try:
-            found = tuple(map(self._masks.__getitem__, numbers))
+            found = yield from _read_each(self._masks.__getitem__, columns)
         except IndexError:
             raise NotAPartError("it names masks that it does not have") from None
         if len(found) != names:
@@ -169,15 +186,19 @@ def _split(onward: Iterable[Onward]) -> Iterator[Onward]:
             yield Onward(one.server, one.groups[start:end], one.processes[start:end], one.masks[start:end])
 
 
-def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns) -> Iterator[Onward]:
+def _united(onward: Iterable[messages.ResolvePartChunk.Onward], column: _Columns) -> Slices[tuple[Onward, ...]]:
     nodes: dict[str, tuple[list[NodeId], list[NodeId], list[int]]] = {}
     for one in onward:
         groups, processes, numbers = nodes.setdefault(one.server, ([], [], []))
         groups += map(NodeId, one.groups)
         processes += map(NodeId, one.processes)
         numbers += one.process_masks
+        yield len(one.groups) + len(one.processes)
+    found: list[Onward] = []
     for server, (groups, processes, numbers) in nodes.items():
-        yield Onward(ServerId(server), tuple(groups), tuple(processes), column.read(len(processes), numbers))
+        masks = yield from column.read(len(processes), [numbers])
+        found.append(Onward(ServerId(server), tuple(groups), tuple(processes), masks))
+    return tuple(found)
 
 
 def _delivery(step: messages.ResolvePartChunk.Step) -> Delivery:

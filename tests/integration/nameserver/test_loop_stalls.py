@@ -216,9 +216,12 @@ def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):
         with there.listen("*", subscription="mail") as messages, span() as reading:
             assert len(next(messages).recipients) == RECIPIENTS
             assert len(next(messages).recipients) == RECIPIENTS + 1
+        with span() as walking:
+            assert len(client.resolve(crowd, walk=True).walk) == 1 + RECIPIENTS + 1
     found = stalls()
     assert found.during(sending) == []
     assert found.during(reading) == []
+    assert found.during(walking) == []
 
 
 def test_a_server_with_very_many_arcs_to_others_is_lost_and_the_status_then(watched, tmp_path):

@@ -1,6 +1,7 @@
 """What a server answers a root: everything of an originator at once, on condition, or that it is in doubt."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
@@ -8,7 +9,9 @@ from namegraph.events import ReadCommand
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
 from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target, only
+from resolver import steps
 from resolver.parts import InDoubt, Part, PartRequest, Parts, Unchanged
 from resolver.plans import Onward, PlanCache
 from resolver.resolution import Ask, Count, Resolution, WalkAgain
@@ -19,12 +22,16 @@ AT_A, AT_B, AT_C = (ServerId(f"{letter}.example") for letter in "abc")
 ANN, FAR = NodeId("ann@b.example"), NodeId("zoe@far.example")
 
 
-@pytest.fixture
-def servers():
+def started():
     """a to b to c and to d, which is at home with a: a walk from a to d zigzags. ann is at home with b."""
     servers = Servers("a.example", "b.example", "c.example", groups=(A, B, C, D))
     servers.do(JoinArc(A, B), JoinArc(B, C), JoinArc(B, FAR), JoinArc(C, D), JoinArc(D, ANN), JoinArc(D, FAR))
     return servers
+
+
+@pytest.fixture
+def servers():
+    return started()
 
 
 def ask(servers, server, originator=A, known=None, **options):
@@ -174,6 +181,95 @@ def test_steps_are_told_where_they_are_asked_for(servers):
     assert ask(servers, AT_B).steps == ()
     steps = [delivery.step for delivery in ask(servers, AT_B, with_steps=True).steps]
     assert [(step.tail, step.head) for step in steps] == [(D, ANN), (A, B), (B, FAR)]
+
+
+@pytest.fixture
+def small_slices(monkeypatch):
+    monkeypatch.setattr(steps, "STEPS_OF_A_SLICE", 1)
+
+
+REQUEST = PartRequest(AT_B, only(A), with_steps=True)
+MADE_AGAIN = patch("resolver.parts.at_once", side_effect=AssertionError("the steps are made again"))
+
+
+def filled(parts, request, between):
+    """What filling comes to, and in how many slices; after each, `between` is told its number."""
+    found = []
+
+    def slices():
+        found.append((yield from parts.fill(request)))
+
+    count = 0
+    for count, _ in enumerate(slices(), start=1):
+        between(count)
+    return found[0], count
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_steps_that_were_made_in_slices_are_told_without_making_them_again(servers):
+    unrelated = NodeId("e@b.example")
+
+    def change_something_else(number):
+        if number == 1:
+            servers.do(CreateGroup(unrelated))
+
+    prepared, slices = filled(servers.parts[AT_B], REQUEST, change_something_else)
+    without, _ = filled(servers.parts[AT_B], replace(REQUEST, with_steps=False), lambda number: None)
+    assert slices > 3
+    assert without is None
+    with MADE_AGAIN:
+        told = servers.parts[AT_B].answer(REQUEST, prepared)
+    assert told == ask(servers, AT_B, with_steps=True)
+    assert len(told.steps) == 3
+
+
+@pytest.mark.usefixtures("small_slices")
+@pytest.mark.parametrize("change", [LeaveArc(B, FAR), JoinArc(C, FAR), JoinArc(D, A)])
+def test_steps_that_an_update_overtakes_are_those_of_one_state(change):
+    def overtaken(servers, changed_in):
+        return filled(servers.parts[AT_B], REQUEST, lambda number: number != changed_in or servers.do(change))
+
+    _, slices = overtaken(started(), None)
+    for changed_in in range(1, slices + 1):
+        servers = started()
+        prepared, _ = overtaken(servers, changed_in)
+        parts = servers.parts[AT_B]
+        assert parts.answer(REQUEST, prepared) == ask(servers, AT_B, with_steps=True)
+        fresh = Parts(servers.core(B), PlanCache(servers.core(B)), start="fresh").answer(REQUEST)
+        assert parts.answer(REQUEST, prepared).steps == fresh.steps
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_steps_that_no_longer_hold_when_they_are_told_are_made_again(servers):
+    parts = servers.parts[AT_B]
+    prepared, _ = filled(parts, REQUEST, lambda number: None)
+    servers.do(LeaveArc(B, FAR))
+    assert FAR not in {delivery.step.head for delivery in parts.answer(REQUEST, prepared).steps}
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_steps_are_begun_again_when_readers_see_another_graph(servers, monkeypatch):
+    core, parts = servers.core(B), servers.parts[AT_B]
+    at_once(parts.fill(REQUEST))
+    _, undisturbed = filled(parts, REQUEST, lambda number: None)
+
+    def show_another(number):
+        if number == undisturbed - 1:
+            monkeypatch.setattr(core._context, "graph", at_once(core.graph.hold()))
+            monkeypatch.setattr(core, "graph", core._context.graph)
+
+    prepared, slices = filled(parts, REQUEST, show_another)
+    assert slices == undisturbed - 1 + undisturbed
+    with MADE_AGAIN:
+        parts.answer(REQUEST, prepared)
+
+
+@pytest.mark.usefixtures("small_slices")
+def test_no_steps_are_made_of_a_part_that_is_known(servers):
+    known = replace(REQUEST, known_version=ask(servers, AT_B, with_steps=True).version)
+    prepared, _ = filled(servers.parts[AT_B], known, lambda number: None)
+    assert prepared is None
+    assert servers.parts[AT_B].answer(known, prepared) == Unchanged()
 
 
 # Sets of groups

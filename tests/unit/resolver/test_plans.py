@@ -103,6 +103,18 @@ def test_a_plan_that_updates_overtake_again_and_again_is_made_when_it_is_asked_f
     assert node_id(".ann") in cache.plan(graph.node("a")).processes
 
 
+def test_a_plan_that_is_overtaken_by_the_end_of_a_loop_is_no_other_groups_plan():
+    graph = SmallGraph("a>b b>a b>.ann a>.bob")
+    cache = PlanCache(graph.core)
+    filling = cache.fill(graph.node("b"))
+    next(filling)
+    graph.leave("b>a")
+    for _ in filling:
+        pass
+    of_a, of_b = plans_of(graph, "ab", cache)
+    assert (of_a.processes, of_b.processes) == ((node_id(".ann"), node_id(".bob")), (node_id(".ann"),))
+
+
 def test_a_plan_that_somebody_else_makes_meanwhile_is_made_once(graph):
     cache = PlanCache(graph.core)
     first, second = (cache.fill(graph.node("a")) for _ in range(2))

@@ -5,6 +5,7 @@ from itertools import pairwise
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
+from namegraph.model.slices import at_once
 from resolver.plans import WalkStep
 from resolver.steps import Delivery, assemble
 
@@ -16,7 +17,7 @@ def told(*steps):
 
 
 def walked(group, *steps):
-    return [(step.tail, step.head) for step in assemble(group, told(*steps))]
+    return [(step.tail, step.head) for step in at_once(assemble(group, told(*steps)))]
 
 
 def test_a_walk_goes_depth_first_with_siblings_by_id():
@@ -41,3 +42,10 @@ def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
     names = [NodeId(f"g{number:05}@x.example") for number in range(10_001)]
     steps = [(tail, head, 0) for tail, head in pairwise(names)]
     assert [head for _, head in walked(names[0], *steps)] == names[1:]
+
+
+def test_a_long_walk_is_put_together_a_little_at_a_time():
+    names = [NodeId(f"p{number:05}@x.example") for number in range(20_000)]
+    slices = list(assemble(A, told(*((A, name, 0) for name in names))))
+    assert len(slices) >= 4 * len(names) / 3_000, "told, sorted, by tail, and walked"
+    assert max(slices) <= 3_000

@@ -10,6 +10,7 @@ from namegraph.events import ImportCommand, UpdateCommand
 from namegraph.model.operations import JoinArc, LeaveArc
 from nameserver.calls import stable_listing
 from nameserver.driver.run_loop import RunLoop
+from nameserver.reads import resolve_stream
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
@@ -73,6 +74,7 @@ class Methods:
 @pytest.fixture
 async def server(monkeypatch):
     monkeypatch.setattr(stable_listing, "ROWS_OF_A_CHUNK", 3)
+    monkeypatch.setattr(resolve_stream, "CHUNK_STEPS", 3)
     core = ServerCore(server="one", subnets=["b.c"])
     worker = ThreadPoolExecutor(1)
     run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0)
@@ -131,6 +133,7 @@ async def test_a_resolution_its_walk_and_its_revision_are_of_one_state(server, m
     resolved = [m.ResolveChunk.FromString(chunk) for chunk in chunks]
     steps = {step.to: getattr(step, "from") for chunk in resolved for step in chunk.walk}
     assert sum(len(chunk.walk) for chunk in resolved) == len(steps) == 41
+    assert max(len(chunk.walk) for chunk in resolved) == 3, "a message is made in one turn"
     # The import is update 1; every move after it changes the place.
     counter = int(resolved[0].revision.partition("@")[0])
     assert steps["mover@e.f"] == (GROUPS[0] if counter % 2 else GROUPS[-1])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from namegraph.model.slices import at_once
 from nameserver.wire import resolve_part
 from nameserver.wire.resolve_part import NotAPartError, PartReader, read_part
 from shadowtree.v1.peer_pb2 import ResolvePartChunk
@@ -11,7 +12,7 @@ def test_a_part_is_read_as_it_comes():
     part = PartReader()
     for chunk in (ResolvePartChunk(version="1"), ResolvePartChunk(processes=["a@a.x"]), ResolvePartChunk(groups=["g"])):
         part.take(chunk.SerializeToString())
-    assert read_part(part.chunks).processes == ("a@a.x",)
+    assert at_once(read_part(part.chunks)).processes == ("a@a.x",)
 
 
 def test_a_message_that_is_too_large_is_not_decoded():

@@ -2,13 +2,17 @@
 
 import pytest
 
+from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.refusals import Reason, RefusedError
+from namegraph.model.rows import NodeKind
+from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target
 from nameserver.wire.resolve_part import NotAPartError, PartReader, part_chunks, read_part
 from nameserver.wire.target_sets import SET_GROUPS_LIMIT, read_targets, written_targets
 from resolver.parts import Part
-from resolver.plans import Onward
+from resolver.plans import Onward, WalkStep
+from resolver.steps import Delivery
 from resolver.target_masks import Masks
 from shadowtree.v1 import names_pb2 as values
 from shadowtree.v1.peer_pb2 import ResolvePartChunk
@@ -90,13 +94,28 @@ def sent(part):
 
 
 def test_a_part_of_a_set_is_read_as_it_was_written():
-    assert read_part(sent(PART), targets=71) == PART
+    assert at_once(read_part(sent(PART), targets=71)) == PART
 
 
 def test_a_part_of_one_group_has_no_masks():
     plain = Part("1", (A,), (C,), (Onward(ServerId("y"), (D,), (B,)),))
-    assert read_part(sent(plain)) == plain
+    assert at_once(read_part(sent(plain))) == plain
     assert not any(chunk.masks or chunk.process_masks or chunk.group_masks for chunk in sent(plain))
+
+
+def test_a_part_with_very_many_names_and_steps_is_written_and_read_a_little_at_a_time():
+    names = tuple(NodeId(f"p{number:05}@y.example") for number in range(20_000))
+    steps = tuple(Delivery(WalkStep(A, name, NodeKind.PROCESS, ArcState.SHADOW), 3) for name in names)
+    part = Part("1", names, (), steps=steps)
+    chunks = sent(part)
+    assert max(len(chunk.steps) for chunk in chunks) <= 3_000
+    read = []
+
+    def slices():
+        read.append((yield from read_part(chunks)))
+
+    assert sum(1 for _ in slices()) >= len([*names, *steps]) / 3_000
+    assert read == [part]
 
 
 MASKS = ResolvePartChunk.Masks(reached=b"\x01")
@@ -115,4 +134,4 @@ MASKS = ResolvePartChunk.Masks(reached=b"\x01")
 )
 def test_a_part_whose_masks_do_not_fit_is_none(chunk, why):
     with pytest.raises(NotAPartError, match=why):
-        read_part([ResolvePartChunk(version="1"), chunk], targets=2)
+        at_once(read_part([ResolvePartChunk(version="1"), chunk], targets=2))

@@ -1,0 +1,108 @@
+"""A part with the steps of a walk is of one state, and others are served while it is made, or read."""
+
+import asyncio
+
+import pytest
+
+from namegraph.model.names import NodeId, ServerId
+from namegraph.model.slices import at_once
+from namegraph.model.target_sets import only
+from nameserver.calls import stable_listing
+from nameserver.reads.distributed_resolve import DistributedResolutions
+from nameserver.reads.peer_queries import PeerQuestionCalls
+from nameserver.wire import resolve_part
+from nameserver.wire.resolve_part import PartReader, part_chunks, read_part
+from resolver import steps
+from resolver.membership import MembershipResolver
+from resolver.parts import PartRequest, Parts
+from shadowtree.v1 import peer_pb2 as messages
+from tests.cores import CoreUnderTest
+
+TOP = NodeId("top@x.example")
+GROUPS = [NodeId(f"g{number:02}@x.example") for number in range(40)]
+HERE, THERE = ServerId("x.example"), ServerId("y.example")
+
+
+@pytest.fixture(autouse=True)
+def small_slices(monkeypatch):
+    monkeypatch.setattr(stable_listing, "TURN_SECONDS", -1)
+    monkeypatch.setattr(steps, "STEPS_OF_A_SLICE", 2)
+    monkeypatch.setattr(resolve_part, "ITEMS_OF_A_SLICE", 2)
+
+
+class Server:
+    """One server with a group of many groups; another server tells the same part."""
+
+    def __init__(self):
+        self._driven = CoreUnderTest("x.example")
+        self._driven.create(TOP, *GROUPS)
+        for group in GROUPS:
+            self._driven.join(TOP, group)
+        core, resolver = self._driven.core, MembershipResolver(self._driven.core)
+        self._parts = Parts(core, resolver.plans, start="x")
+        self._calls = PeerQuestionCalls(core=core, run_loop=None, checks=None, whole_groups=None, parts=self._parts)
+        self._resolutions = DistributedResolutions(
+            core=core, resolver=resolver, parts=self._parts, run_loop=None, forwarder=self
+        )
+
+    async def stream(self, *_question, seconds):
+        for chunk in part_chunks(self.part(), "1@y", ""):
+            yield chunk
+
+    def part(self):
+        """Computed without a pause."""
+        return self._parts.answer(PartRequest(HERE, only(TOP), with_steps=True))
+
+    async def answered(self):
+        """What another server is told that asks."""
+        request = messages.ResolvePartRequest(originator=TOP, with_steps=True)
+        reader = PartReader()
+        for chunk in await self._calls.resolve_part(request, None):
+            reader.take(chunk)
+        return at_once(read_part(reader.chunks))
+
+    async def told_by(self, server):
+        return (await self._resolutions.ask(PartRequest(server, only(TOP), with_steps=True), 1.0, "")).answer
+
+    def change(self):
+        """Another step leads to the last group."""
+        self._driven.leave(TOP, GROUPS[-1])
+        self._driven.join(GROUPS[0], GROUPS[-1])
+
+
+WAYS = [Server.answered, lambda server: server.told_by(HERE), lambda server: server.told_by(THERE)]
+
+
+async def turns_of(answering, between):
+    """What it comes to, and how often others got their turn; each time they do `between` with the number."""
+    answer = asyncio.ensure_future(answering)
+    turns = 0
+    await asyncio.sleep(0)
+    while not answer.done():
+        turns += 1
+        between(turns)
+        await asyncio.sleep(0)
+    return answer.result(), turns
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_others_are_served_while_steps_are_made_and_read(way):
+    server = Server()
+    part, turns = await turns_of(way(server), lambda turn: None)
+    assert part == server.part()
+    assert turns >= len(GROUPS) / 2
+
+
+@pytest.mark.parametrize("way", WAYS[:2])
+async def test_a_part_that_an_update_overtakes_is_of_the_state_after_it(way):
+    _, turns = await turns_of(way(Server()), lambda turn: None)
+    for changed_in in range(1, turns + 1):
+        server = Server()
+
+        def change(turn, changed_in=changed_in, server=server):
+            if turn == changed_in:
+                server.change()
+
+        part, _ = await turns_of(way(server), change)
+        assert part == server.part()
+        assert (GROUPS[0], GROUPS[-1]) in {(each.step.tail, each.step.head) for each in part.steps}
