@@ -234,9 +234,11 @@ def test_steps_that_an_update_overtakes_are_those_of_one_state(change):
         servers = started()
         prepared, _ = overtaken(servers, changed_in)
         parts = servers.parts[AT_B]
-        assert parts.answer(REQUEST, prepared) == ask(servers, AT_B, with_steps=True)
+        with MADE_AGAIN:
+            told = parts.answer(REQUEST, prepared)
+        assert told == ask(servers, AT_B, with_steps=True)
         fresh = Parts(servers.core(B), PlanCache(servers.core(B)), start="fresh").answer(REQUEST)
-        assert parts.answer(REQUEST, prepared).steps == fresh.steps
+        assert told.steps == fresh.steps
 
 
 @pytest.mark.usefixtures("small_slices")

@@ -357,6 +357,18 @@ def test_a_resolution_with_steps_asks_for_them_and_draws_the_walk():
     assert resolution.agreed() is None
 
 
+def test_a_long_walk_is_drawn_in_slices():
+    names = tuple(NodeId(f"p{number:05}@far.example") for number in range(20_000))
+    steps = tuple(Delivery(WalkStep(TOP, name, NodeKind.PROCESS, ArcState.NORMAL), 0) for name in names)
+    counts = {}
+    for with_steps in (False, True):
+        resolution, _ = started(with_steps=with_steps, unites_in_slices=True)
+        uniting = resolution.answer(HOME, Part("h1", names, (), (), steps))
+        counts[with_steps] = sum(1 for _ in uniting.slices)
+    assert counts[True] >= counts[False] + 3 * len(names) / 3_000
+    assert resolution.expire().walk == tuple(delivery.step for delivery in steps)
+
+
 # Sets of groups
 
 SET = (Target(P), Target(Q, (R,)))

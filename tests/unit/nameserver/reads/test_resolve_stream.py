@@ -7,10 +7,13 @@ import pytest
 
 from namegraph.core import ServerCore
 from namegraph.events import ImportCommand, UpdateCommand
+from namegraph.graph.name_graph import ArcState
 from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.rows import NodeKind
 from nameserver.calls import stable_listing
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads import resolve_stream
+from nameserver.reads.distributed_resolve import Answer
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
@@ -18,6 +21,8 @@ from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
+from resolver.plans import WalkStep
+from resolver.resolution import Resolved
 from shadowtree.v1 import name_service_pb2 as m
 from tests.unit.nameserver.gated_store import GatedStore
 
@@ -139,6 +144,27 @@ async def test_a_resolution_its_walk_and_its_revision_are_of_one_state(server, m
     assert steps["mover@e.f"] == (GROUPS[0] if counter % 2 else GROUPS[-1])
     assert [process for chunk in resolved for process in chunk.processes] == ["mover@e.f"]
     assert [group for chunk in resolved for group in chunk.groups] == GROUPS
+
+
+class OverServers:
+    """Resolutions over several servers that come to a long walk."""
+
+    is_alone = False
+
+    async def resolve(self, group, *_, **__):
+        steps = [WalkStep(group, name, NodeKind.GROUP, ArcState.NORMAL) for name in GROUPS]
+        return Answer(Resolved((), (), walk=tuple(steps)), "1@one")
+
+
+async def test_a_walk_over_several_servers_is_written_a_few_steps_at_a_time(server, monkeypatch):
+    run_loop, _ = server
+    core, others = ServerCore(server="one", subnets=["b.c"]), OverServers()
+    monkeypatch.setattr(resolve_stream, "deadline_of", lambda *_: None)
+    calls = StreamCalls(core=core, resolver=None, run_loop=run_loop, routing=others, resolutions=others, parts=None)
+    chunks = await calls.resolve(m.ResolveRequest(group="all@b.c", walk=True), None)
+    walks = [m.ResolveChunk.FromString(chunk).walk for chunk in chunks]
+    assert max(map(len, walks)) == 3
+    assert [step.to for walk in walks for step in walk] == GROUPS
 
 
 async def test_what_is_being_sent_does_not_change_with_the_graph(server):
