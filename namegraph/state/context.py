@@ -311,7 +311,7 @@ class ServerContext:
         if not (others and self.is_healed and self.is_in_view(self.home_of(ids[node]))):
             return list(others)
         homes = self.homes_of_nodes(others)
-        in_view = {home for home in set(homes) if self.is_in_view(home)}
+        in_view = [home for home in dict.fromkeys(homes) if self.is_in_view(home)]
         return [other for other, home in zip(others, homes, strict=True) if home not in in_view]
 
     def is_only_rejected(self, node: NodeIndex) -> bool:
