@@ -367,6 +367,8 @@ class AncestorSets:
 
     def is_known(self, node: NodeIndex) -> bool:
         """Whether `of` need not compute the sets of other nodes first."""
+        if node in self._sets and not self._changed:
+            return True
         return not self._fills_from_the_roots or self._kept(self._graph.representative(node)) is not None
 
     def fill(self, node: NodeIndex) -> Iterator[None]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterable
 from weakref import ref
 
-from namegraph import CoreQueries, NodeId, NodeIndex
+from namegraph import CoreQueries, NodeId, NodeIndex, in_slices
 from nameserver.driver.run_loop import RunLoop
 
 REST_SECONDS = 0.01
@@ -24,6 +24,9 @@ LOOK_SECONDS = 1.0
 
 TURN_SECONDS = 0.002
 """From so long on others get their turn."""
+
+NAMES_AT_ONCE = 100
+"""Names whose sets are asked for before the clock is looked at."""
 
 
 class AncestryFilling:
@@ -37,10 +40,11 @@ class AncestryFilling:
         """Have the sets of some nodes, so that asking for them takes no time; unknown names are passed over."""
         core = self._core
         since = time.perf_counter()
-        for name in names:
-            node = core.graph.index.get(NodeId(name))
-            if node is not None and not core.ancestors.is_known(node):
-                await self._fill(node, rest_seconds=0.0)
+        for some in in_slices(names, NAMES_AT_ONCE):
+            for name in some:
+                node = core.graph.index.get(NodeId(name))
+                if node is not None and not core.ancestors.is_known(node):
+                    await self._fill(node, rest_seconds=0.0)
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(0)
                 since = time.perf_counter()

@@ -70,6 +70,7 @@ async def test_others_get_their_turn_between_the_slices_of_a_question(scene):
 
 async def test_others_get_their_turn_between_names_of_which_each_takes_no_time(scene, monkeypatch):
     monkeypatch.setattr(ancestry_filling, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(ancestry_filling, "NAMES_AT_ONCE", 1)
     await scene.filling.fill_for(CHAIN)
     filling = asyncio.ensure_future(scene.filling.fill_for(CHAIN))
     turns = 0
