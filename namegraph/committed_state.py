@@ -10,6 +10,7 @@ each node, in slices. Between steps, and until all is held, readers see the core
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection
 from copy import copy
 from itertools import chain
 from typing import Any
@@ -25,6 +26,7 @@ from namegraph.events import (
     PeerMet,
     PeerReceived,
     PeerRestored,
+    ReadCommand,
     RemovePeer,
     Restored,
     RetirePeer,
@@ -32,10 +34,15 @@ from namegraph.events import (
     UpdateCommand,
 )
 from namegraph.graph.name_graph import LeftBehind
+from namegraph.model.names import NodeId
 from namegraph.model.operations import DeleteGroup
 from namegraph.model.slices import Slices
 from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
+from namegraph.update.locality import heads_in
+from namegraph.update.order_queue import LARGE_FROM_NODES
+from namegraph.wire.codec import NotAMessageError, decode_in_view
 from namegraph.wire.inflation import may_inflate
+from namegraph.wire.update_messages import Order
 
 LONG_FROM_BYTES = 64 * 1024
 """A letter of this size makes thousands of objects."""
@@ -68,6 +75,8 @@ class CommittedState(CoreQueries):
         if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
             return True
         if isinstance(event, PeerMessage) and event.lane is Lane.LETTERS and _is_large(event.encoded):
+            return True
+        if _follows_many(event, core):
             return True
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
         return (ends_view or not core.is_steady) and _has_many_arcs_between_servers(core)
@@ -125,6 +134,31 @@ def _size(command: UpdateCommand, core: ServerCore) -> int:
             if node is not None:
                 size += len(graph.children[node]) + len(graph.parents[node])
     return size
+
+
+def _follows_many(event: Event, core: ServerCore) -> bool:
+    """Whether an event begins an update, or an ordered reading, that affects very many nodes here."""
+    graph = core.graph
+    if core._context.is_alone or len(graph.ids) <= LARGE_FROM_NODES:
+        return False
+    known = [graph.index[name] for name in _heads_of(event) if name in graph.index]
+    return graph.descendants(known, limit=LARGE_FROM_NODES) is None
+
+
+def _heads_of(event: Event) -> Collection[NodeId]:
+    match event:
+        case UpdateCommand(operations=operations):
+            return heads_in(operations)
+        case ReadCommand(group=group):
+            return (group,)
+        case PeerMessage(lane=Lane.LETTERS, encoded=encoded):
+            try:
+                _, message = decode_in_view(encoded)
+            except NotAMessageError:
+                return ()
+            return message.cover.entry_nodes if isinstance(message, Order) else ()
+        case _:
+            return ()
 
 
 def _has_many_arcs_between_servers(core: ServerCore) -> bool:

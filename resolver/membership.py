@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from functools import partial
 from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
@@ -19,15 +20,20 @@ from namegraph import (
     NodeIndex,
     NodeKind,
     ServerId,
+    Slices,
     Subnet,
     Uncertainty,
     ancestor_groups,
+    at_once,
     blocked_originators,
     prove,
 )
 from resolver.descriptions import GroupDescription, describe
 from resolver.group_order import GroupOrder
-from resolver.plans import Plan, PlanCache, WalkStep, walk
+from resolver.plans import ATTEMPTS, Plan, PlanCache, WalkStep
+from resolver.steps import Prepared, assemble, deliveries, prepare
+
+Walk = tuple[WalkStep, ...]
 
 NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
 
@@ -83,10 +89,30 @@ class MembershipResolver:
         """The number that stands for the group's derived node."""
         return self._graph.representative(self._require_group(group))
 
-    def walk(self, group: NodeId) -> Iterator[WalkStep]:
-        """How the resolution of the group goes. Holds for the graph as it is: read it before the next update."""
+    def walk(self, group: NodeId, prepared: Prepared[Walk] | None = None) -> Walk:
+        """How the resolution of the group goes: depth first, siblings by id, every node once.
+
+        `prepared`: what `prepare_walk` came to. Where that no longer holds, the walk is made anew.
+        """
         node = self._require_group(group)
-        return walk(self._graph, self.plans.plan(node), node)
+        plan = self.plans.plan(node)
+        if prepared is not None and prepared.is_of(plan, self._core):
+            return prepared.steps
+        return at_once(self._walk(node, plan))
+
+    def prepare_walk(self, group: NodeId) -> Slices[Prepared[Walk] | None]:
+        """Make what `walk` needs, so that it takes no time; yield between slices, when updates may come."""
+        for _ in range(ATTEMPTS):
+            yield from self.fill(group)
+            node = self._require_group(group)
+            prepared = yield from prepare(self._core, self.plans, node, partial(self._walk, node))
+            if prepared is not None:
+                return prepared
+        return None
+
+    def _walk(self, group: NodeIndex, plan: Plan) -> Slices[Walk]:
+        told = yield from deliveries(self._core, plan, group)
+        return (yield from assemble(self._graph.ids[group], told))
 
     def check(self, group: NodeId, member: NodeId) -> bool:
         """Whether the member is in the group, directly or not. An unknown member is in no group."""

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from namegraph import (
@@ -54,10 +55,9 @@ from namegraph import (
     at_once,
     is_plain,
     named_in,
-    unless_overtaken,
 )
 from resolver.plans import ATTEMPTS, Onward, Plan, PlanCache
-from resolver.steps import Delivery, deliveries
+from resolver.steps import Delivery, Prepared, deliveries, prepare
 from resolver.target_masks import Masks
 
 
@@ -119,16 +119,7 @@ COUNTED_LIMIT = 100
 """Plans of which it is kept how many processes are this server's own."""
 
 
-class Prepared(NamedTuple):
-    """The steps of a plan, made before they are told. They hold while the plan and the owners of subnets do."""
-
-    plan: Plan
-    ownership_changes: int
-    steps: tuple[Delivery, ...]
-
-    def is_of(self, plan: Plan, core: CoreQueries) -> bool:
-        """Whether these are the steps of a plan that holds now."""
-        return self.plan is plan and self.ownership_changes == core.ownership_changes
+PreparedPart = Prepared[tuple[Delivery, ...]]
 
 
 class _Version(NamedTuple):
@@ -157,7 +148,7 @@ class Parts:
         self._counted: dict[int, _Told] = {}
         """By number of the plan."""
 
-    def fill(self, request: PartRequest) -> Slices[Prepared | None]:
+    def fill(self, request: PartRequest) -> Slices[PreparedPart | None]:
         """Make what `answer` needs, so that it takes no time: the plan, which is kept, and steps, which it is given.
 
         Yields between slices, when updates may come: where these change it again and again, it is not there in the end.
@@ -172,12 +163,12 @@ class Parts:
             plan = self._plans.kept(group)
             if plan is None or not isinstance(self._to_tell(request, plan, name), _Version):
                 return None
-            prepared = yield from self._prepare(plan, group)
+            prepared = yield from prepare(self._core, self._plans, group, partial(deliveries, self._core, group=group))
             if prepared is not None:
                 return prepared
         return None
 
-    def answer(self, request: PartRequest, prepared: Prepared | None = None) -> PartAnswer:
+    def answer(self, request: PartRequest, prepared: PreparedPart | None = None) -> PartAnswer:
         """What is owned here of the plan of what is asked for.
 
         `prepared`: what filling for the same request came to. Steps that no longer hold are made anew.
@@ -276,16 +267,6 @@ class Parts:
         healed = "" if is_healed else "."
         version = f"{self._start}.{plan.number}.{self._core.view}{healed}"
         return Unchanged() if version == request.known_version else _Version(version, is_healed)
-
-    def _prepare(self, plan: Plan, group: NodeIndex) -> Slices[Prepared | None]:
-        """The steps of a plan, unless an update overtakes them, or what readers see becomes another graph."""
-        core, graph, owners = self._core, self._core.graph, self._core.ownership_changes
-
-        def holds() -> bool:
-            return core.graph is graph and core.ownership_changes == owners and self._plans.kept(group) is plan
-
-        steps = yield from unless_overtaken(deliveries(core, plan, group), holds)
-        return None if steps is None else Prepared(plan, owners, steps)
 
     def _originator(self, name: NodeId) -> NodeIndex | None:
         core = self._core

@@ -260,7 +260,7 @@ class Resolution:
         if self._agreed is not None:
             return True
         for server, leading in self._reached().items():
-            if server in self._failed:
+            if server in self._failed or not leading:
                 continue
             part = self._parts[server]
             groups, processes = frozenset(part.groups), frozenset(part.processes)

@@ -12,8 +12,9 @@ Source: NG 4.2, 4.3; protocol.md sections 4 and 8.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 from namegraph import (
     SLICE_ITEMS,
@@ -26,11 +27,15 @@ from namegraph import (
     VirtualNode,
     in_slices,
     sorted_in_slices,
+    unless_overtaken,
 )
-from resolver.plans import Plan, WalkStep, delivering_arcs, nodes_elsewhere
+from resolver.plans import Plan, PlanCache, WalkStep, delivering_arcs, nodes_elsewhere
 
 STEPS_OF_A_SLICE = SLICE_ITEMS // 4
 """Making one takes a few microseconds."""
+
+
+Steps = TypeVar("Steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +46,47 @@ class Delivery:
     cost: int
 
 
+class Prepared(NamedTuple, Generic[Steps]):
+    """The steps of a plan, made before they are told. They hold while the plan and the owners of subnets do."""
+
+    plan: Plan
+    ownership_changes: int
+    steps: Steps
+
+    def is_of(self, plan: Plan, core: CoreQueries) -> bool:
+        """Whether these are the steps of a plan that holds now."""
+        return self.plan is plan and self.ownership_changes == core.ownership_changes
+
+
+def prepare(
+    core: CoreQueries, plans: PlanCache, group: NodeIndex, steps_of: Callable[[Plan], Slices[Steps]]
+) -> Slices[Prepared[Steps] | None]:
+    """The steps of the plan that is kept for a group; yields between slices, when updates may come.
+
+    None where there is no plan, or an update overtakes it, or what readers see becomes another graph.
+    """
+    plan, graph, owners = plans.kept(group), core.graph, core.ownership_changes
+    if plan is None:
+        return None
+
+    def holds() -> bool:
+        return core.graph is graph and core.ownership_changes == owners and plans.kept(group) is plan
+
+    steps = yield from unless_overtaken(steps_of(plan), holds)
+    return None if steps is None else Prepared(plan, owners, steps)
+
+
 def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[Delivery, ...]]:
     """The step to each owned node of the plan but `group` itself, sorted by head. Holds while the plan does."""
     graph = core.graph
-    owned = plan.reached - nodes_elsewhere(core.records, plan.reached)
+    elsewhere = nodes_elsewhere(core.records, plan.reached)
     delivering = yield from delivering_arcs(graph, plan, group)
     first = graph.representative(group)
     found: dict[NodeIndex, Delivery] = {}
-    for some in in_slices(owned, STEPS_OF_A_SLICE):
+    for some in in_slices(plan.reached, STEPS_OF_A_SLICE):
         for node in some:
+            if node in elsewhere:
+                continue
             representative = graph.representative(node)
             arc = delivering.get(representative)
             if node in found or node == group or (arc is None and representative != first):
@@ -63,7 +100,7 @@ def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[
         yield SLICE_ITEMS
     by_head: dict[NodeId, Delivery] = {}
     for nodes in in_slices(found):
-        by_head.update((found[node].step.head, found[node]) for node in nodes if node in owned)
+        by_head.update((found[node].step.head, found[node]) for node in nodes if node not in elsewhere)
         yield len(nodes)
     told: list[Delivery] = []
     for heads in in_slices((yield from sorted_in_slices(list(by_head)))):

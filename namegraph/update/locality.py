@@ -62,6 +62,13 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
     return list(found)
 
 
+def heads_in(operations: Iterable[Operation]) -> list[NodeId]:
+    """The nodes below which operations change who is above: the children of arcs, and groups that come or go."""
+    return [
+        operation.child if isinstance(operation, JoinArc | LeaveArc) else operation.group for operation in operations
+    ]
+
+
 def require_kinds_of_waiting(context: ServerContext, operations: Iterable[Operation]) -> None:
     """Raise `RefusedError` if an arc may wait for its child's home and the request does not give the child's kind."""
     for operation in operations:

@@ -26,7 +26,7 @@ from namegraph import (
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context, deadline_of
-from nameserver.calls.stable_listing import filled, steady
+from nameserver.calls.stable_listing import filled, made
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.confirmations import written_basis
 from nameserver.reads.distributed_resolve import Answer, DistributedResolutions
@@ -75,15 +75,14 @@ class StreamCalls:
         if not self._routing.is_alone:
             return await self._resolve_over_servers(group, request, context)
         await filled(self._resolver.fill(group))
-        walk: list[bytes] = []
-        if request.walk:
-            walk = await steady(lambda: chunks_of(self._resolver.walk(group), _walk_chunk, CHUNK_STEPS), self._run_loop)
-        # No pause between here and the last step of the walk: plan, walk and revision are of one instant.
+        prepared = await made(self._resolver.prepare_walk(group)) if request.walk else None
+        # No pause from here on: plan, walk and revision are of one instant.
         plan = self._resolver.resolve(group)
+        walk = self._resolver.walk(group, prepared) if request.walk else ()
         chunks = [self._cache.chunks(plan, "processes", plan.processes, _processes_chunk)]
         if request.groups:
             chunks.append(self._cache.chunks(plan, "groups", plan.groups, _groups_chunk))
-        chunks.append(walk)
+        chunks.append(chunks_of(walk, _walk_chunk, CHUNK_STEPS))
         server = self._core.server
         header = messages.ResolveChunk(
             revision=self._core.revision, basis=written_basis({server: self._parts.basis()}, [server])

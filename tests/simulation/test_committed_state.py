@@ -7,7 +7,7 @@ import pytest
 from namegraph import committed_state, queries
 from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
-from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerReceived, RemovePeer, UpdateCommand
+from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerReceived, ReadCommand, RemovePeer, UpdateCommand
 from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import JoinArc
 from namegraph.model.rows import RequestId
@@ -85,6 +85,32 @@ def test_whatever_comes_while_an_update_above_very_many_nodes_is_under_way_may_t
     took_long = [readers.may_take_long(short)]
     scene.cluster.run(lambda: took_long.append(readers.may_take_long(short)))
     assert (took_long[0], any(took_long), took_long[-1]) == (False, True, False)
+
+
+@pytest.mark.parametrize("parent", [A, B])
+def test_what_begins_an_update_above_very_many_nodes_takes_long(parent, monkeypatch):
+    scene = Scene()
+    core, found = scene.core(A), []
+    readers, step = CommittedState(core), core.step
+
+    def looked_at(event, now):
+        found.append((type(event), readers.may_take_long(event)))
+        return step(event, now)
+
+    def took_long(child):
+        found.clear()
+        scene.done(parent, JoinArc(NodeId(f"h@{parent}"), child))
+        return [kind for kind, is_long in found if is_long]
+
+    scene.done(A, *(JoinArc(G[A], NodeId(f"p{number}@{A}")) for number in range(11)))
+    monkeypatch.setattr(core, "step", looked_at)
+    monkeypatch.setattr(committed_state, "LARGE_FROM_NODES", 10)
+    assert took_long(NodeId(f"p1@{A}")) == []
+    assert took_long(G[A]) == [UpdateCommand if parent == A else PeerMessage]
+    read = ReadCommand(1_000, G[A])
+    assert readers.may_take_long(read)
+    monkeypatch.setattr(committed_state, "LARGE_FROM_NODES", 12)
+    assert not readers.may_take_long(read)
 
 
 def test_looking_through_very_many_names_for_those_of_a_subnet_takes_long(monkeypatch):

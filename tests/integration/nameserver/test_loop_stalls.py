@@ -33,6 +33,7 @@ BATCH = 20_000
 FEW = 50
 RECIPIENTS = 50_000
 READ = 60_000
+AFFECTED = 250_000
 SUSPENDED = 50_000
 SET_GROUPS = 1_000
 """As many as are resolved together."""
@@ -197,6 +198,28 @@ def test_what_reads_all_of_very_many_members_and_an_update_above_them(watched, t
     assert found.during(updating) == []
     assert found.during(reading) == []
     assert found.during(adding) == []
+
+
+@pytest.mark.parametrize("shares", [[["a.example", "b.example"]], [["a.example"], ["b.example"]]])
+def test_a_walk_to_very_many_members_of_one_server_and_updates_above_them(watched, tmp_path, shares):
+    crowd, parents = "crowd@a.example", ("here@a.example", "there@b.example")
+    rows = tmp_path / "rows.tsv"
+    rows.write_text("".join(f"{crowd}\tp{number}@a.example\tmember\n" for number in range(AFFECTED)))
+    servers, stalls = watched(shares)
+    with _client(servers) as client:
+        client.import_file(rows)
+        with span() as walking:
+            assert len(client.resolve(crowd, walk=True).walk) == AFFECTED
+        with span() as updating:
+            for parent in parents:
+                client.create_group(parent)
+                client.join(parent, crowd)
+            client.join(*parents)
+            for parent in parents:
+                client.leave(parent, crowd)
+    found = stalls()
+    assert found.during(walking) == []
+    assert found.during(updating) == []
 
 
 def test_the_first_message_through_a_gateway_to_very_many(watched, tmp_path):

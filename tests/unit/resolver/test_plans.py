@@ -8,11 +8,11 @@ import pytest
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId
 from namegraph.model.operations import DeleteGroup, JoinArc, LeaveArc
-from namegraph.model.rows import NodeIndex
 from namegraph.model.slices import at_once
 from namegraph.model.target_sets import Target
+from resolver import steps
 from resolver.membership import MembershipResolver
-from resolver.plans import PlanCache, make_plan, walk
+from resolver.plans import PlanCache, make_plan
 from tests.cores import CoreUnderTest
 from tests.small_graphs import SmallGraph, node_id
 
@@ -252,16 +252,54 @@ def test_a_walk_down_a_chain_of_ten_thousand_groups_needs_no_deep_stack():
     names = [NodeId(f"g{number:05}@x.example") for number in range(10_001)]
     server = CoreUnderTest("x.example")
     server.bring([(parent, child, 1) for parent, child in pairwise(names)])
-    graph = server.core.graph
-    top = graph.index[names[0]]
-    assert [step.head for step in walk(graph, at_once(make_plan(server.core, top, set())), top)] == names[1:]
+    assert [step.head for step in MembershipResolver(server.core).walk(names[0])] == names[1:]
 
 
 def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
     names = [NodeId(f"g{number:05}@x.example") for number in range(10_000)]
     server = CoreUnderTest("x.example")
     server.bring([(parent, child, 1) for parent, child in zip(names, [*names[1:], names[0]], strict=True)])
-    graph = server.core.graph
-    middle = NodeIndex(5_000)
-    heads = [step.head for step in walk(graph, at_once(make_plan(server.core, middle, set())), middle)]
-    assert sorted([graph.ids[middle], *heads]) == names
+    heads = [step.head for step in MembershipResolver(server.core).walk(names[5_000])]
+    assert sorted([names[5_000], *heads]) == names
+
+
+def prepared(resolver, between):
+    """What preparing the walk from a comes to, and in how many slices; after each, `between` is told its number."""
+    found = []
+
+    def slices():
+        found.append((yield from resolver.prepare_walk(node_id("a"))))
+
+    count = 0
+    for count, _ in enumerate(slices(), start=1):
+        between(count)
+    return found[0], count
+
+
+WALKED_AGAIN = patch("resolver.membership.at_once", side_effect=AssertionError("the walk is made again"))
+
+
+@pytest.mark.parametrize("change", ["c>.eve", "c>x", "c>a", "x>.eve"])
+def test_a_walk_that_an_update_overtakes_while_it_is_made_is_of_one_state(monkeypatch, change):
+    monkeypatch.setattr(steps, "STEPS_OF_A_SLICE", 1)
+
+    def overtaken(changed_in):
+        graph = SmallGraph(GRAPH)
+        resolver = MembershipResolver(graph.core)
+        found, slices = prepared(resolver, lambda number: number != changed_in or graph.join(change))
+        with WALKED_AGAIN:
+            walk = resolver.walk(node_id("a"), found)
+        assert walk == MembershipResolver(graph.core).walk(node_id("a"))
+        return slices
+
+    undisturbed = overtaken(None)
+    assert undisturbed > 3
+    for changed_in in range(1, undisturbed + 1):
+        overtaken(changed_in)
+
+
+def test_a_walk_that_no_longer_holds_when_it_is_told_is_made_again(graph):
+    resolver = MembershipResolver(graph.core)
+    found, _ = prepared(resolver, lambda number: None)
+    graph.join("c>.eve")
+    assert node_id(".eve") in {step.head for step in resolver.walk(node_id("a"), found)}

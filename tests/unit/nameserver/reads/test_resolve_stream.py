@@ -19,6 +19,7 @@ from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
+from resolver import steps
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from resolver.plans import WalkStep
@@ -80,6 +81,8 @@ class Methods:
 async def server(monkeypatch):
     monkeypatch.setattr(stable_listing, "ROWS_OF_A_CHUNK", 3)
     monkeypatch.setattr(resolve_stream, "CHUNK_STEPS", 3)
+    monkeypatch.setattr(stable_listing, "TURN_SECONDS", 0.0)
+    monkeypatch.setattr(steps, "STEPS_OF_A_SLICE", 3)
     core = ServerCore(server="one", subnets=["b.c"])
     worker = ThreadPoolExecutor(1)
     run_loop = RunLoop(core=core, store=GatedStore(), worker=worker, clock=lambda: 0.0)
