@@ -10,7 +10,7 @@ each node, in slices. Between steps, and until all is held, readers see the core
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from copy import copy
 from itertools import chain
 from typing import Any
@@ -36,6 +36,7 @@ from namegraph.events import (
 from namegraph.graph.name_graph import LeftBehind
 from namegraph.model.names import NodeId
 from namegraph.model.operations import DeleteGroup
+from namegraph.model.rows import NodeIndex
 from namegraph.model.slices import Slices
 from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
 from namegraph.update.locality import heads_in
@@ -79,7 +80,7 @@ class CommittedState(CoreQueries):
         if _follows_many(event, core):
             return True
         ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
-        return (ends_view or not core.is_steady) and _has_many_arcs_between_servers(core)
+        return (ends_view or not core.is_steady) and _has_much_between_servers(core)
 
     def hold(self) -> Slices[None]:
         """A long step is about to begin: show no later state than this one until it is durable.
@@ -138,11 +139,16 @@ def _size(command: UpdateCommand, core: ServerCore) -> int:
 
 def _follows_many(event: Event, core: ServerCore) -> bool:
     """Whether an event begins an update, or an ordered reading, that affects very many nodes here."""
+    index = core.graph.index
+    return not core._context.is_alone and _are_above_many(
+        (index[name] for name in _heads_of(event) if name in index), core
+    )
+
+
+def _are_above_many(nodes: Iterable[NodeIndex], core: ServerCore) -> bool:
+    """Costs no more than to follow as many as are not many."""
     graph = core.graph
-    if core._context.is_alone or len(graph.ids) <= LARGE_FROM_NODES:
-        return False
-    known = [graph.index[name] for name in _heads_of(event) if name in graph.index]
-    return graph.descendants(known, limit=LARGE_FROM_NODES) is None
+    return len(graph.ids) > LARGE_FROM_NODES and graph.descendants(nodes, limit=LARGE_FROM_NODES) is None
 
 
 def _heads_of(event: Event) -> Collection[NodeId]:
@@ -161,15 +167,18 @@ def _heads_of(event: Event) -> Collection[NodeId]:
             return ()
 
 
-def _has_many_arcs_between_servers(core: ServerCore) -> bool:
-    count = len(core.graph.suspended)
+def _has_much_between_servers(core: ServerCore) -> bool:
+    """Whether many arcs are suspended, or lead to and from other servers, or what these enter is above many nodes."""
+    graph = core.graph
+    count = len(graph.suspended)
     leaving = core.records.leaving.values()
-    entering = (core.graph.children[node] for node in core.records.above)
+    entering = [graph.children[node] for node in core.records.above]
     for arcs in chain(leaving, entering):
         if count > LONG_FROM_ARCS:
-            break
+            return True
         count += len(arcs)
-    return count > LONG_FROM_ARCS
+    heads = chain((child for _, child in graph.suspended), chain.from_iterable(entering))
+    return count > LONG_FROM_ARCS or _are_above_many(heads, core)
 
 
 def _parts_of(queries: CoreQueries) -> dict[str, Any]:

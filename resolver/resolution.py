@@ -104,9 +104,9 @@ class WalkAgain:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uniting:
-    """All is told: what it comes to is made in slices, between which others may go first."""
+    """All is told: whether it fits, and what it comes to, is found in slices, between which others may go first."""
 
-    slices: Slices[Resolved]
+    slices: Slices[WalkAgain | Resolved]
 
 
 Step = Ask | WalkAgain | Uniting | Resolved
@@ -192,9 +192,9 @@ class Resolution:
         self._failed[server] = why
         return self._go_on()
 
-    def expire(self) -> Uniting | Resolved:
+    def expire(self) -> Step:
         """The caller's deadline has passed: all that is known so far."""
-        return self._resolved or self._end(self._expired())
+        return self._resolved or self._in_slices(self._expired())
 
     def agreed(self) -> AgreedWalk | None:
         """What to remember for the next resolution of the same; None where the answer is incomplete."""
@@ -212,14 +212,19 @@ class Resolution:
                 return further
         if self._awaited:
             return Ask()
-        if doubts or not self._leads_to_what_is_told() or self._is_over_views():
+        if doubts or self._is_over_views():
             return WalkAgain(True, tuple(sorted(update for update in doubts if update is not None)))
+        return self._in_slices(self._judge())
+
+    def _in_slices(self, slices: Slices[WalkAgain | Resolved]) -> Uniting | WalkAgain | Resolved:
+        return Uniting(slices) if self._unites_in_slices else at_once(slices)
+
+    def _judge(self) -> Slices[WalkAgain | Resolved]:
+        if not (yield from self._leads_to_what_is_told()):
+            return WalkAgain(True)
         if self._is_new and len(self._asked.keys() - self._failed.keys()) > 1:
             return WalkAgain(False)
-        return self._end(self._finish())
-
-    def _end(self, slices: Slices[Resolved]) -> Uniting | Resolved:
-        return Uniting(slices) if self._unites_in_slices else at_once(slices)
+        return (yield from self._finish())
 
     def _ask_reached(self) -> Ask:
         requests = []
@@ -255,7 +260,7 @@ class Resolution:
         """Whether servers told of different views: what lies between them is being suspended, or healed."""
         return len({self._parts[server].view for server in self._reached() if server not in self._failed}) > 1
 
-    def _leads_to_what_is_told(self) -> bool:
+    def _leads_to_what_is_told(self) -> Slices[bool]:
         """Whether each node that a part leads to is reported by its home: no arc is there at one end alone."""
         if self._agreed is not None:
             return True
@@ -263,13 +268,12 @@ class Resolution:
             if server in self._failed or not leading:
                 continue
             part = self._parts[server]
-            groups, processes = frozenset(part.groups), frozenset(part.processes)
-            if not all(
-                groups.issuperset(onward.groups)
-                and (part.counted is not None or processes.issuperset(_to_be_told(onward)))
-                for onward in leading
-            ):
-                return False
+            named = [(part.groups, chain.from_iterable(onward.groups for onward in leading))]
+            if part.counted is None:
+                named.append((part.processes, chain.from_iterable(map(_to_be_told, leading))))
+            for told, led_to in named:
+                if not (yield from _has_all(told, led_to)):
+                    return False
         return True
 
     def _expired(self) -> Slices[Resolved]:
@@ -346,6 +350,18 @@ class _Told:
     def __init__(self) -> None:
         self.processes: list[_Column] = []
         self.groups: list[_Column] = []
+
+
+def _has_all(told: Sequence[NodeId], names: Iterable[NodeId]) -> Slices[bool]:
+    found: set[NodeId] = set()
+    for some in in_slices(told):
+        found.update(some)
+        yield len(some)
+    for some in in_slices(names):
+        if not found.issuperset(some):
+            return False
+        yield len(some)
+    return True
 
 
 def _to_be_told(onward: Onward) -> Iterable[NodeId]:

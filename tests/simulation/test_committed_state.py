@@ -7,7 +7,16 @@ import pytest
 from namegraph import committed_state, queries
 from namegraph.committed_state import CommittedState
 from namegraph.core import ServerCore
-from namegraph.events import AddPeer, PeerLost, PeerMessage, PeerReceived, ReadCommand, RemovePeer, UpdateCommand
+from namegraph.events import (
+    AddPeer,
+    PeerLost,
+    PeerMessage,
+    PeerMet,
+    PeerReceived,
+    ReadCommand,
+    RemovePeer,
+    UpdateCommand,
+)
 from namegraph.model.names import NodeId, Subnet
 from namegraph.model.operations import JoinArc
 from namegraph.model.rows import RequestId
@@ -15,7 +24,7 @@ from namegraph.model.slices import at_once
 from namegraph.update import order_queue
 from simulation.run import run_seed
 from tests.reads import server_as_read
-from tests.simulation.scene import A, B, G, Scene
+from tests.simulation.scene import A, B, C, G, Scene
 
 HELD_SHARE = 0.1
 """Of steps, those before which the state is held."""
@@ -61,6 +70,19 @@ def test_losing_a_server_takes_long_at_either_end_of_many_arcs(at, lost, monkeyp
     scene.done(A, *(JoinArc(G[A], NodeId(f"p{number}@{B}")) for number in range(11)))
     assert readers.may_take_long(PeerLost(lost, "gone"))
     assert not readers.may_take_long(PeerReceived(lost, 1))
+
+
+def test_losing_a_server_takes_long_where_its_arcs_enter_above_very_many_nodes(monkeypatch):
+    scene = Scene()
+    scene.done(A, *(JoinArc(G[A], NodeId(f"p{number}@{A}")) for number in range(11)))
+    readers, lost = CommittedState(scene.core(A)), PeerLost(B, "gone")
+    monkeypatch.setattr(committed_state, "LARGE_FROM_NODES", 10)
+    assert not readers.may_take_long(lost)
+    scene.done(B, JoinArc(G[B], G[A]))
+    assert readers.may_take_long(lost)
+    scene.part((A, C), (B,))
+    assert scene.core(A).graph.suspended
+    assert readers.may_take_long(PeerMet(B, (Subnet(B),)))
 
 
 def test_whatever_comes_while_an_update_of_many_operations_is_under_way_may_take_long(monkeypatch):

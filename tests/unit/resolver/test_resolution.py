@@ -369,6 +369,24 @@ def test_a_long_walk_is_drawn_in_slices():
     assert resolution.expire().walk == tuple(delivery.step for delivery in steps)
 
 
+@pytest.mark.parametrize("column", ["groups", "processes"])
+def test_whether_very_many_are_told_of_is_found_in_slices(column):
+    names = tuple(NodeId(f"n{number:05}@p.example") for number in range(20_000))
+    for told in (names, names[:-1]):
+        resolution, _ = started(unites_in_slices=True)
+        resolution.answer(HOME, Part("h1", (), (), (Onward(AT_P, **{"groups": (), "processes": (), column: names}),)))
+        judging = resolution.answer(AT_P, Part("p1", **{"groups": (), "processes": (), column: told}))
+        slices, found = 0, None
+        while found is None:
+            try:
+                next(judging.slices)
+                slices += 1
+            except StopIteration as end:
+                found = end.value
+        assert found == WalkAgain(was_in_doubt=told is not names)
+        assert slices >= 2 * len(names) / 3_000
+
+
 # Sets of groups
 
 SET = (Target(P), Target(Q, (R,)))
