@@ -171,9 +171,12 @@ class CoreQueries:
         """What tells, of suspended arcs that stay the same, whether they are rejected."""
         return self._context.view, self._context.is_healed
 
-    def suspended_children(self, node: NodeIndex) -> list[NodeIndex]:
-        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
-        return self._context.suspended_children(node)
+    def suspended_children(self, node: NodeIndex, some: Collection[NodeIndex] | None = None) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer.
+
+        `some`: of these children of such arcs; None: of all.
+        """
+        return self._context.suspended_children(node, some)
 
     def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
         """The parents of suspended arcs that enter a node, but for rejected ones."""

@@ -65,7 +65,9 @@ class Census:
             pass
         owned = self._owned
         groups, processes = (_both(owned, graph.kinds.translate(_IS[kind])) for kind in _IS)
-        arcs = sum(map(len, compress(graph.children, groups))) + sum(owned[parent] for parent, _ in graph.suspended)
+        arcs = sum(map(len, compress(graph.children, groups))) + sum(
+            map(len, compress(graph.suspended_from.values(), map(owned.__getitem__, graph.suspended_from)))
+        )
         virtual_nodes = sum(
             core.home_of(min(graph.ids[component] for component in virtual_node.components)) == core.server
             for virtual_node in graph.virtual_nodes.values()

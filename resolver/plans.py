@@ -233,7 +233,8 @@ def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> S
         groups.remove(ids[group])
     below = (yield from _immediately_below(graph, owned, elsewhere)) if elsewhere else set()
     onward = yield from _by_server(core, below)
-    apart = yield from _by_server(core, apart_below(core, owned) if graph.suspended else ())
+    suspended = yield from _suspended_below(core, owned)
+    apart = yield from _by_server(core, set().union(*suspended.values()))
     return Plan(frozenset(reached), tuple(processes), tuple(groups), onward, apart)
 
 
@@ -250,7 +251,7 @@ def make_plan_of_set(
     yield from _descend(graph, {component for node in known.values() for component in graph.components(node)}, reached)
     elsewhere = nodes_elsewhere(core.records, reached)
     owned = reached - elsewhere
-    suspended = {node: core.suspended_children(node) for node in owned & graph.suspended_from.keys()}
+    suspended = yield from _suspended_below(core, owned)
     masks = yield from masks_below(
         graph,
         targets,
@@ -307,9 +308,16 @@ def _immediately_below(
     return found
 
 
-def apart_below(core: CoreQueries, nodes: Set[NodeIndex]) -> set[NodeIndex]:
-    """The children of suspended arcs that leave some nodes, but for rejected ones."""
-    return set().union(*map(core.suspended_children, nodes & core.graph.suspended_from.keys()))
+def _suspended_below(core: CoreQueries, nodes: Set[NodeIndex]) -> Slices[dict[NodeIndex, list[NodeIndex]]]:
+    """The children of suspended arcs that leave each of some nodes, but for rejected ones."""
+    suspended = core.graph.suspended_from
+    found: dict[NodeIndex, list[NodeIndex]] = {}
+    for node in nodes & suspended.keys():
+        children = found[node] = []
+        for some in in_slices(list(suspended[node])):
+            children += core.suspended_children(node, some)
+            yield len(some)
+    return found
 
 
 def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIndex]:

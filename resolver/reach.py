@@ -6,7 +6,8 @@ whatever way (`resolver/plans.py`). Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import filterfalse
 from typing import NamedTuple
 
 from namegraph import ArcRecord, CoreQueries, NodeId, NodeIndex, NodeKind, ServerId
@@ -61,7 +62,9 @@ class GraphReach:
         if found is None:
             if len(self._found) >= FOUND_LIMIT:
                 self._found.clear()
-            apart = self._homes_of_suspended(plan.reached)
+            parents = self._core.graph.suspended_from.keys() & plan.reached
+            of_others = self._homes_of_suspended(filterfalse(self._core.owns, parents))
+            apart = {each.server for each in plan.apart} | of_others
             onward = sorted({*apart, *(each.server for each in plan.onward)})
             found = self._found[plan.number] = Below(plan.number, plan.processes, tuple(onward), tuple(sorted(apart)))
         return found
@@ -88,10 +91,10 @@ class GraphReach:
         """A number for what is no plan: below those of plans."""
         return self._numbers.setdefault(apart, -1 - len(self._numbers))
 
-    def _homes_of_suspended(self, nodes: Set[NodeIndex]) -> set[ServerId]:
+    def _homes_of_suspended(self, parents: Iterable[NodeIndex]) -> set[ServerId]:
         """The homes of both ends of the suspended arcs that leave some nodes, but for this server."""
         core, homes = self._core, set[ServerId]()
-        for parent in core.graph.suspended_from.keys() & nodes:
+        for parent in parents:
             children = core.suspended_children(parent)
             if children:
                 homes.update(core.homes_of([parent, *children]))

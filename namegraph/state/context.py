@@ -297,9 +297,12 @@ class ServerContext:
         ids = self.graph.ids
         return self.is_in_view(self.home_of(ids[arc.parent])) and self.is_in_view(self.home_of(ids[arc.child]))
 
-    def suspended_children(self, node: NodeIndex) -> list[NodeIndex]:
-        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer."""
-        return self._apart_from(node, self.graph.suspended_from.get(node, ()))
+    def suspended_children(self, node: NodeIndex, some: Collection[NodeIndex] | None = None) -> list[NodeIndex]:
+        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer.
+
+        `some`: of these children of such arcs; None: of all.
+        """
+        return self._apart_from(node, self.graph.suspended_from.get(node, ()) if some is None else some)
 
     def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
         """The parents of suspended arcs that enter a node, but for rejected ones."""
