@@ -53,6 +53,24 @@ def paired_medians(first: Callable[[], object], second: Callable[[], object], *,
     return found[0], found[1]
 
 
+def medians_beside(
+    several: Sequence[Callable[[], object]], yardstick: Callable[[], object], *, rounds: int
+) -> list[float]:
+    """Median seconds of calls, and last of the yardstick, which follows each of them; so each call follows it.
+
+    A call right after one of its own kind finds caches warm and threads awake: an echo takes half as long then.
+    """
+    times: list[list[float]] = [[] for _ in (*several, yardstick)]
+    for number in range(rounds):
+        order = range(len(several))
+        for place in order if number % 2 == 0 else reversed(order):
+            for call, kept in ((several[place], times[place]), (yardstick, times[-1])):
+                started = time.perf_counter()
+                call()
+                kept.append(time.perf_counter() - started)
+    return list(map(statistics.median, times))
+
+
 def medians_in_turns(
     several: Sequence[Callable[[], object]], *, rounds: int, pause_seconds: float = 0.0
 ) -> list[float]:

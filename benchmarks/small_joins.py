@@ -1,4 +1,4 @@
-"""A join across two servers on a small graph: how many times as long as a call that does nothing."""
+"""A join across two servers on a small graph: how many times as long as a call right after it that does nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import grpc
 
 from benchmarks.bare_servers import bare_update
 from benchmarks.builds import NOW, Build
-from benchmarks.echo import echo_call, medians_in_turns, paired_medians
+from benchmarks.echo import echo_call, medians_beside
 from benchmarks.report import Figure, speed_figure
 from benchmarks.servers import echo_server, several_connected
 from shadowtree import Arc, Client
@@ -32,7 +32,7 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
         channel = stack.enter_context(grpc.insecure_channel(echo.address))
         for what, child, subnet in CASES:
             joins = [_joining(client, child, subnet) for client in clients.values()]
-            *seconds, bare = medians_in_turns([*joins, echo_call(channel, ECHO_BYTES)], rounds=count)
+            *seconds, bare = medians_beside(joins, echo_call(channel, ECHO_BYTES), rounds=count)
             found = dict(zip(clients, seconds, strict=True))
             note = f"{found[NOW] * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
             figures.append(Figure(f"join {what}", found[NOW] / bare, 9, "x echo", note=note))
@@ -41,7 +41,8 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
                 for build, before in found.items()
                 if build is not NOW
             ]
-        update, bare = paired_medians(stack.enter_context(bare_update()), echo_call(channel, ECHO_BYTES), rounds=count)
+        bare_updates = [stack.enter_context(bare_update())]
+        update, bare = medians_beside(bare_updates, echo_call(channel, ECHO_BYTES), rounds=count)
         note = f"{update * 1e3:.1f} ms; echo {bare * 1e3:.2f} ms"
         figures.append(
             Figure("the hops and flushes of a join, without the servers", update / bare, None, "x echo", note=note)

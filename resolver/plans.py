@@ -334,24 +334,21 @@ def _by_server(
         numbers.update((graph.ids[node], node) for node in some)
         yield len(some)
     names = yield from sorted_in_slices(list(numbers))
-    found: dict[ServerId, dict[NodeKind, list[NodeIndex]]] = {}
+    found: dict[ServerId, tuple[list[NodeId], list[NodeId], list[Masks]]] = {}
     for few in in_slices(names):
         nodes = [numbers[name] for name in few]
-        for node, home in zip(nodes, core.homes_of(nodes), strict=True):
-            found.setdefault(home, {}).setdefault(graph.kind(node), []).append(node)
+        for name, node, home in zip(few, nodes, core.homes_of(nodes), strict=True):
+            groups, processes, masks_of = found.setdefault(home, ([], [], []))
+            if graph.kind(node) is NodeKind.GROUP:
+                groups.append(name)
+            elif graph.kind(node) is NodeKind.PROCESS:
+                processes.append(name)
+                masks_of += () if masks is None else (masks[node],)
         yield len(few)
-    told = []
-    for server in sorted(found):
-        groups, processes = (found[server].get(kind, []) for kind in (NodeKind.GROUP, NodeKind.PROCESS))
-        told.append(
-            Onward(
-                server,
-                tuple(graph.ids[node] for node in groups),
-                tuple(graph.ids[node] for node in processes),
-                () if masks is None else tuple(masks[node] for node in processes),
-            )
-        )
-    return tuple(told)
+    return tuple(
+        Onward(server, tuple(groups), tuple(processes), tuple(masks_of))
+        for server, (groups, processes, masks_of) in sorted(found.items())
+    )
 
 
 def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> Slices[dict[NodeIndex, ArcRecord]]:
