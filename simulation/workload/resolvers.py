@@ -372,7 +372,8 @@ class _Asking:
 
     def expire(self) -> None:
         """Have no more time."""
-        self._go_on(self._resolution, self._resolution.expire())
+        if self._is_current(self._resolution):
+            self._go_on(self._resolution, self._resolution.expire())
 
     def _walk(self, resolution: Resolution) -> None:
         if self._is_current(resolution):

@@ -71,3 +71,7 @@ def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is
         "without a basis",
     ):
         assert tally.walks[what] > 0
+
+
+def test_a_client_whose_time_ends_is_not_told_by_a_server_that_crashed_what_was_never_durable():
+    run_seed(853000488, updates=2, faults=True, messages=True)
