@@ -100,7 +100,9 @@ def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[
         yield SLICE_ITEMS
     by_head: dict[NodeId, Delivery] = {}
     for nodes in in_slices(found):
-        by_head.update((found[node].step.head, found[node]) for node in nodes if node not in elsewhere)
+        # While a loop changes, a part of it may not be reached any more.
+        owned = (node for node in nodes if node in plan.reached and node not in elsewhere)
+        by_head.update((found[node].step.head, found[node]) for node in owned)
         yield len(nodes)
     told: list[Delivery] = []
     for heads in in_slices((yield from sorted_in_slices(list(by_head)))):

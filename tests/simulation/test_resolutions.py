@@ -75,3 +75,7 @@ def test_resolutions_under_concurrent_updates_agree_are_in_doubt_and_use_what_is
 
 def test_a_client_whose_time_ends_is_not_told_by_a_server_that_crashed_what_was_never_durable():
     run_seed(853000488, updates=2, faults=True, messages=True)
+
+
+def test_a_walk_leads_to_nobody_who_is_not_told_of_while_a_loop_changes():
+    run_seed(880500150, servers=5, updates=60, faults=True, messages=True)

@@ -1,13 +1,15 @@
 """Steps that servers tell make one walk, whatever they tell. That honest ones make the right one: tests/property."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from namegraph.graph.name_graph import ArcState
 from namegraph.model.names import NodeId
 from namegraph.model.rows import NodeKind
 from namegraph.model.slices import at_once
-from resolver.plans import WalkStep
-from resolver.steps import Delivery, assemble
+from resolver.plans import WalkStep, make_plan
+from resolver.steps import Delivery, assemble, deliveries
+from tests.small_graphs import SmallGraph, node_id
 
 A, B, C, Z = (NodeId(f"{letter}@x.example") for letter in "abcz")
 
@@ -49,3 +51,12 @@ def test_a_long_walk_is_put_together_a_little_at_a_time():
     slices = list(assemble(A, told(*((A, name, 0) for name in names))))
     assert len(slices) >= 4 * len(names) / 3_000, "told, sorted, by tail, and walked"
     assert max(slices) <= 3_000
+
+
+def test_no_step_is_told_to_a_part_of_a_loop_that_the_plan_does_not_reach():
+    graph = SmallGraph("r>a a>b b>c c>a")
+    root, lost = graph.node("r"), graph.node("c")
+    plan = at_once(make_plan(graph.core, root, set()))
+    for reached, heads in ((plan.reached, "abc"), (plan.reached - {lost}, "ab")):
+        found = at_once(deliveries(graph.core, replace(plan, reached=reached), root))
+        assert [delivery.step.head for delivery in found] == list(map(node_id, heads))
