@@ -71,14 +71,16 @@ class Message:
     """Of a gateway: who is to get it, each once, in no order."""
     kept: Kept = "durable"
     """What is in `memory` is in one order, and what is `durable` in another."""
-    _acknowledge: Callable[[Position], Any] | None = field(default=None, repr=False, compare=False)
+    _acknowledge: Callable[[Message], Any] | None = field(default=None, repr=False, compare=False)
+    _number: int = field(default=0, repr=False, compare=False)
+    """Rank among the messages of its listener, which hands them out in rising ranks."""
 
     def acknowledge(self) -> Any:
         """Say that this message and all before it are handled: they do not come again. Does not wait.
 
         Of the asynchronous client it may be awaited, or not.
         """
-        return None if self._acknowledge is None else self._acknowledge(self.position)
+        return None if self._acknowledge is None else self._acknowledge(self)
 
 
 @dataclass(frozen=True, slots=True)

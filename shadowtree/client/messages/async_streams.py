@@ -19,7 +19,7 @@ from shadowtree.client.retry import Attempts
 from shadowtree.errors import ServerFault, ShadowtreeError
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import GroupId, MemberId, Position, Quality, Seconds, SenderId
+from shadowtree.vocabulary import GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
 """How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
@@ -232,9 +232,9 @@ class _Speech:
         self.is_ended = False
         listening.acknowledge = self.acknowledge
 
-    def acknowledge(self, position: Position) -> _Done:
+    def acknowledge(self, message: Message) -> _Done:
         """A message is handled."""
-        self.listening.note_acknowledged(position)
+        self.listening.note_acknowledged(message)
         self._changed.set()
         return _Done()
 

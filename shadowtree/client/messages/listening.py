@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import count
 from typing import Any, Final
 
 from shadowtree.client.calls import message_of
@@ -79,11 +80,14 @@ class Listening:
         self._has_begun = False
         """Whether the first response of this stream has come."""
         self._acknowledged: Position = ""
+        self._acknowledged_number = 0
+        """Rank of the furthest message that the user acknowledged."""
+        self._numbers = count(1)
         self._is_acknowledging = False
         self._credit_messages = 0
         self._credit_bytes = 0
         """Of messages that were handed out, and not told yet."""
-        self.acknowledge: Callable[[Position], Any] = self.note_acknowledged
+        self.acknowledge: Callable[[Message], Any] = self.note_acknowledged
         """What a message calls; who drives the stream sets one that also wakes it."""
 
     def begin_stream(self) -> wire.SubscribeRequest:
@@ -139,10 +143,14 @@ class Listening:
         if not self.is_ephemeral:
             self._begin.handed_out = position
 
-    def note_acknowledged(self, position: Position) -> None:
-        """The user has handled all through a position."""
-        if position and not self.is_ephemeral:
-            self._acknowledged, self._is_acknowledging = position, True
+    def note_acknowledged(self, message: Message) -> None:
+        """Record that the user has handled all messages through this one.
+
+        Workers acknowledge in any order. A message that lies before the furthest one changes nothing.
+        """
+        if message.position and not self.is_ephemeral and message._number > self._acknowledged_number:
+            self._acknowledged, self._acknowledged_number = message.position, message._number
+            self._is_acknowledging = True
 
     @property
     def is_due(self) -> bool:
@@ -187,6 +195,7 @@ class Listening:
             recipients=self._told_recipients,
             kept=KEPT_NAMES.get(told.kept, "durable"),
             _acknowledge=self.acknowledge,
+            _number=next(self._numbers),
         )
 
 

@@ -19,7 +19,7 @@ from shadowtree.client.retry import Attempts
 from shadowtree.errors import ServerFault, ShadowtreeError
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import Address, GroupId, MemberId, Position, Quality, Seconds, SenderId
+from shadowtree.vocabulary import Address, GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
 """How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
@@ -247,10 +247,10 @@ class _Speech:
         self._is_ended = False
         listening.acknowledge = self.acknowledge
 
-    def acknowledge(self, position: Position) -> None:
+    def acknowledge(self, message: Message) -> None:
         """A message is handled."""
         with self.changed:
-            self.listening.note_acknowledged(position)
+            self.listening.note_acknowledged(message)
             self.changed.notify_all()
 
     def begin_stream(self) -> Iterator[wire.SubscribeRequest]:

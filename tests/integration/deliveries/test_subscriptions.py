@@ -43,6 +43,20 @@ def test_an_ephemeral_listener_gets_what_comes_meanwhile_wherever_it_is_asked_fo
     wait_until(lambda: sent_to(servers) == 4, "the end of the listener")
 
 
+def test_messages_that_were_acknowledged_the_last_first_do_not_come_again_from_a_real_server(servers):
+    names, ann = servers.clients[2], "ann@c.x"
+    add_member(servers, ann)
+    names.open_mailbox(ann)
+    for number in range(3):
+        names.send(TOP, b"%d" % number, wait="settled")
+    with names.listen(ann) as messages:
+        for message in reversed([next(messages) for _ in range(3)]):
+            message.acknowledge()
+    names.send(TOP, b"3", wait="settled")
+    with names.listen(ann) as messages:
+        assert next(messages).payload == b"3"
+
+
 def test_an_ephemeral_listener_ends_with_its_server_and_nothing_is_left_of_it(servers):
     add_member(servers, "eve@c.x")
     with servers.new_client(2).listen("eve@c.x", ephemeral=True) as messages:

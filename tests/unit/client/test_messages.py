@@ -634,6 +634,32 @@ def test_acknowledgements_that_a_break_swallowed_are_told_again(names, log):
     assert log.mailboxes[ANN].subscriptions[""].acknowledged == 3
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_messages_acknowledged_in_any_order_do_not_come_again(names, order):
+    names.open_mailbox(ANN)
+    for payload in numbers(4):
+        names.send(STAFF, payload)
+    with names.listen(ANN) as messages:
+        found = [next(messages) for _ in range(3)]
+        for number in order:
+            found[number].acknowledge()
+    assert [message.payload for message in heard(names, 1)] == [b"3"]
+
+
+def test_an_earlier_acknowledgement_after_a_break_takes_nothing_back(names, log):
+    names.open_mailbox(ANN)
+    for payload in numbers(4):
+        names.send(STAFF, payload)
+    log.break_listeners_after = 3
+    with names.listen(ANN) as messages:
+        found = [next(messages) for _ in range(3)]
+        found[2].acknowledge()
+        assert next(messages).payload == b"3"
+        found[0].acknowledge()
+    assert log.mailboxes[ANN].subscriptions[""].acknowledged == 2
+    assert [message.payload for message in heard(names, 1)] == [b"3"]
+
+
 def test_whoever_is_taken_over_is_told(names):
     names.open_mailbox(ANN)
     with names.listen(ANN) as first:
