@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from namegraph.model.names import ServerId as ServerId
     from namegraph.model.names import Subnet as Subnet
     from namegraph.model.names import are_canonical as are_canonical
+    from namegraph.model.names import fold_name as fold_name
     from namegraph.model.names import parse_name as parse_name
     from namegraph.model.names import parse_subnet as parse_subnet
     from namegraph.model.names import subnet_of as subnet_of
@@ -221,6 +222,7 @@ _PUBLIC_NAMES = {
         "ServerId",
         "Subnet",
         "are_canonical",
+        "fold_name",
         "parse_name",
         "parse_subnet",
         "subnet_of",

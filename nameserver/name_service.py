@@ -3,8 +3,8 @@
 of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), ApplyUpdates, DescribeGroup, Resolve,
                        ListChanges, Watch, and ListGroups and Export of one subnet: answered here, or forwarded as
                        they are (`homes`)
-of several servers     Check, CheckBulk, ListMemberships, ListGroups, Export, Import, Confirm, and Resolve, which the
-                       group's home begins, or of a set of groups who is asked: their own files
+of several servers     Check, CheckBulk, ListMemberships, FindSpellings, ListGroups, Export, Import, Confirm, and
+                       Resolve, which the group's home begins, or of a set of groups who is asked: their own files
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from nameserver.reads.group_lists import GroupListCalls
 from nameserver.reads.local_check import LocalChecks
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
+from nameserver.reads.spellings import SpellingCalls
 from nameserver.reads.whole_groups import WholeGroups
 from nameserver.routing.arc_home import StandIns
 from nameserver.routing.forwarding import Forwarder
@@ -109,6 +110,7 @@ def name_service_handlers(
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
+    spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder)
     exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
         core=core,
@@ -160,6 +162,7 @@ def name_service_handlers(
         "ListMemberships": stream_call(
             reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest
         ),
+        "FindSpellings": unary_call(reading(spellings.find_spellings), messages.FindSpellingsRequest),
     }
 
 

@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from shadowtree.results import Resolution as Resolution
     from shadowtree.results import ServerStatus as ServerStatus
     from shadowtree.results import SkippedLine as SkippedLine
+    from shadowtree.results import Spellings as Spellings
     from shadowtree.results import SuspendedArc as SuspendedArc
     from shadowtree.results import UnknownServer as UnknownServer
     from shadowtree.results import VirtualNode as VirtualNode
@@ -153,6 +154,7 @@ _PUBLIC_NAMES = {
         "Resolution",
         "ServerStatus",
         "SkippedLine",
+        "Spellings",
         "SuspendedArc",
         "UnknownServer",
         "VirtualNode",

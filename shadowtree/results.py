@@ -175,6 +175,22 @@ class Memberships:
 
 
 @dataclass(frozen=True, slots=True)
+class Spellings:
+    """Names in use that equal `names` but for letter case, a tuple for each of `names`, which may be in it itself.
+
+    Where `unreachable` is not empty, these servers (or subnets, of servers never met) may know of more.
+    """
+
+    names: tuple[MemberId, ...]
+    groups: tuple[tuple[GroupId, ...], ...]
+    """Spellings that are groups."""
+    processes: tuple[tuple[MemberId, ...], ...]
+    """Spellings of processes that are members of a group."""
+    unreachable: tuple[str, ...]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
 class VirtualNode:
     """The groups of one loop, or of loops that share groups: each is a member of every other."""
 

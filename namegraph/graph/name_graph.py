@@ -26,6 +26,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from namegraph.graph.spanning_tree import spanning_tree
+from namegraph.graph.spelling_index import SpellingIndex
 from namegraph.model.names import NodeId, ServerId
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
@@ -169,6 +170,7 @@ class NameGraph:
         self._numbers: dict[NodeId, NodeIndex] = {}
         self.index: Mapping[NodeId, NodeIndex] = self._numbers
         """Numbers by id."""
+        self._spellings = SpellingIndex()
         self.kinds = bytearray()
         self.versions = array("Q")
         self.version_servers: dict[NodeIndex, ServerId] = {}
@@ -280,6 +282,10 @@ class NameGraph:
         """The number of a group that exists."""
         node = self.index.get(name)
         return node if node is not None and self.kinds[node] == NodeKind.GROUP else None
+
+    def spellings(self, name: NodeId) -> list[NodeIndex]:
+        """Return the numbers of all ids that differ from a canonical name in letter case alone, itself included."""
+        return [node for node in map(self.index.get, self._spellings.candidates(name)) if node is not None]
 
     def representative(self, node: NodeIndex) -> NodeIndex:
         """The number that stands for the derived node of `node`."""
@@ -505,7 +511,7 @@ class NameGraph:
         assert not self.is_held
         forgotten = list(nodes)
         for node in forgotten:
-            self._numbers.pop(self.ids[node])
+            self._drop_number(self.ids[node])
             self._set_free(node)
         if forgotten:
             # Nothing that readers keep under these numbers holds any more.
@@ -532,7 +538,7 @@ class NameGraph:
         if name == NOBODY:
             heappush(self._free, node)
         else:
-            self._numbers[name] = node
+            self._number(name, node)
             self.set_kind(node, kind)
 
     def intern(self, name: NodeId) -> NodeIndex:
@@ -540,8 +546,16 @@ class NameGraph:
         node = self.index.get(name)
         if node is None:
             node = self._take_free(name) if self._free else self._append(name)
-            self._numbers[name] = node
+            self._number(name, node)
         return node
+
+    def _number(self, name: NodeId, node: NodeIndex) -> None:
+        self._numbers[name] = node
+        self._spellings.add(name)
+
+    def _drop_number(self, name: NodeId) -> None:
+        del self._numbers[name]
+        self._spellings.drop(name)
 
     def _take_free(self, name: NodeId) -> NodeIndex:
         node = heappop(self._free)
@@ -577,11 +591,11 @@ class NameGraph:
     def forget_interned(self, mark: Mark) -> None:
         """Forget the numbers given since a mark, of nodes that never stood for anything (a refused update)."""
         for node in self._taken[mark.taken :]:
-            del self._numbers[self.ids[node]]
+            self._drop_number(self.ids[node])
             self._set_free(node)
         del self._taken[mark.taken :]
         for name in self.ids[mark.length :]:
-            del self._numbers[name]
+            self._drop_number(name)
         for column in (self.ids, self.kinds, self.versions, self.children, self.parents):
             del column[mark.length :]
 

@@ -69,6 +69,24 @@ def _is_canonical(name: str) -> bool:
         return False
 
 
+def fold_name(name: NodeId) -> str:
+    """Return what all spellings of a canonical name have in common that differ in letter case alone.
+
+    Letters are folded one by one, by the simple lower case of Unicode: "ß" stays apart from "ss", and both small sigmas
+    are one letter. The domain of a canonical name has one spelling.
+    """
+    if name.isascii():
+        return name.lower()
+    return unicodedata.normalize("NFC", "".join(map(_folded_letter, name)))
+
+
+def _folded_letter(letter: str) -> str:
+    lower = letter.lower()
+    if len(lower) != 1:
+        return letter
+    return "σ" if lower == "ς" else lower
+
+
 def parse_subnet(text: str) -> Subnet:
     """Return the canonical form of a subnet, or raise `InvalidNameError`."""
     return Subnet(_canonical_domain(text, text))

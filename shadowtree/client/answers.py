@@ -405,6 +405,19 @@ class ResolutionCollector:
             raise ServerFault("the server sent members of groups that were not asked for")
 
 
+def read_spellings(message: name_service_pb2.FindSpellingsResponse, names: tuple[MemberId, ...]) -> results.Spellings:
+    """Read the spellings of some names."""
+    if len(message.found) != len(names):
+        raise ServerFault(f"the server told the spellings of {len(message.found)} names, not of {len(names)}")
+    return results.Spellings(
+        names=names,
+        groups=tuple(tuple(each.groups) for each in message.found),
+        processes=tuple(tuple(each.processes) for each in message.found),
+        unreachable=tuple(message.unreachable),
+        revision=message.revision,
+    )
+
+
 class MembershipsCollector:
     """Puts the groups of a member together; they come sorted."""
 

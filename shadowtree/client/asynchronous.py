@@ -380,6 +380,16 @@ class Client:
         """Find every group that a group or process is in, directly or not."""
         return await self._collect(calls.memberships(member, at_least_revision), timeout)
 
+    async def spellings(
+        self,
+        names: Iterable[MemberId],
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Spellings:
+        """Find the names in use that equal given names, at most 10,000, but for letter case."""
+        return await self._call(calls.spellings(names, at_least_revision), timeout)
+
     async def describe(
         self,
         group: GroupId,

@@ -264,6 +264,13 @@ def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamC
     return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
 
 
+def spellings(names: Iterable[MemberId], at_least_revision: Revision | None) -> UnaryCall[results.Spellings]:
+    """Ask which names in use equal given names but for letter case."""
+    asked = tuple(names)
+    request = message_of(name_service_pb2.FindSpellingsRequest, names=asked, at_least_revision=at_least_revision or "")
+    return UnaryCall("FindSpellings", request, partial(answers.read_spellings, names=tuple(map(as_kept, asked))))
+
+
 def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> name_service_pb2.ExportRequest:
     """Ask for all groups and arcs."""
     return message_of(

@@ -382,6 +382,16 @@ class Client:
         """Find every group that a group or process is in, directly or not."""
         return self._collect(calls.memberships(member, at_least_revision), timeout)
 
+    def spellings(
+        self,
+        names: Iterable[MemberId],
+        *,
+        at_least_revision: Revision | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Spellings:
+        """Find the names in use that equal given names, at most 10,000, but for letter case."""
+        return self._call(calls.spellings(names, at_least_revision), timeout)
+
     def describe(
         self,
         group: GroupId,

@@ -363,6 +363,31 @@ class CheckBulkResponse(_message.Message):
     unreachable: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class FindSpellingsRequest(_message.Message):
+    __slots__ = ("names", "at_least_revision")
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    names: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class FindSpellingsResponse(_message.Message):
+    __slots__ = ("found", "revision", "unreachable")
+    class Spellings(_message.Message):
+        __slots__ = ("groups", "processes")
+        GROUPS_FIELD_NUMBER: _ClassVar[int]
+        PROCESSES_FIELD_NUMBER: _ClassVar[int]
+        groups: _containers.RepeatedScalarFieldContainer[str]
+        processes: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, groups: _Optional[_Iterable[str]] = ..., processes: _Optional[_Iterable[str]] = ...) -> None: ...
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    found: _containers.RepeatedCompositeFieldContainer[FindSpellingsResponse.Spellings]
+    revision: str
+    unreachable: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, found: _Optional[_Iterable[_Union[FindSpellingsResponse.Spellings, _Mapping]]] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class ListMembershipsRequest(_message.Message):
     __slots__ = ("member", "at_least_revision")
     MEMBER_FIELD_NUMBER: _ClassVar[int]

@@ -106,6 +106,11 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
                 _registered_method=True)
+        self.FindSpellings = channel.unary_unary(
+                '/shadowtree.v1.NameService/FindSpellings',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsResponse.FromString,
+                _registered_method=True)
         self.ListChanges = channel.unary_stream(
                 '/shadowtree.v1.NameService/ListChanges',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListChangesRequest.SerializeToString,
@@ -223,6 +228,13 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindSpellings(self, request, context):
+        """Names in use that equal given names but for letter case, of all servers. Names are compared with case everywhere else.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListChanges(self, request, context):
         """What updates changed, oldest first, as far as it is kept: the groups of one server, in the order in which that server
         committed the updates. The stream ends with the newest.
@@ -312,6 +324,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     servicer.ListMemberships,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.SerializeToString,
+            ),
+            'FindSpellings': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindSpellings,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsResponse.SerializeToString,
             ),
             'ListChanges': grpc.unary_stream_rpc_method_handler(
                     servicer.ListChanges,
@@ -703,6 +720,33 @@ class NameService:
             '/shadowtree.v1.NameService/ListMemberships',
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindSpellings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/FindSpellings',
+            shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.FindSpellingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

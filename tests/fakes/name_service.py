@@ -21,7 +21,7 @@ from google.protobuf import any_pb2
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
-from namegraph.model.names import InvalidNameError, parse_name, subnet_of
+from namegraph.model.names import InvalidNameError, fold_name, parse_name, subnet_of
 from namegraph.model.refusals import Reason
 from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
@@ -278,6 +278,19 @@ class FakeNameService(NameServiceServicer):
         yield name_service_pb2.ListMembershipsChunk(
             revision=self._revision(), groups=groups, unreachable=sorted(self.graph.unreachable)
         )
+
+    def FindSpellings(self, request: Any, context: Any) -> Any:
+        names = {*self.graph.groups, *(child for _, child in self.graph.arcs)}
+        response = name_service_pb2.FindSpellingsResponse(
+            revision=self._revision(), unreachable=sorted(self.graph.unreachable)
+        )
+        for name in request.names:
+            alike = sorted(each for each in names if fold_name(parse_name(each)) == fold_name(parse_name(name)))
+            response.found.add(
+                groups=[each for each in alike if each in self.graph.groups],
+                processes=[each for each in alike if each not in self.graph.groups],
+            )
+        return response
 
     def DescribeGroup(self, request: Any, context: Any) -> Any:
         with _refusals(context):

@@ -140,6 +140,37 @@ async def test_memberships_are_united_and_sorted(filled, member, groups):
     assert await through_all(filled, memberships) == (groups, ())
 
 
+async def test_spellings_of_a_name_are_found_wherever_they_are_members(filled):
+    names = filled["a.example"].client
+    await names.join(TOP, "Guest@elsewhere.example")
+    await names.join(ALONE, "GUEST@elsewhere.example")
+    await names.leave(ALONE, "GUEST@elsewhere.example")
+    await names.join(ALONE, "Low@c.example", "process")
+
+    async def spellings(names):
+        found = await names.spellings(["gUEST@elsewhere.example", LOW, "nobody@elsewhere.example"])
+        return found.groups, found.processes, found.unreachable
+
+    assert await through_all(filled, spellings) == (
+        ((), (LOW,), ()),
+        (("Guest@elsewhere.example", GUEST), ("Low@c.example",), ()),
+        (),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ([], shadowtree.InvalidRequest),
+        (["x@a.example"] * 10_001, shadowtree.InvalidRequest),
+        (["x"], shadowtree.InvalidName),
+    ],
+)
+async def test_spellings_of_too_few_or_too_many_names_or_of_no_name_are_refused(filled, asked, error):
+    with pytest.raises(error):
+        await filled["a.example"].client.spellings(asked)
+
+
 async def test_many_checks_come_back_in_the_order_in_which_they_were_asked(filled):
     pairs = [(group, member) for group in (TOP, MIDDLE, LOW, ALONE) for member in (ANN, BOB, GUEST, LOW, "x@b.example")]
 

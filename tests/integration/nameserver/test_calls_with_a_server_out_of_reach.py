@@ -63,6 +63,12 @@ async def test_lists_and_exports_hold_the_rest_and_say_what_is_missing(servers, 
         assert caught.value.unreachable == ("c.example",)
 
 
+async def test_spellings_hold_what_is_known_and_name_who_may_know_of_more(servers, reached):
+    for names in reached:
+        found = await names.spellings(["Guest@elsewhere.example"])
+        assert (found.processes, found.unreachable) == (((GUEST,),), ("c.example",))
+
+
 @pytest.mark.parametrize(
     ("group", "member", "answer"),
     [

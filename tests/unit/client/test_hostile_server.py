@@ -42,6 +42,7 @@ VERBS = {
     "Check": lambda names, folder: names.check(G, M, True),
     "CheckBulk": lambda names, folder: first(names.check_many([(G, M)])),
     "ListMemberships": lambda names, folder: names.memberships(M),
+    "FindSpellings": lambda names, folder: names.spellings([M]),
     "ListChanges": lambda names, folder: list(names.changes()),
 }
 MORE_VERBS = {

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from namegraph.model.names import InvalidNameError, parse_name, parse_subnet, subnet_of
+from namegraph.model.names import InvalidNameError, fold_name, parse_name, parse_subnet, subnet_of
 
 
 def canonical(text):
@@ -218,3 +218,37 @@ def test_parsing_any_text_as_a_subnet_gives_a_subnet_or_an_invalid_name_error(te
 def test_common_names_take_no_other_way_than_rare_ones(text):
     name = canonical(f"{text}@X.example")
     assert canonical(f"{text}@x.example") == name, "upper case in the domain misses the fast path"
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("ann.lee@x.example", ["Ann.Lee@x.example", "ANN.LEE@x.example"]),
+        ("jürgen@x.example", ["JÜRGEN@x.example", "Jürgen@x.example"]),
+        ("οδυσσευσ@x.example", ["ΟΔΥΣΣΕΥΣ@x.example", "οδυσσευς@x.example"]),
+        ("straße@x.example", ["STRAẞE@x.example"]),
+    ],
+)
+def test_spellings_that_differ_in_case_alone_fold_to_one_text(name, others):
+    assert {fold_name(parse_name(each)) for each in (name, *others)} == {name}
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("straße@x.example", "strasse@x.example"),
+        ("ann@x.example", "ann+tag@x.example"),
+        ("ann@x.example", "a.nn@x.example"),
+        ("i@x.example", "\N{LATIN SMALL LETTER DOTLESS I}@x.example"),
+        ("i@x.example", "\N{LATIN CAPITAL LETTER I WITH DOT ABOVE}@x.example"),
+    ],
+)
+def test_names_that_differ_in_more_than_case_stay_apart(one, other):
+    assert fold_name(parse_name(one)) != fold_name(parse_name(other))
+
+
+@given(st.text(max_size=20))
+def test_a_folded_name_is_a_name_and_folds_to_itself(local):
+    name = canonical(f"{local}@x.example")
+    if name is not None:
+        assert fold_name(fold_name(name)) == fold_name(name) == canonical(fold_name(name))
