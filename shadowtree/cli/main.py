@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, NoReturn
 
 import click
 
+from shadowtree.cli.render.complaints import FAILED_REASON, INCOMPLETE_REASON, WRONG_USAGE_REASON, complain
 from shadowtree.cli.support.exit_codes import BROKEN_PIPE, FAILED, INTERRUPTED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.hints import what_helps
 from shadowtree.cli.support.options import Session, everywhere
@@ -132,7 +133,9 @@ def run() -> NoReturn:
     sys.excepthook = _fail
     prepare_streams()
     if not has_output():
-        sys.exit(_complain(f"{_UNWRITTEN}: standard output is closed", FAILED))
+        session = Session(format=_format_in(sys.argv[1:]))
+        complain(f"{_UNWRITTEN}: standard output is closed", FAILED_REASON, speaker=session)
+        sys.exit(FAILED)
     # gRPC would print lines of its own when a server ends or is not there; what happened is in our messages. It reads
     # this when it is imported, which commands do.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -151,25 +154,68 @@ def run() -> NoReturn:
 def status_of(arguments: Sequence[str]) -> int:
     """Run one command; returns its exit status, with every error told in one line on standard error."""
     session = Session()
+    status = _run(arguments, session)
+    if session.is_json and status in _ERROR_OF_STATUS and not session.has_complained:
+        # A command said no more than its status.
+        reason, message = _ERROR_OF_STATUS[status]
+        complain(message, reason, speaker=session)
+    return status
+
+
+_ERROR_OF_STATUS: Final = {
+    WRONG_USAGE: (WRONG_USAGE_REASON, "wrong usage"),
+    UNCERTAIN: (INCOMPLETE_REASON, "the answer is incomplete, or it is unknown whether all was done"),
+    FAILED: (FAILED_REASON, "the command failed"),
+}
+
+
+def _run(arguments: Sequence[str], session: Session) -> int:
     try:
         status = shadowtree_command.main(
             args=list(arguments), prog_name="shadowtree", standalone_mode=False, obj=session
         )
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as error:
-        return _say(error.format_message(), WRONG_USAGE)
     except click.UsageError as error:
-        return _complain(error.format_message(), WRONG_USAGE, _where_to_read(error.ctx))
+        return _complain_of_usage(error, arguments, session)
     except click.ClickException as error:
-        return _complain(error.format_message(), FAILED)
+        complain(error.format_message(), FAILED_REASON, speaker=session)
+        return FAILED
     except click.Abort:
         return INTERRUPTED
     except ShadowtreeError as error:
-        status = _status_for(error, is_write=session.is_write)
-        return _complain(error.message, status, what_helps(error, session.command))
+        complain(error.message, error.reason, error.facts, hint=what_helps(error, session.command), speaker=session)
+        return _status_for(error, is_write=session.is_write)
     except OutputError as error:
-        return _tell_unwritten(error, is_write=session.is_write)
+        return _tell_unwritten(error, session)
     return status if isinstance(status, int) else 0
+
+
+def _complain_of_usage(error: click.UsageError, arguments: Sequence[str], session: Session) -> int:
+    if session.format != "json":
+        # The error may have come before the option was read.
+        session.format = _format_in(arguments)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and not session.is_json:
+        with suppress(OutputError):
+            click.echo(error.format_message(), err=True)
+        return WRONG_USAGE
+    message = (
+        "a command is missing" if isinstance(error, click.exceptions.NoArgsIsHelpError) else error.format_message()
+    )
+    complain(message, WRONG_USAGE_REASON, hint=_where_to_read(error.ctx), speaker=session)
+    return WRONG_USAGE
+
+
+def _format_in(arguments: Sequence[str]) -> str:
+    """Return the format that a command line asks for, whatever else is wrong with it."""
+    found = "text"
+    for place, argument in enumerate(arguments):
+        if argument == "--":
+            break
+        if argument == "--format" and place + 1 < len(arguments):
+            found = arguments[place + 1]
+        elif argument.startswith("--format="):
+            found = argument.removeprefix("--format=")
+    return found
 
 
 def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
@@ -181,24 +227,16 @@ def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
     return UNCERTAIN if is_uncertain else FAILED
 
 
-def _tell_unwritten(error: OutputError, *, is_write: bool) -> int:
+def _tell_unwritten(error: OutputError, session: Session) -> int:
     """A write may have been done by then, and what was to be printed would have said so."""
     if isinstance(error.cause, BrokenPipeError):
         return BROKEN_PIPE
-    if is_write:
-        return _complain(f"{_UNWRITTEN}: {error}; the update may have been done", UNCERTAIN)
-    return _complain(f"{_UNWRITTEN}: {error}", FAILED)
-
-
-def _complain(message: str, status: int, hint: str = "") -> int:
-    return _say(f"shadowtree: {' '.join(message.split())}{hint}", status)
-
-
-def _say(text: str, status: int) -> int:
-    # Where standard error takes nothing either, the status still tells.
-    with suppress(OutputError):
-        click.echo(text, err=True)
-    return status
+    if session.is_write:
+        message = f"{_UNWRITTEN}: {error}; the update may have been done"
+        complain(message, OutcomeUnknown.reason, speaker=session)
+        return UNCERTAIN
+    complain(f"{_UNWRITTEN}: {error}", FAILED_REASON, speaker=session)
+    return FAILED
 
 
 def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -364,13 +364,13 @@ class FakeNameService(NameServiceServicer):
     def _join(self, operation: Any) -> list[names_pb2.Effect]:
         parent, child = _name(operation.parent), _name(operation.child)
         if parent == child:
-            raise RefusedError(Reason.SELF_ARC, f"{parent} cannot be a member of itself", parent=parent, child=child)
+            raise RefusedError(Reason.SELF_ARC, f"{parent} cannot be a member of itself", group=parent, member=child)
         self._must_exist(parent)
         if operation.kind == GROUP:
             self._must_exist(child)
         if (parent, child) in self.graph.arcs:
             raise RefusedError(
-                Reason.ALREADY_MEMBER, f"{child} is a member of {parent} already", parent=parent, child=child
+                Reason.ALREADY_MEMBER, f"{child} is a member of {parent} already", group=parent, member=child
             )
         is_group = operation.kind != PROCESS and child in self.graph.groups
         self.graph.arcs[parent, child] = GROUP if is_group else PROCESS
@@ -384,7 +384,7 @@ class FakeNameService(NameServiceServicer):
         if parent in self.graph.unreachable:
             self._must_exist(parent)
         if (parent, child) not in self.graph.arcs:
-            raise RefusedError(Reason.NOT_A_MEMBER, f"{child} is not a member of {parent}", parent=parent, child=child)
+            raise RefusedError(Reason.NOT_A_MEMBER, f"{child} is not a member of {parent}", group=parent, member=child)
         loop = self.graph.loop_of(parent)
         del self.graph.arcs[parent, child]
         if child not in loop or self.graph.loop_of(parent) == loop:

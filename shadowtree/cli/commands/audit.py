@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.render.output import print_json, print_lines, warn
+from shadowtree.cli.render.complaints import FAILED_REASON, INCOMPLETE_REASON, complain
+from shadowtree.cli.render.output import print_json, print_lines
 from shadowtree.cli.support.exit_codes import DONE, FAILED, NO, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.cli.support.private_files import mode_option, private_files
@@ -138,7 +139,7 @@ def run_command(
         taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
         status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
     if status < 0:
-        warn(f"the audit was ended by signal {-status}")
+        complain(f"the audit was ended by signal {-status}", FAILED_REASON)
         return FAILED
     if status == NO and not (folder / FINDINGS).exists():
         # So ends an interpreter that met a bug: it has found nothing.
@@ -167,7 +168,12 @@ def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename or folder}: {error.strerror or error}") from None
     for missing in taken.missing:
-        warn(f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}")
+        facts = {"server": missing.server, "address": missing.address}
+        complain(
+            f"no snapshot of {missing.server or 'the server'} at {missing.address}: {missing.why}",
+            INCOMPLETE_REASON,
+            facts,
+        )
     return taken
 
 

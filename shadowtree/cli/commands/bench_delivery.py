@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json, print_row, warn
+from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
+from shadowtree.cli.render.output import is_terminal, print_json, print_row
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
@@ -99,7 +100,7 @@ def bench_delivery_command(
     if spread.last.is_settled_everywhere:
         return DONE
     away = ", ".join([*spread.last.pending, *spread.last.unreachable])
-    warn(f"these servers are below {target}, and have not all of it yet: {away}")
+    complain(f"these servers are below {target}, and have not all of it yet: {away}", INCOMPLETE_REASON)
     return UNCERTAIN
 
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
+from shadowtree.cli.render.complaints import warn
+from shadowtree.cli.render.output import is_terminal, print_json_line, print_row
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json, print_lines, warn
+from shadowtree.cli.render.complaints import complain
+from shadowtree.cli.render.output import is_terminal, print_json, print_lines
 from shadowtree.cli.support.exit_codes import DONE, NO, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import Unavailable
@@ -34,7 +35,7 @@ def check_command(session: Session, group: str, member: str, explain: bool) -> i
         except Unavailable as error:
             if not error.unreachable:
                 raise
-            warn(error.message)
+            complain(error.message, error.reason, error.facts)
             revision = error.facts.get("revision", "")
             asked = error.facts.get("group", group), error.facts.get("member", member)
             answer = Check(*asked, None, unreachable=error.unreachable, revision=revision)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from shadowtree.cli.commands.mailbox import subnet_option
-from shadowtree.cli.render.output import as_json, print_json, print_row, warn
+from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain, warn
+from shadowtree.cli.render.output import as_json, print_json, print_row
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
@@ -96,8 +97,11 @@ def replay_command(session: Session, numbers: tuple[int, ...], are_all: bool, su
         print_json(found)
     else:
         print_row(found.replayed)
-        if found.left:
-            warn(f"{found.left} are left: the servers that lack them are not there, or too much is under way")
+    if found.left:
+        complain(
+            f"{found.left} are left: the servers that lack them are not there, or too much is under way",
+            INCOMPLETE_REASON,
+        )
     return UNCERTAIN if found.left else DONE
 
 

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.render.output import print_change, warn
+from shadowtree.cli.render.complaints import warn
+from shadowtree.cli.render.output import print_change
 from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
 from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from shadowtree.cli.render.complaints import warn
 from shadowtree.cli.render.first_few import first_few
-from shadowtree.cli.render.output import is_terminal, print_json_line, print_row, warn
+from shadowtree.cli.render.output import is_terminal, print_json_line, print_row
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.cli.support.options import Session, everywhere, in_session
 

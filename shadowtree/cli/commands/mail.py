@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.commands.mailman import sync_command
-from shadowtree.cli.render.output import as_json, print_json, print_lines, warn, warn_unreachable
+from shadowtree.cli.render.complaints import FAILED_REASON, INCOMPLETE_REASON, WRONG_USAGE_REASON, complain, warn
+from shadowtree.cli.render.output import as_json, print_json, print_lines, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
 from shadowtree.cli.support.waiting import Waiting
@@ -163,7 +164,7 @@ def expand_command(session: Session, asked: tuple[str, ...], sender: str | None,
     if found.unreachable:
         warn_unreachable(found.unreachable)
     if found.in_transition:
-        warn("an update was under way; the answer may mix before and after")
+        complain("an update was under way; the answer may mix before and after", INCOMPLETE_REASON)
     is_told = sender is None or found.may_post is not None
     return DONE if is_told and not (found.unreachable or found.in_transition) else UNCERTAIN
 
@@ -443,5 +444,5 @@ def _warn_unless_published(settings: MailSettings) -> None:
 
 
 def _complain(message: str, status: int) -> int:
-    click.echo(f"shadowtree: {message}", err=True)
+    complain(message, WRONG_USAGE_REASON if status == WRONG_USAGE else FAILED_REASON)
     return status

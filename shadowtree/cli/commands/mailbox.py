@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.cli.render.output import as_json, print_json, print_lines, warn
+from shadowtree.cli.render.complaints import warn
+from shadowtree.cli.render.output import as_json, print_json, print_lines
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:

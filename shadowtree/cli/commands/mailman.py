@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from shadowtree.cli.render.output import print_json, print_lines, warn
+from shadowtree.cli.render.complaints import FAILED_REASON, complain, warn
+from shadowtree.cli.render.output import print_json, print_lines
 from shadowtree.cli.support.exit_codes import DONE, FAILED
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
 from shadowtree.errors import InvalidName, Unavailable
@@ -347,5 +348,5 @@ def _show_notes(source: str, notes: tuple[Note, ...]) -> None:
 
 
 def _complain(message: str) -> int:
-    click.echo(f"shadowtree: {message}", err=True)
+    complain(message, FAILED_REASON)
     return FAILED

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from shadowtree.cli.render.complaints import FAILED_REASON, WRONG_USAGE_REASON, complain
 from shadowtree.cli.support.exit_codes import DONE, FAILED, WRONG_USAGE
 from shadowtree.cli.support.private_files import private_files
 
@@ -42,13 +43,13 @@ def counters_command(config_file: Path, number: int) -> int:
     try:
         settings = load_settings(config_file, {}, os.environ)
     except SettingsError as error:
-        click.echo(f"shadowtree: {error}", err=True)
+        complain(str(error), WRONG_USAGE_REASON)
         return WRONG_USAGE
     try:
         with private_files():
             before = raise_counter(settings.database, to=number)
     except CounterRepairError as error:
-        click.echo(f"shadowtree: {error}", err=True)
+        complain(str(error), FAILED_REASON)
         return FAILED
     click.echo(f"the counter was {before} and is {number}")
     return DONE

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from shadowtree.cli.render.output import as_json, is_terminal, print_json, print_lines, warn, warn_unreachable
+from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain, warn
+from shadowtree.cli.render.output import as_json, is_terminal, print_json, print_lines, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import GroupNotFound
@@ -88,7 +89,10 @@ def resolve_command(
     else:
         print_lines(sorted({*found.processes, *found.groups}) if found.groups else found.processes)
     if drawing is not None and drawing.missing:
-        warn(f"memberships changed while they were read; without a place in the tree: {', '.join(drawing.missing)}")
+        complain(
+            f"memberships changed while they were read; without a place in the tree: {', '.join(drawing.missing)}",
+            INCOMPLETE_REASON,
+        )
         return UNCERTAIN
     return _tell_what_is_missing(found)
 
@@ -130,7 +134,9 @@ def _tell_what_is_missing(found: Resolution) -> int:
         warn_unreachable(found.unreachable)
     for why in found.why_unreachable if found.targets else ():
         # Servers of the last release know of no sets: what is out of reach does not say so.
-        warn(why)
+        complain(why, INCOMPLETE_REASON)
     if found.in_transition:
-        warn("an update was under way for as long as you gave; the answer may mix before and after")
+        complain(
+            "an update was under way for as long as you gave; the answer may mix before and after", INCOMPLETE_REASON
+        )
     return DONE if found.is_complete else UNCERTAIN

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from shadowtree.cli.render.output import is_terminal, print_json, print_row, warn
+from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
+from shadowtree.cli.render.output import is_terminal, print_json, print_row
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Seconds, Session, everywhere, in_session, request_id_option
 from shadowtree.errors import InvalidRequest, LimitExceeded
@@ -225,16 +226,24 @@ def _tell_what_is_missing(sent: Sent) -> int:
     if sent.is_settled_everywhere:
         return DONE
     if sent.state == "queued":
-        warn(f"its origin is away, and gets it when it is back: {', '.join(sent.pending)}")
+        _complain(f"its origin is away, and gets it when it is back: {', '.join(sent.pending)}", sent)
         return UNCERTAIN
     if sent.pending:
         but = ", unless it was on its way and they start again (it is in memory)" if sent.kept == "memory" else ""
-        warn(f"not everybody has it yet: these servers get it when they are back{but}: {', '.join(sent.pending)}")
+        _complain(
+            f"not everybody has it yet: these servers get it when they are back{but}: {', '.join(sent.pending)}", sent
+        )
     if sent.unreachable:
         why = "were never met, or were removed"
         if sent.kept == "memory":
             why += ", or started again before they had it"
-        warn(f"these servers {why}, and may have members: {', '.join(sent.unreachable)}")
+        _complain(f"these servers {why}, and may have members: {', '.join(sent.unreachable)}", sent)
     if sent.state != "settled" and not sent.pending:
-        warn(f"it is {sent.state}, and will be delivered; whether everybody has it is not known yet")
+        _complain(f"it is {sent.state}, and will be delivered; whether everybody has it is not known yet", sent)
     return UNCERTAIN
+
+
+def _complain(message: str, sent: Sent) -> None:
+    servers = {"pending": sent.pending, "unreachable": sent.unreachable}
+    facts = {"id": sent.id, **{name: "\n".join(named) for name, named in servers.items() if named}}
+    complain(message, INCOMPLETE_REASON, facts)

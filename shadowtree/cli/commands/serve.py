@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from shadowtree.cli.render.complaints import FAILED_REASON, WRONG_USAGE_REASON, complain
 from shadowtree.cli.support.exit_codes import DONE, FAILED, WRONG_USAGE
 from shadowtree.cli.support.private_files import private_files
 
@@ -52,7 +53,7 @@ def serve_command(
     try:
         settings = load()
     except SettingsError as error:
-        click.echo(f"shadowtree: {error}", err=True)
+        complain(str(error), WRONG_USAGE_REASON)
         return WRONG_USAGE
     if check_config:
         click.echo("the settings are good")
@@ -63,5 +64,5 @@ def serve_command(
         with private_files():
             return run(settings, load)
     except StartError as error:
-        click.echo(f"shadowtree: {error}", err=True)
+        complain(str(error), FAILED_REASON)
         return FAILED

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowtree.cli.render.complaints import SERVER_FAILED_REASON, complain
 from shadowtree.cli.render.first_few import first_few
 from shadowtree.cli.render.output import is_terminal, print_json, print_lines
 from shadowtree.cli.support.exit_codes import DONE, FAILED
@@ -38,7 +39,10 @@ def status_command(session: Session) -> int:
         show_status(found)
     else:
         print_lines("\t".join(str(part) for part in fact) for fact in _facts(found))
-    return FAILED if found.database_failure else DONE
+    if found.database_failure:
+        complain(f"the server cannot write its database: {found.database_failure}", SERVER_FAILED_REASON)
+        return FAILED
+    return DONE
 
 
 def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:

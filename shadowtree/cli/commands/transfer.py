@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.commands.mailman import MailmanOptions, import_from_mailman, mailman_options
-from shadowtree.cli.render.output import print_json, warn, warn_unreachable
+from shadowtree.cli.render.complaints import complain, warn
+from shadowtree.cli.render.output import print_json, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
 from shadowtree.cli.support.private_files import mode_option, private_files
@@ -125,7 +126,8 @@ def export_command(
         except Unavailable as error:
             if "file" not in error.facts:
                 raise
-            warn(f"{error.message}; --partial writes the rest to {file}{PARTIAL_SUFFIX}")
+            hint = f"; --partial writes the rest to {file}{PARTIAL_SUFFIX}"
+            complain(error.message, error.reason, error.facts, hint=hint)
             return UNCERTAIN
     is_partial_file = bool(exported.unreachable) and not is_stream(file)
     if session.is_json and file != "-":

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from shadowtree import results
+from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
 
 _NOT_IN_JSON = {"walk", "process_targets", "group_targets", "basis"}
 _IN_JSON_WHEN_TRUE = {
@@ -73,14 +74,10 @@ def print_row(*columns: object) -> None:
     click.echo("\t".join(str(column) for column in columns))
 
 
-def warn(message: str) -> None:
-    """Tell, on standard error, what keeps the answer from being the whole truth."""
-    click.echo(f"shadowtree: {message}", err=True)
-
-
 def warn_unreachable(unreachable: tuple[str, ...]) -> None:
-    """Tell which groups could not be entered, or which servers not be asked."""
-    warn(f"incomplete: out of reach: {', '.join(unreachable)}")
+    """Tell which groups could not be entered, or which servers not be asked: the answer is incomplete."""
+    facts = {"unreachable": "\n".join(unreachable)}
+    complain(f"incomplete: out of reach: {', '.join(unreachable)}", INCOMPLETE_REASON, facts)
 
 
 def print_change(change: results.Change, *, is_json: bool) -> None:

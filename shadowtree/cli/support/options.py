@@ -46,6 +46,8 @@ class Session:
     """Whether the command asks for an update."""
     command: str = ""
     """Its name, without those of the groups of commands that it is in."""
+    has_complained: bool = False
+    """True if an error was printed."""
 
     def connect(self) -> Client:
         """Make a client of the server that was asked for, which may be starting yet."""

@@ -1,5 +1,7 @@
 """Every command: what it prints in a pipe, its JSON, and its exit status."""
 
+import json
+
 import pytest
 
 A, B, ANN = "a@x.example", "b@x.example", "ann@z"
@@ -337,7 +339,16 @@ def test_a_list_without_some_servers_is_printed_and_says_so_and_an_export_replac
     assert [path.name for path in tmp_path.glob("graph*")] == ["graph.tsv"]
     exported = shadowtree("export", str(file), "--partial", "--format", "json")
     assert (exported.status, exported.json) == (3, {"file": str(partial), "lines": 3})
-    assert exported.err == f"{listed.err}shadowtree: the rest is in {partial}\n"
+    assert [json.loads(line) for line in exported.err.splitlines()] == [
+        {
+            "error": {
+                "reason": "UNAVAILABLE",
+                "message": "incomplete: out of reach: s.example",
+                "facts": {"unreachable": "s.example"},
+            }
+        },
+        {"warning": {"message": f"the rest is in {partial}"}},
+    ]
     assert (file.read_text(), len(partial.read_text().splitlines())) == ("whole\n", 3)
     streamed = shadowtree("export", "-")
     assert (streamed.status, len(streamed.lines), streamed.err) == (3, 3, listed.err)

@@ -371,7 +371,7 @@ def test_mailboxes_are_opened_listed_and_closed(shadowtree, log):
     lossy = shadowtree("mailbox", "close", ANN, "--format", "json")
     assert (lossy.json["messages_lost"], lossy.err) == (
         1,
-        "shadowtree: messages that were not acknowledged are lost: 1 at most\n",
+        '{"warning": {"message": "messages that were not acknowledged are lost: 1 at most"}}\n',
     )
     refused = shadowtree("mailbox", "close", BOB)
     assert (refused.status, "`shadowtree mailbox open bob@x.example` opens one" in refused.err) == (4, True)

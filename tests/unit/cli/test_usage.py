@@ -1,5 +1,6 @@
 """Options everywhere, errors in one line, and statuses that scripts can rely on."""
 
+import json
 import os
 import re
 import subprocess
@@ -322,7 +323,8 @@ def test_an_answer_that_cannot_be_written_is_a_failure_and_no_answer(
 def test_a_write_whose_answer_cannot_be_written_may_have_been_done(address, graph):
     graph.groups = {A}
     why = "the answer cannot be written: No space left on device; the update may have been done"
-    assert run_in_a_shell(f'"$@" join {A} {ANN} --format json > /dev/full') == (3, f"shadowtree: {why}\n")
+    status, told = run_in_a_shell(f'"$@" join {A} {ANN} --format json > /dev/full')
+    assert (status, json.loads(told)["error"]) == (3, {"reason": "OUTCOME_UNKNOWN", "message": why, "facts": {}})
     assert (A, ANN) in graph.arcs
 
 
