@@ -26,7 +26,9 @@ from namegraph import (
     ancestor_groups,
     at_once,
     blocked_originators,
+    in_slices,
     prove,
+    sorted_in_slices,
 )
 from resolver.descriptions import GroupDescription, describe
 from resolver.group_order import GroupOrder
@@ -44,6 +46,18 @@ class ExportRow(NamedTuple):
     parent: NodeId
     child: str
     kind: NodeKind
+
+
+class DirectMembers(NamedTuple):
+    """Immediate members of a group. All names are sorted."""
+
+    revision: str
+    """Revision of the state that was read."""
+    processes: list[NodeId]
+    groups: list[NodeId]
+    uncertain: list[NodeId]
+    """Groups whose arc is suspended: their homes, which are out of reach, may have deleted them. `groups` has them too.
+    The group itself, alone, where another server may know of more members."""
 
 
 def nobody() -> tuple[ServerId, ...]:
@@ -183,6 +197,41 @@ class MembershipResolver:
             # That is known, whoever is away.
             found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
         return sorted([ids[group] for group in found])
+
+    def direct_memberships(self, member: NodeId) -> list[NodeId]:
+        """Every group that the member is a direct member of, sorted."""
+        node = self._graph.index.get(member)
+        if node is None:
+            return []
+        ids = self._graph.ids
+        parents = [*self._graph.parents[node], *(self._core.suspended_parents(node) if self._graph.suspended else ())]
+        return sorted([ids[parent] for parent in parents])
+
+    def direct_members(self, group: NodeId) -> Slices[DirectMembers]:
+        """Find the immediate members of a group; yield between slices, when updates may come."""
+        for _ in range(ATTEMPTS):
+            graph = self._graph
+            update_count = graph.update_count
+            found = yield from self._direct_members(group)
+            if self._graph is graph and graph.update_count == update_count:
+                return found
+        return at_once(self._direct_members(group))
+
+    def _direct_members(self, group: NodeId) -> Slices[DirectMembers]:
+        node = self._require_group(group)
+        graph, revision = self._graph, self._core.revision
+        suspended = self._core.suspended_children(node) if graph.suspended else []
+        named: dict[NodeKind, list[NodeId]] = {NodeKind.GROUP: [], NodeKind.PROCESS: []}
+        for some in in_slices([*graph.children[node], *suspended]):
+            for child in some:
+                named.setdefault(graph.kind(child), []).append(graph.ids[child])
+            yield len(some)
+        processes = yield from sorted_in_slices(named[NodeKind.PROCESS])
+        groups = yield from sorted_in_slices(named[NodeKind.GROUP])
+        uncertain = [graph.ids[child] for child in suspended if graph.kind(child) is NodeKind.GROUP]
+        if self.uncertainty().out_of(group):
+            uncertain = [group]
+        return DirectMembers(revision, processes, groups, sorted(uncertain))
 
     def arcs_judged_elsewhere(self, group: NodeId) -> dict[ServerId, list[ArcId]]:
         """The arcs from the group whose duplication-control records other servers compute: to be asked there."""

@@ -84,9 +84,9 @@ class MemberOf:
 class Resolution:
     """Everybody in a group, or in several, each once.
 
-    `groups` is empty unless it was asked for. Where `unreachable` is not empty, these groups could not be entered:
-    members may be missing, or be there though they are excepted; `why_unreachable` is for people. `walk`, in
-    depth-first order, is there where it was asked for.
+    `groups` is empty unless it was asked for. Where direct members were asked for, there are no others. Where
+    `unreachable` is not empty, these groups could not be entered: members may be missing, or be there though they are
+    excepted; `why_unreachable` is for people. `walk`, in depth-first order, is there where it was asked for.
 
     Of several groups, or of one with exceptions, `targets` are what was asked for, and `group` is the first of them.
     """
@@ -163,7 +163,7 @@ def uncertain(check: Check) -> Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Every group that a member is in, directly or not.
+    """Every group that a member is in, directly or not; or only directly, where that was asked for.
 
     Where `unreachable` is not empty, these servers (or subnets, of servers never met) may know of more.
     """

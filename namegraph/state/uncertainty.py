@@ -89,6 +89,24 @@ class Uncertainty:
                     found.update(self._changing_above(graph.ids[tail]))
         return sorted(found)
 
+    def into(self, name: NodeId) -> list[str]:
+        """Servers that may know of other groups that a node is a direct member of."""
+        context, graph = self.context, self._graph
+        if context.view_change_in_progress or not context.is_healed:
+            return self._everybody()
+        changing = {one.coordinator for one in self._missed_by_any if one.holds(name)}
+        found = {*self.unheard, *self.behind, *changing}
+        node = graph.index.get(name)
+        for tail in () if node is None else context.suspended_parents(node):
+            found.add(context.home_of(name if context.owns(tail) else graph.ids[tail]))
+        return sorted(found - {context.server})
+
+    def out_of(self, group: NodeId) -> list[str]:
+        """Servers that may know of other direct members of a group of this server, or may have deleted the group."""
+        if not self.context.is_healed:
+            return self._everybody()
+        return sorted({*self.behind, *(one.coordinator for one in self.missed if one.holds(group))})
+
     def is_changed_above(self, name: NodeId) -> bool:
         """Whether somebody may have taken away what is known to be above a node, or the node itself."""
         return any(True for _ in self._changing_above(name))

@@ -45,7 +45,7 @@ class ReadsWhileUnwritable:
         return self._holds_above(request.member) and self._is_there_for_sure(request.group)
 
     def memberships(self, request: messages.ListMembershipsRequest) -> bool:
-        """Only what is above the member matters."""
+        """Only what is above the member matters, of direct memberships too."""
         return self._holds_above(request.member)
 
     def resolve(self, request: messages.ResolveRequest) -> bool:

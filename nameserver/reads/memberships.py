@@ -38,19 +38,20 @@ class MembershipCalls:
         self._forwarder = forwarder
 
     async def list_memberships(self, request: messages.ListMembershipsRequest, context: Context) -> Chunks:
-        """All groups that a member is in."""
+        """All groups that a member is in, or is a direct member of."""
         member = conversion.read_id(request.member, "member", self._core.graph.index)
         owner_kind = self._routing.owner_kind(member)
-        own: list[str] = [*self._resolver.memberships(member)]
+        resolver, uncertainty, is_direct = self._resolver, self._resolver.uncertainty(), request.direct
+        own: list[str] = [*(resolver.direct_memberships(member) if is_direct else resolver.memberships(member))]
+        apart = set(uncertainty.into(member) if is_direct else uncertainty.above(member))
         if owner_kind is OwnerKind.OURS or self._routing.is_alone or is_forwarded(context):
-            apart = set(self._resolver.uncertainty().above(member))
-            return _chunks(_Found(groups=own, revisions=[self._core.revision], silent=apart))
-        found = _Found()
+            return _chunks(_Found(is_direct, groups=own, revisions=[self._core.revision], silent=apart))
+        found = _Found(is_direct)
         if owner_kind is OwnerKind.ANOTHERS and await self._ask_home(member, request, context, found):
             return _chunks(found)
         servers, never_met = await self._routing.others()
         found.groups += own
-        found.silent.update(self._resolver.uncertainty().above(member))
+        found.silent.update(apart)
         found.revisions.append(self._core.revision)
         found.silent.update(never_met)
         whom = [server for server in servers if server not in found.silent]
@@ -72,6 +73,7 @@ class MembershipCalls:
     async def _ask(
         self, server: ServerId, request: messages.ListMembershipsRequest, context: Context, found: _Found
     ) -> None:
+        is_first = True
         async for chunk in stream_part(
             self._forwarder,
             server,
@@ -81,6 +83,11 @@ class MembershipCalls:
             seconds=part_seconds(context),
             on_silence=found.silent.add,
         ):
+            if is_first and found.is_direct and not chunk.is_direct:
+                # A server of the last release answers with all groups.
+                found.silent.add(server)
+                return
+            is_first = False
             found.groups += chunk.groups
             found.silent.update(chunk.unreachable)
             if chunk.revision:
@@ -91,6 +98,7 @@ class MembershipCalls:
 class _Found:
     """What was found so far; groups that lie above several servers' nodes come several times."""
 
+    is_direct: bool
     groups: list[str] = field(default_factory=list)
     revisions: list[str] = field(default_factory=list)
     silent: set[str] = field(default_factory=set)
@@ -98,7 +106,7 @@ class _Found:
 
 def _chunks(found: _Found) -> Iterator[bytes]:
     """The answer: revision first, silence last."""
-    header = messages.ListMembershipsChunk(revision=newest(found.revisions))
+    header = messages.ListMembershipsChunk(revision=newest(found.revisions), is_direct=found.is_direct)
     footer = messages.ListMembershipsChunk(unreachable=sorted(found.silent))
     groups = sorted(set(found.groups))
     chunks = chunks_of(groups, _groups_chunk)

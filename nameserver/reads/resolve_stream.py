@@ -69,6 +69,8 @@ class StreamCalls:
         if request.consistency not in messages.ResolveRequest.Consistency.values():
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
         targets = self._targets(request)
+        if request.direct:
+            return await self._direct(targets, request)
         if request.counts or not is_plain(targets):
             return await self._resolve_set(targets, request, context)
         group = targets[0].name
@@ -87,6 +89,27 @@ class StreamCalls:
         header = messages.ResolveChunk(
             revision=self._core.revision, basis=written_basis({server: self._parts.basis()}, [server])
         )
+        return headed(header, chain.from_iterable(chunks))
+
+    async def _direct(self, targets: TargetSet, request: messages.ResolveRequest) -> Chunks:
+        """Direct members of one group, which its home knows by itself."""
+        is_ordered = request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED
+        if is_ordered or request.walk or request.counts or not is_plain(targets):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                "direct members are those of one group without exceptions, with datagram consistency, without a walk, "
+                "and without counts",
+                field="direct",
+            )
+        found = await made(self._resolver.direct_members(targets[0].name))
+        header = messages.ResolveChunk(
+            revision=found.revision,
+            is_direct=True,
+            unreachable=found.uncertain if request.groups or found.uncertain == [targets[0].name] else (),
+        )
+        chunks = [chunks_of(found.processes, _processes_chunk)]
+        if request.groups:
+            chunks.append(chunks_of(found.groups, _groups_chunk))
         return headed(header, chain.from_iterable(chunks))
 
     def _targets(self, request: messages.ResolveRequest) -> TargetSet:

@@ -324,12 +324,17 @@ def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
         yield Arc(parent=parent, child=child, kind=_word(_NODE_KINDS, kind))
 
 
+_KNOWS_NO_DIRECT: Final = "the server does not know direct memberships: it is older than this client; upgrade it"
+
+
 class ResolutionCollector:
     """Puts a resolution together. Chunks come sorted, so members are never looked at one by one."""
 
-    def __init__(self, group: GroupId, targets: tuple[Target, ...] = ()) -> None:
+    def __init__(self, group: GroupId, targets: tuple[Target, ...] = (), *, is_direct: bool = False) -> None:
         """`targets`: what was asked for, where it is more than one group without exceptions."""
         self._group = group
+        self._is_all = is_direct
+        """True while the answer may be one of all members, though direct ones alone were asked for."""
         self._targets = targets
         self._process_targets: list[int] = []
         self._group_targets: list[int] = []
@@ -347,6 +352,7 @@ class ResolutionCollector:
 
     def add(self, message: name_service_pb2.ResolveChunk) -> None:
         """Take the next part."""
+        self._is_all = self._is_all and not message.is_direct
         self._processes += message.processes[:]
         self._groups += message.groups[:]
         self._revision = self._revision or message.revision
@@ -373,7 +379,12 @@ class ResolutionCollector:
             )
 
     def finish(self) -> results.Resolution:
-        """Give the resolution; raises `ServerFault` where members of several groups come without them."""
+        """Give the resolution; raises `ServerFault` where members of several groups come without them.
+
+        The same where a server answers with all members, though direct ones were asked for.
+        """
+        if self._is_all:
+            raise ServerFault(_KNOWS_NO_DIRECT)
         if self._targets:
             self._require_targets(self._processes, self._process_targets)
             self._require_targets(self._groups, self._group_targets)
@@ -421,20 +432,25 @@ def read_spellings(message: name_service_pb2.FindSpellingsResponse, names: tuple
 class MembershipsCollector:
     """Puts the groups of a member together; they come sorted."""
 
-    def __init__(self, member: MemberId) -> None:
+    def __init__(self, member: MemberId, *, is_direct: bool = False) -> None:
         self._member = member
+        self._is_all = is_direct
+        """True while the answer may be one of all groups, though direct ones alone were asked for."""
         self._groups: list[GroupId] = []
         self._unreachable: list[GroupId] = []
         self._revision = ""
 
     def add(self, message: name_service_pb2.ListMembershipsChunk) -> None:
         """Take the next part."""
+        self._is_all = self._is_all and not message.is_direct
         self._groups += message.groups[:]
         self._unreachable += message.unreachable[:]
         self._revision = self._revision or message.revision
 
     def finish(self) -> results.Memberships:
-        """Give the memberships."""
+        """Give the memberships; raises `ServerFault` where a server answers with all groups instead of direct ones."""
+        if self._is_all:
+            raise ServerFault(_KNOWS_NO_DIRECT)
         return results.Memberships(
             member=self._member,
             groups=tuple(self._groups),

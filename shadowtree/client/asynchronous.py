@@ -288,10 +288,13 @@ class Client:
         *,
         excluding: Iterable[GroupId] = (),
         named_servers: Iterable[str] | None = None,
+        direct: bool = False,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
         """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there.
+
+        With `direct` only immediate members: of one group, as its home knows them.
 
         Of several groups, which may be `Target`s: whoever is in one of them and in none of its exceptions. `excluding`
         are exceptions of all. `named_servers`: only processes that one of these has are named, and how many others
@@ -305,6 +308,7 @@ class Client:
             walk=walk,
             at_least_revision=at_least_revision,
             named_servers=named_servers,
+            direct=direct,
         )
         return await self._collect(call, timeout)
 
@@ -374,11 +378,13 @@ class Client:
         self,
         member: MemberId,
         *,
+        direct: bool = False,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Memberships:
-        """Find every group that a group or process is in, directly or not."""
-        return await self._collect(calls.memberships(member, at_least_revision), timeout)
+        """Find every group that a group or process is in, directly or not; with `direct`, as an immediate member."""
+        call = calls.memberships(member, direct=direct, at_least_revision=at_least_revision)
+        return await self._collect(call, timeout)
 
     async def spellings(
         self,

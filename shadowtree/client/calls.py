@@ -192,8 +192,9 @@ def resolve(
     walk: bool,
     at_least_revision: Revision | None,
     named_servers: Iterable[str] | None = None,
+    direct: bool = False,
 ) -> StreamCall[results.Resolution]:
-    """Ask who is in a group, or in several."""
+    """Ask who is in a group, or in several; with `direct`, to whom one arc leads from it."""
     targets = targets_of(asked, excluding, as_kept)
     first = targets[0]
     is_set = len(targets) > 1 or bool(first.excluding)
@@ -208,8 +209,9 @@ def resolve(
         at_least_revision=at_least_revision or "",
         counts=named_servers is not None,
         named_servers=tuple(named_servers or ()),
+        direct=direct,
     )
-    collect = partial(answers.ResolutionCollector, first.name, targets if is_set else ())
+    collect = partial(answers.ResolutionCollector, first.name, targets if is_set else (), is_direct=direct)
     return StreamCall("Resolve", request, collect)
 
 
@@ -256,12 +258,18 @@ def check(
     return UnaryCall("Check", request, partial(answers.read_check, group=as_kept(group), member=as_kept(member)))
 
 
-def memberships(member: MemberId, at_least_revision: Revision | None) -> StreamCall[results.Memberships]:
-    """Ask which groups a member is in."""
+def memberships(
+    member: MemberId, *, direct: bool, at_least_revision: Revision | None
+) -> StreamCall[results.Memberships]:
+    """Ask which groups a member is in; with `direct`, as an immediate member."""
     request = message_of(
-        name_service_pb2.ListMembershipsRequest, member=member, at_least_revision=at_least_revision or ""
+        name_service_pb2.ListMembershipsRequest,
+        member=member,
+        at_least_revision=at_least_revision or "",
+        direct=direct,
     )
-    return StreamCall("ListMemberships", request, partial(answers.MembershipsCollector, as_kept(member)))
+    collect = partial(answers.MembershipsCollector, as_kept(member), is_direct=direct)
+    return StreamCall("ListMemberships", request, collect)
 
 
 def spellings(names: Iterable[MemberId], at_least_revision: Revision | None) -> UnaryCall[results.Spellings]:

@@ -269,10 +269,13 @@ class Client:
         *,
         excluding: Iterable[GroupId] = (),
         named_servers: Iterable[str] | None = None,
+        direct: bool = False,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
         """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there.
+
+        With `direct` only immediate members: of one group, as its home knows them.
 
         Of several groups, which may be `Target`s: whoever is in one of them and in none of its exceptions. `excluding`
         are exceptions of all. `named_servers`: only processes that one of these has are named, and how many others
@@ -286,6 +289,7 @@ class Client:
             walk=walk,
             at_least_revision=at_least_revision,
             named_servers=named_servers,
+            direct=direct,
         )
         return self._collect(call, timeout)
 
@@ -376,11 +380,13 @@ class Client:
         self,
         member: MemberId,
         *,
+        direct: bool = False,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Memberships:
-        """Find every group that a group or process is in, directly or not."""
-        return self._collect(calls.memberships(member, at_least_revision), timeout)
+        """Find every group that a group or process is in, directly or not; with `direct`, as an immediate member."""
+        call = calls.memberships(member, direct=direct, at_least_revision=at_least_revision)
+        return self._collect(call, timeout)
 
     def spellings(
         self,

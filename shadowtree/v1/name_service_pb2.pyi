@@ -224,7 +224,7 @@ class ListGroupsResponse(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., next_page_token: _Optional[str] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ResolveRequest(_message.Message):
-    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding", "counts", "named_servers")
+    __slots__ = ("group", "groups", "consistency", "at_least_revision", "walk", "targets", "excluding", "counts", "named_servers", "direct")
     class Consistency(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         CONSISTENCY_DATAGRAM: _ClassVar[ResolveRequest.Consistency]
@@ -240,6 +240,7 @@ class ResolveRequest(_message.Message):
     EXCLUDING_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     NAMED_SERVERS_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_FIELD_NUMBER: _ClassVar[int]
     group: str
     groups: bool
     consistency: ResolveRequest.Consistency
@@ -249,10 +250,11 @@ class ResolveRequest(_message.Message):
     excluding: _containers.RepeatedScalarFieldContainer[str]
     counts: bool
     named_servers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ..., named_servers: _Optional[_Iterable[str]] = ...) -> None: ...
+    direct: bool
+    def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ..., named_servers: _Optional[_Iterable[str]] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ResolveChunk(_message.Message):
-    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere", "basis")
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere", "basis", "is_direct")
     class HiddenGroup(_message.Message):
         __slots__ = ("group", "count")
         GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -292,6 +294,7 @@ class ResolveChunk(_message.Message):
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
+    IS_DIRECT_FIELD_NUMBER: _ClassVar[int]
     revision: str
     processes: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
@@ -305,7 +308,8 @@ class ResolveChunk(_message.Message):
     counts: _containers.RepeatedCompositeFieldContainer[ResolveChunk.Count]
     elsewhere: _containers.RepeatedScalarFieldContainer[str]
     basis: str
-    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., basis: _Optional[str] = ...) -> None: ...
+    is_direct: bool
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., basis: _Optional[str] = ..., is_direct: _Optional[bool] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
     __slots__ = ("basis", "at_least_revision")
@@ -389,22 +393,26 @@ class FindSpellingsResponse(_message.Message):
     def __init__(self, found: _Optional[_Iterable[_Union[FindSpellingsResponse.Spellings, _Mapping]]] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ListMembershipsRequest(_message.Message):
-    __slots__ = ("member", "at_least_revision")
+    __slots__ = ("member", "at_least_revision", "direct")
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    DIRECT_FIELD_NUMBER: _ClassVar[int]
     member: str
     at_least_revision: str
-    def __init__(self, member: _Optional[str] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+    direct: bool
+    def __init__(self, member: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ListMembershipsChunk(_message.Message):
-    __slots__ = ("revision", "groups", "unreachable")
+    __slots__ = ("revision", "groups", "unreachable", "is_direct")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
+    IS_DIRECT_FIELD_NUMBER: _ClassVar[int]
     revision: str
     groups: _containers.RepeatedScalarFieldContainer[str]
     unreachable: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
+    is_direct: bool
+    def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., is_direct: _Optional[bool] = ...) -> None: ...
 
 class ListChangesRequest(_message.Message):
     __slots__ = ("group", "subnet", "after_revision", "told_from_ms")

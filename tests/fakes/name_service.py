@@ -182,7 +182,11 @@ class FakeNameService(NameServiceServicer):
                 return
             self._must_exist(request.group)
             reached = self.graph.reached(request.group)
-            chunk = name_service_pb2.ResolveChunk(revision=self._revision(), basis=self._basis())
+            if request.direct:
+                reached = set(self.graph.children(request.group))
+            chunk = name_service_pb2.ResolveChunk(
+                revision=self._revision(), basis=self._basis(), is_direct=request.direct
+            )
             chunk.processes.extend(sorted(reached - self.graph.groups))
             chunk.unreachable.extend(sorted(reached & self.graph.unreachable))
             yield chunk
@@ -274,9 +278,13 @@ class FakeNameService(NameServiceServicer):
                     self._must_exist(refused)
 
     def ListMemberships(self, request: Any, context: Any) -> Any:
-        groups = sorted(group for group in self.graph.groups if request.member in self.graph.reached(group))
+        members_of = self.graph.children if request.direct else self.graph.reached
+        groups = sorted(group for group in self.graph.groups if request.member in members_of(group))
         yield name_service_pb2.ListMembershipsChunk(
-            revision=self._revision(), groups=groups, unreachable=sorted(self.graph.unreachable)
+            revision=self._revision(),
+            groups=groups,
+            unreachable=sorted(self.graph.unreachable),
+            is_direct=request.direct,
         )
 
     def FindSpellings(self, request: Any, context: Any) -> Any:

@@ -27,6 +27,7 @@ _ASKED_AT_ONCE: Final = 8
 @click.argument("asked", metavar="GROUP...", nargs=-1, required=True)
 @click.option("--except", "excluding", metavar="G", multiple=True, help="Not who is in this group. May be repeated.")
 @click.option("--groups", is_flag=True, help="Also the groups that are reached.")
+@click.option("--direct", is_flag=True, help="Only immediate members; with --groups also the direct subgroups.")
 @click.option("--tree", is_flag=True, help="Draw the memberships: each member once, below a group that has it.")
 @click.option("--walk", is_flag=True, help="Draw the internal walk: how the answer was found, and by which arcs.")
 @click.option(
@@ -42,6 +43,7 @@ def resolve_command(
     asked: tuple[str, ...],
     excluding: tuple[str, ...],
     groups: bool,
+    direct: bool,
     tree: bool,
     walk: bool,
     consistency: Consistency,
@@ -61,13 +63,16 @@ def resolve_command(
     Examples:
       shadowtree resolve staff@ubc.example
       shadowtree resolve staff@ubc.example --groups --format json
+      shadowtree resolve staff@ubc.example --direct --groups
       shadowtree resolve staff@ubc.example --tree
       shadowtree resolve staff@ubc.example lab@sfu.example --except guests@ubc.example
     """
     if tree and walk:
         raise click.UsageError("--tree draws memberships, --walk the internal walk: one of them")
     if len(set(asked)) > 1 or excluding:
-        _require_one_group(tree=tree, walk=walk, consistency=consistency)
+        _require_one_group(direct=direct, tree=tree, walk=walk, consistency=consistency)
+    if direct:
+        _require_no_way(tree=tree, walk=walk, consistency=consistency)
     is_drawn, drawing = (tree or walk) and not session.is_json, None
     with session.connect() as names:
         found = names.resolve(
@@ -76,6 +81,7 @@ def resolve_command(
             consistency,
             is_drawn,
             excluding=excluding,
+            direct=direct,
             at_least_revision=session.at_least_revision,
         )
         if is_drawn:
@@ -97,10 +103,22 @@ def resolve_command(
     return _tell_what_is_missing(found)
 
 
-def _require_one_group(*, tree: bool, walk: bool, consistency: Consistency) -> None:
-    for is_asked, option in ((tree, "--tree"), (walk, "--walk"), (consistency == "ordered", "--consistency ordered")):
+def _require_one_group(*, direct: bool, tree: bool, walk: bool, consistency: Consistency) -> None:
+    options = (
+        (direct, "--direct"),
+        (tree, "--tree"),
+        (walk, "--walk"),
+        (consistency == "ordered", "--consistency ordered"),
+    )
+    for is_asked, option in options:
         if is_asked:
             raise click.UsageError(f"{option} is for one group without exceptions")
+
+
+def _require_no_way(*, tree: bool, walk: bool, consistency: Consistency) -> None:
+    for is_asked, option in ((tree, "--tree"), (walk, "--walk"), (consistency == "ordered", "--consistency ordered")):
+        if is_asked:
+            raise click.UsageError(f"--direct and {option} exclude each other: direct members are found without a walk")
 
 
 def _draw(names: Client, found: Resolution, *, is_walk: bool) -> Drawing:

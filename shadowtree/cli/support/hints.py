@@ -22,6 +22,7 @@ from shadowtree.errors import (
 )
 
 _IMPORT, _JOIN, _LEAVE, _DELETE, _SEND = "import", "join", "leave", "delete", "send"
+_RESOLVE, _DESCRIBE = "resolve", "describe"
 
 
 def what_helps(error: ShadowtreeError, command: str) -> str:
@@ -60,4 +61,6 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--skip-bad leaves out bad lines"
         case GroupNotFound() if command == _JOIN and "group" in error.facts:
             return f"`shadowtree group create {shlex.quote(error.facts['group'])}` creates it"
+        case GroupNotFound() if command in (_RESOLVE, _DESCRIBE) and "group" in error.facts:
+            return f"`shadowtree memberships --direct {shlex.quote(error.facts['group'])}` is for people"
     return ""

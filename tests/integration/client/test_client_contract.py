@@ -57,6 +57,20 @@ def test_a_write_returns_a_revision_and_a_read_can_ask_for_it(names, new):
     assert names.resolve(new.name("a"), at_least_revision=change.revision).processes == ()
 
 
+def test_direct_members_and_direct_memberships_are_those_of_one_arc(names, new):
+    a, b, c = new("a"), new("b", "y.example"), new("c")
+    ann, bob = new.name("ann", "people.example"), new.name("bob", "people.example")
+    for parent, child in ((a, b), (b, c), (a, ann), (c, ann), (b, bob)):
+        names.join(parent, child)
+    direct = names.resolve(a, groups=True, direct=True)
+    assert (direct.processes, direct.groups, direct.is_complete) == ((ann,), (b,), True)
+    assert names.resolve(a, direct=True).groups == ()
+    assert names.memberships(ann, direct=True).groups == (a, c)
+    assert names.memberships(bob, direct=True).groups == (b,)
+    assert names.memberships(bob).groups == (a, b)
+    assert names.memberships(c, direct=True).groups == (b,)
+
+
 def test_several_groups_are_resolved_together_each_less_its_exceptions(names, new):
     a, b, c = map(new, "abc")
     ann, bob, cat = (f"{name}@z.example" for name in ("ann", "bob", "cat"))

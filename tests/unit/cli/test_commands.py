@@ -213,6 +213,19 @@ def test_check_as_json_has_its_keys(shadowtree, loop):
     assert (no.status, no.json["is_member"]) == (1, False)
 
 
+def test_direct_leaves_out_what_is_reached_through_other_groups(shadowtree, loop):
+    """a -> b -> a; ann is in b."""
+    assert shadowtree("memberships", ANN, "--direct").lines == [B]
+    assert shadowtree("resolve", A, "--direct").lines == []
+    assert shadowtree("resolve", A, "--direct", "--groups").lines == [B]
+    assert shadowtree("resolve", B, "--direct", "--groups", "--format", "json").json["processes"] == [ANN]
+    for words in (["--tree"], ["--walk"], ["--consistency", "ordered"], ["--except", B], [B]):
+        refused = shadowtree("resolve", A, "--direct", *words)
+        assert (refused.status, "--direct" in refused.err) == (2, True)
+    unknown = shadowtree("resolve", "bob@z", "--direct")
+    assert (unknown.status, "`shadowtree memberships --direct bob@z`" in unknown.err) == (4, True)
+
+
 def test_memberships_prints_one_group_a_line(shadowtree, loop):
     assert shadowtree("memberships", ANN).lines == [A, B]
     assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]
