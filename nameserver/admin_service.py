@@ -250,7 +250,7 @@ class AdminCalls:
                 )
                 for report in self._transport.reports()
             ],
-            strangers=_faults(self._transport.faults_of_strangers()),
+            strangers=_faults(self._transport.strangers_refused()),
             unknown=[
                 messages.PeerList.Unknown(server=unknown.server, subnets=unknown.subnets, known_to=unknown.known_to)
                 for unknown in self._transport.unknown_here()

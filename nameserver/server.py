@@ -71,6 +71,7 @@ from nameserver.telemetry.log_lines import Log, say
 from nameserver.telemetry.setup import TelemetryError, observe, shown_settings
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
+from nameserver.transport.strangers import RefusedStranger
 from resolver.census import Census
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -250,7 +251,9 @@ async def _serve(
         long_steps=reads,
         stepper=threads.long_steps,
     )
-    transport = PeerTransport(core=core, run_loop=run_loop, say=_complain, limits=settings.detector)
+    transport = PeerTransport(
+        core=core, run_loop=run_loop, say=_complain, limits=settings.detector, report_stranger=_report_stranger
+    )
     filling = AncestryFilling(core=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(
@@ -559,3 +562,8 @@ def _line(core: Server, address: str) -> str:
 
 def _complain(line: str) -> None:
     say(logging.WARNING, "peers", line)
+
+
+def _report_stranger(stranger: RefusedStranger) -> None:
+    facts = {"peer": stranger.server or "", "address": stranger.address, "kind": stranger.kind}
+    say(logging.WARNING, "stranger_refused", stranger.line, **facts)

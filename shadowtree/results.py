@@ -404,7 +404,7 @@ class UnknownServer:
 
 @dataclass(frozen=True, slots=True)
 class PeerList:
-    """All other servers that a name server knows; iterates over them. `strangers`: faults of those it does not.
+    """All other servers that a name server knows; iterates over them. `strangers`: refused ones.
 
     `unknown` are those that it should know, by what the others say. `memberships_ended`: how many were, where a server
     was removed that is gone for good.

@@ -8,6 +8,7 @@ import grpc
 
 from namegraph import CoreQueries
 from nameserver.calls.adapters import Context, Handler, unary_call
+from nameserver.config.addresses import host_of
 from nameserver.transport.peer_streams import AcceptedStream
 from nameserver.transport.peer_transport import PeerTransport
 from shadowtree.v1 import peer_pb2 as messages
@@ -18,7 +19,7 @@ def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[s
 
     async def converse(frames: Any, context: Context) -> None:
         del frames
-        await transport.accept(AcceptedStream(context))
+        await transport.accept(AcceptedStream(context), host_of(context.peer()))
 
     async def identify(request: messages.IdentifyRequest, context: Context) -> messages.IdentifyResponse:
         del request, context

@@ -21,11 +21,16 @@ def parse_address(text: str, *, lowest_port: int) -> str:
     return text
 
 
-def is_loopback(peer: str) -> bool:
-    """Whether a caller, as gRPC names it (``ipv4:HOST:PORT``), is on this machine."""
+def host_of(peer: str) -> str:
+    """Return the host of a caller that gRPC names ``ipv4:HOST:PORT``, or the whole text if it has no port."""
     _, _, address = unquote(peer).partition(":")
+    return address.rpartition(":")[0].removeprefix("[").removesuffix("]") or peer
+
+
+def is_loopback(peer: str) -> bool:
+    """Return True if a caller, as gRPC names it (``ipv4:HOST:PORT``), is on this machine."""
     try:
-        host = ip_address(address.rpartition(":")[0].removeprefix("[").removesuffix("]"))
+        host = ip_address(host_of(peer))
     except ValueError:
         return False
     if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:

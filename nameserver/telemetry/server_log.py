@@ -45,6 +45,9 @@ STUCK_SECONDS = 5.0
 DOUBT_SECONDS = 5.0
 """An update is in doubt for milliseconds as a rule; longer, and its coordinator is silent."""
 
+FAULTS_QUIET_SECONDS = 60.0
+"""After a line about faults of one kind of one peer. The next line counts those since: they may come each second."""
+
 LINES_OF_ONE_KIND = 10
 """For each second; the others are counted."""
 
@@ -93,7 +96,7 @@ class ServerLog(Observer):
     def __init__(
         self, *, core: Watched, faults: Callable[[], Mapping[tuple[str, str], int]], clock: Callable[[], float]
     ) -> None:
-        """`faults` counts what other servers did wrong, by server (empty: strangers) and kind."""
+        """`faults` counts what peers did wrong, by server and kind."""
         self._core = core
         self._overdue = core.overdue
         self._faults = faults
@@ -101,7 +104,8 @@ class ServerLog(Observer):
         self._view = core.view
         self._suspended = core.suspended_counts()
         self._is_healed = core.is_healed
-        self._faults_told: dict[tuple[str, str], int] = {}
+        self._faults_told: dict[tuple[str, str], tuple[int, float]] = {}
+        """How many were reported by server and kind, and when."""
         self._in_doubt: dict[object, _UnderWay] = {}
         self._commit: _UnderWay | None = None
         self._said: dict[str, int] = {}
@@ -221,12 +225,13 @@ class ServerLog(Observer):
             say(logging.WARNING, "updates_in_doubt", message, count=len(in_doubt))
 
     def _look_at_faults(self) -> None:
+        now = self._clock()
         for (server, kind), count in self._faults().items():
-            more = count - self._faults_told.get((server, kind), 0)
-            if more > 0:
-                self._faults_told[server, kind] = count
-                who = server or "a server that is no peer"
-                self._say(logging.WARNING, "peer_fault", f"{who}: {kind}", peer=server, kind=kind, count=more)
+            told, since = self._faults_told.get((server, kind), (0, -FAULTS_QUIET_SECONDS))
+            if count > told and now - since >= FAULTS_QUIET_SECONDS:
+                self._faults_told[server, kind] = count, now
+                more = count - told
+                self._say(logging.WARNING, "peer_fault", f"{server}: {kind}", peer=server, kind=kind, count=more)
 
     def _say(self, level: int, event: str, message: str, **fields: object) -> None:
         """Say it, unless enough of this kind was said in this second."""

@@ -137,8 +137,9 @@ def _few(items: list[str] | tuple[str, ...]) -> str:
 
 
 def _faults(transport: PeerTransport) -> Mapping[tuple[str, str], int]:
-    """What others did wrong, by server (empty: strangers) and kind."""
-    found = {("", kind): count for kind, count in transport.faults_of_strangers().items()}
-    for report in transport.reports():
-        found |= {(report.server or report.address, kind): count for kind, count in report.faults.items()}
-    return found
+    """Count what peers did wrong, by server and kind."""
+    return {
+        (report.server or report.address, kind): count
+        for report in transport.reports()
+        for kind, count in report.faults.items()
+    }

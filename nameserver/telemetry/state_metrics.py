@@ -63,8 +63,8 @@ class Peers(Protocol):
     def reports(self) -> Sequence[PeerReport]:
         """How each address of the table stands."""
 
-    def faults_of_strangers(self) -> Mapping[str, int]:
-        """What servers that are no peers did wrong, by kind."""
+    def strangers_refused(self) -> Mapping[str, int]:
+        """Connections that were refused from servers that are not peers, by kind."""
 
 
 class StateCollector(Collector):
@@ -184,7 +184,7 @@ class StateCollector(Collector):
             lives,
             undelivered,
             datagrams,
-            *_of_peers(reports, self._peers.faults_of_strangers()),
+            *_of_peers(reports, self._peers.strangers_refused()),
         ]
 
 
@@ -225,6 +225,9 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
             round_trip.add_metric(peer, report.round_trip_seconds)
         for kind, count in report.faults.items():
             faults.add_metric([*peer, kind], count)
+    refused = CounterMetricFamily(
+        "shadowtree_strangers_refused", "Refused connections from servers that are not peers.", labels=("kind",)
+    )
     for kind, count in strangers.items():
-        faults.add_metric(["", "", kind], count)
-    return [is_up, letters, phi, round_trip, faults]
+        refused.add_metric([kind], count)
+    return [is_up, letters, phi, round_trip, faults, refused]

@@ -11,9 +11,6 @@ from nameserver.detector.liveness import Life, Liveness
 from nameserver.session.frames import GoodbyeReason
 from nameserver.transport.peer_link import Link
 
-COMPLAINTS_LIMIT = 1_000
-"""Bound on those whom `Complaints` remembers: names of strangers come from untrusted hellos."""
-
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
@@ -42,16 +39,14 @@ class PeerReport:
 
 
 class FaultCounts:
-    """Counts what other servers did wrong: by server for those that are known, together for strangers."""
+    """Counts what peers did wrong, by server."""
 
     def __init__(self) -> None:
         self._by_server: dict[ServerId, Counter[str]] = {}
-        self.of_strangers: Counter[str] = Counter()
 
-    def count(self, server: ServerId | None, kind: str) -> None:
-        """Count one fault; None: of a stranger, which is no peer."""
-        faults = self.of_strangers if server is None else self._by_server.setdefault(server, Counter())
-        faults[kind] += 1
+    def count(self, server: ServerId, kind: str) -> None:
+        """Count one fault."""
+        self._by_server.setdefault(server, Counter())[kind] += 1
 
     def of(self, server: ServerId) -> Counter[str]:
         """The faults of one server."""
@@ -60,6 +55,7 @@ class FaultCounts:
 
 def report_on(
     link: Link,
+    server: ServerId | None,
     *,
     channels: Channels,
     posts: Channels,
@@ -69,18 +65,21 @@ def report_on(
     round_trip_seconds: float | None,
     relayed: int,
 ) -> PeerReport:
-    """What is to be said of one address; `watch`: of the server there, on whose clock it is `now`."""
+    """Report on one address. `server`: the one there, None if it was never met.
+
+    `watch` is of that server, on whose clock it is `now`.
+    """
     waiting, counted = 0, Counter[str]()
-    if link.server is not None:
-        waiting = channels.sent_through(link.server) - channels.forgotten_through(link.server)
-        counted = faults.of(link.server)
-        for (server, kind), count in (*channels.faults.items(), *posts.faults.items()):
-            if server == link.server:
+    if server is not None:
+        waiting = channels.sent_through(server) - channels.forgotten_through(server)
+        counted = faults.of(server)
+        for (culprit, kind), count in (*channels.faults.items(), *posts.faults.items()):
+            if culprit == server:
                 counted[kind] += count
     return PeerReport(
         address=link.address,
         subnets=link.subnets,
-        server=link.server,
+        server=server,
         state=link.state,
         letters_waiting=waiting,
         faults=dict(sorted(counted.items())),
@@ -95,7 +94,7 @@ def report_on(
 
 
 class Complaints:
-    """Says what an operator should know on standard error, each thing once while it lasts."""
+    """Writes what an operator should know about addresses of the table, each thing once while it lasts."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -103,8 +102,6 @@ class Complaints:
 
     def say_once(self, about: str, reason: GoodbyeReason, line: str) -> None:
         """Say a line, unless one was said about the same for the same reason."""
-        if len(self._said) == COMPLAINTS_LIMIT and about not in self._said:
-            return
         said = self._said.setdefault(about, set())
         if reason not in said:
             said.add(reason)

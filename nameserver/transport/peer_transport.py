@@ -48,6 +48,7 @@ from nameserver.session.session_events import (
     AcquaintancesCame,
     DatagramsCame,
     Faulted,
+    FaultKind,
     HeartbeatCame,
     LeavingCame,
     LettersCame,
@@ -70,6 +71,7 @@ from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import RelayedStream
 from nameserver.transport.session_runner import PARTING_SECONDS, SessionRunner
 from nameserver.transport.stale_database import StaleDatabase
+from nameserver.transport.strangers import RefusedStranger, Strangers
 
 DEFAULT_LIMITS = DetectorLimits()
 
@@ -87,8 +89,9 @@ class PeerTransport:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
         wall_clock: Callable[[], float] = time.time,
+        report_stranger: Callable[[RefusedStranger], None] | None = None,
     ) -> None:
-        """`say` writes a line for operators."""
+        """`say` writes a line for operators; so does `report_stranger`, of a refused connection (None: by `say`)."""
         self._core = core
         self._run_loop = run_loop
         self._limits = limits
@@ -96,7 +99,7 @@ class PeerTransport:
         self._watches = LivenessTable(limits, clock)
         self._writing = Writing(limits.acceptable_pause_seconds)
         self._complaints = Complaints(say)
-        self._complaints_of_strangers = Complaints(say)
+        self._strangers = Strangers(report_stranger or (lambda stranger: say(stranger.line)), clock)
         self._hearsay = PeerGossip(core)
         self._told_known = servers_known(core)
         """What those with whom a session is open know, or are being told."""
@@ -181,6 +184,7 @@ class PeerTransport:
         gone, new = self._links.follow_table()
         for link in gone:
             self._seekers.pop(link).cancel()
+            self._complaints.settle(link.address)
         for link in new:
             self._seekers[link] = self._tasks.create_task(self._seeking.seek(link))
         for conversation in list(self._open.values()):
@@ -244,6 +248,7 @@ class PeerTransport:
         conversation = None if met is None else self._open.get(met)
         return report_on(
             link,
+            met,
             channels=self._core.channels,
             posts=self._core.posts,
             faults=self._faults,
@@ -253,9 +258,9 @@ class PeerTransport:
             relayed=0 if met is None else self._relays.passed_on[met],
         )
 
-    def faults_of_strangers(self) -> Mapping[str, int]:
-        """What servers that are no peers did wrong, by kind, sorted."""
-        return dict(sorted(self._faults.of_strangers.items()))
+    def strangers_refused(self) -> Mapping[str, int]:
+        """Connections that were refused from servers that are not peers, or do not fit; by kind, sorted."""
+        return dict(sorted(self._strangers.counts.items()))
 
     def unknown_here(self) -> list[UnknownServer]:
         """The servers that others know, and this one does not; sorted."""
@@ -314,10 +319,10 @@ class PeerTransport:
 
     # -- conversations
 
-    async def accept(self, stream: FrameStream) -> None:
-        """Talk to a server that dialled this one, until the session is over."""
+    async def accept(self, stream: FrameStream, host: str) -> None:
+        """Talk to a server that dialled this one from a host, until the session is over."""
         if not self.is_closed():
-            await self.converse(stream, None)
+            await self.converse(stream, None, host=host)
 
     def _accept_relayed(self, stream: RelayedStream) -> None:
         if self._tasks is not None and not self.is_closed():
@@ -330,12 +335,18 @@ class PeerTransport:
         finally:
             self._relays.close(stream)
 
-    async def converse(self, stream: FrameStream, link: Link | None, via: ServerId | None = None) -> Ending:
-        """Talk to the server at the other end until the session is over; `link` is the one that was dialled."""
+    async def converse(
+        self, stream: FrameStream, link: Link | None, via: ServerId | None = None, host: str = ""
+    ) -> Ending:
+        """Talk to the server at the other end until the session is over.
+
+        `link` is the one that was dialled, `host` the address of a server that dialled without a third one between.
+        """
+        address = link.address if link is not None else host or f"through {via}"
         session = Session(
             is_dialled_here=link is not None,
             introduce=lambda number: self._introduce(number, link),
-            judge=lambda hello: self._judge(hello, link),
+            judge=lambda hello: self._judge(hello, link, address),
             is_known_start=self._is_known_start,
             numbers=self._numbers,
             outboxes=self._outboxes,
@@ -351,6 +362,7 @@ class PeerTransport:
             view=lambda: self._core.view,
             cannot_write=lambda: self._writing.cannot_write,
             clock=clock,
+            address=address,
             via=via,
         )
         self._conversations[conversation] = None
@@ -381,31 +393,41 @@ class PeerTransport:
             PROTOCOL_VERSION,
         )
 
-    def _judge(self, hello: Hello, link: Link | None) -> Goodbye | None:
+    def _judge(self, hello: Hello, link: Link | None, address: str) -> Goodbye | None:
         if link is not None:
             return judge(hello, self._core, expected=link.subnets) or self._going_back.judge(hello)
         refusal = judge(hello, self._core)
         if refusal is not None:
-            self._refused_caller(hello, refusal)
+            self._refused_caller(hello, refusal, address)
             return refusal
         return self._going_back.judge(hello)
 
-    def _refused_caller(self, hello: Hello, refusal: Goodbye) -> None:
-        links = self._links.of(hello)
-        for link in links:
-            if not link.is_connected:
-                self.report_ending(link, Ending(refusal.reason, refusal.message))
-        if not links:
-            line = f"refused a server that dialled: {refusal.message}"
-            self._complaints_of_strangers.say_once(hello.server, refusal.reason, line)
-        is_peer = any(link.server == hello.server for link in links)
-        self._faults.count(hello.server if is_peer else None, refusal.reason.name.lower().replace("_", " "))
+    def _refused_caller(self, hello: Hello, refusal: Goodbye, address: str) -> None:
+        silent = [link for link in self._links.of(hello) if not link.is_connected]
+        for link in silent:
+            self.report_ending(link, Ending(refusal.reason, refusal.message))
+        kind = refusal.reason.name.lower().replace("_", " ")
+        why = "not in the table of peers" if refusal.reason is GoodbyeReason.NOT_A_PEER else refusal.message
+        self._strangers.refuse(
+            RefusedStranger(hello.server, address, kind, why),
+            # The complaint about its link says the same.
+            is_reported_elsewhere=bool(silent),
+        )
+
+    def _count_fault(self, conversation: SessionRunner, kind: FaultKind) -> None:
+        hello = conversation.session.hello
+        if hello is not None:
+            self._faults.count(hello.server, kind.value)
+        else:
+            stranger = RefusedStranger(
+                None, conversation.address, kind.value, f"it sent what no server sends: {kind.value}"
+            )
+            self._strangers.refuse(stranger)
 
     async def _handle(self, conversation: SessionRunner, event: SessionEvent) -> None:
-        hello = conversation.session.hello
         match event:
             case Faulted(kind):
-                self._faults.count(None if hello is None else hello.server, kind.value)
+                self._count_fault(conversation, kind)
             case Opened(hello):
                 self._opened(conversation, hello)
             case LettersCame(first_number, letters, lane):
@@ -426,9 +448,9 @@ class PeerTransport:
             case RelayCame(relay):
                 self._relays.take(conversation, relay)
             case AcquaintancesCame(known):
-                hello = conversation.session.hello
-                assert hello is not None
-                self._hearsay.take(hello.server, hello.subnets, known)
+                found = conversation.session.hello
+                assert found is not None
+                self._hearsay.take(found.server, found.subnets, known)
             case LeavingCame(grace_ms):
                 if grace_ms:
                     self._watches.of(conversation.session.peer).leaves()
@@ -462,7 +484,6 @@ class PeerTransport:
         if self._is_leaving:
             conversation.leave(self._leaving_grace_ms)
         self._mark_connected(conversation)
-        self._complaints_of_strangers.settle(peer)
         self._notify()
 
     def _ended(self, conversation: SessionRunner) -> None:

@@ -60,14 +60,16 @@ class SessionRunner:
         view: Callable[[], str],
         cannot_write: Callable[[], str],
         clock: Callable[[], float],
+        address: str = "",
         via: ServerId | None = None,
     ) -> None:
         """`handle` is given what comes, in order; while it waits, nothing more is read.
 
-        `heard` is told of each frame. `view` and `cannot_write` give what heartbeats say. `via`: the server through
-        which the stream leads.
+        `heard` is told of each frame. `view` and `cannot_write` give what heartbeats say. `address`: of the other end,
+        for people. `via`: the server through which the stream leads.
         """
         self.session = session
+        self.address = address
         self.pulse = pulse
         self.via = via
         self.is_handling = False

@@ -74,7 +74,8 @@ class FakeServer:
         return {report.address: report.state for report in self.transport.reports()}.get(address, "")
 
     def faults(self):
-        counts = Counter(self.transport.faults_of_strangers())
+        """What others did wrong, strangers included."""
+        counts = Counter(self.transport.strangers_refused())
         for report in self.transport.reports():
             counts.update(report.faults)
         return counts

@@ -29,8 +29,9 @@ def peers_command(session: Session, context: click.Context) -> None:
 
     In a pipe: `peer`, address, state, server, letters that wait, the first subnets (JSON has all); then `life`,
     address, what is thought of it, phi, seconds since it was heard, milliseconds there and back (`-`: not known),
-    through which server, what it sent through this one, why; then its faults. At the end, `unknown`, a server, who of
-    the others knows it (with commas), and its first subnets: it is missing in the table of the server that is asked.
+    through which server, what it sent through this one, why; then its faults. At the end, `refused`, the reason
+    and a count, for connections from servers that are not in the table; and `unknown`, a server, who of the others
+    knows it (with commas), and its first subnets: it is missing in the table of the server that is asked.
 
     \b
     Example:
@@ -112,7 +113,7 @@ def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
         for fault in peer.faults:
             yield "fault", peer.address, fault.kind, fault.count
     for fault in found.strangers:
-        yield "fault", "", fault.kind, fault.count
+        yield "refused", fault.kind, fault.count
     for unknown in found.unknown:
         yield "unknown", unknown.server, ",".join(unknown.known_to), *first_few(unknown.subnets)
 

@@ -138,7 +138,9 @@ def show_peers(found: results.PeerList) -> None:
     console = Console(highlight=False)
     console.print(table)
     for fault in found.strangers:
-        console.print(escape(f"servers that are no peers: {fault.kind}: {fault.count:,}"))
+        console.print(
+            escape(f"connections refused from servers that are not in the table: {fault.count:,} ({fault.kind})")
+        )
     for unknown in found.unknown:
         console.print(
             escape(

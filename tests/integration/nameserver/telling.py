@@ -23,8 +23,12 @@ def value(samples, name, **labels):
     return sum(number for (found, has), number in samples.items() if found == name and wanted <= set(has))
 
 
-def lines_of(process):
-    """What a server has said, once it has ended: events and their lines."""
+def all_lines_of(process):
+    """Return what a server has said, once it has ended, line by line."""
     _, errors = process.outcome()
-    found = [json.loads(line) for line in errors.splitlines()]
-    return {line["event"]: line for line in found}
+    return [json.loads(line) for line in errors.splitlines()]
+
+
+def lines_of(process):
+    """Return what a server has said, once it has ended: events and their last lines."""
+    return {line["event"]: line for line in all_lines_of(process)}

@@ -11,11 +11,14 @@ import grpc
 import pytest
 
 import shadowtree
+from namegraph import PROTOCOL_VERSION
+from nameserver.session.frames import Hello, encode
+from nameserver.transport.peer_streams import DialledStream
 from shadowtree.cli.support.free_ports import unused_ports
 from shadowtree.v1.name_service_pb2 import WatchRequest
 from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from tests.integration.nameserver.server_process import wait_until
-from tests.integration.nameserver.telling import lines_of, scraped, value
+from tests.integration.nameserver.telling import all_lines_of, lines_of, scraped, value
 from tests.integration.nameserver.wall_clock import WallClock
 
 TOP = "top@a.x"
@@ -45,6 +48,13 @@ def said(servers):
     """What the first server has said, once it is ended."""
     servers.processes[0].process.send_signal(signal.SIGTERM)
     return lines_of(servers.processes[0])
+
+
+def wait_for_looks(metrics):
+    """Wait until the log has looked at what others did: once a second."""
+    looks = "shadowtree_event_loop_late_seconds_count"
+    before = value(scraped(metrics), looks)
+    wait_until(lambda: value(scraped(metrics), looks) > before + 60, "some seconds")
 
 
 def test_a_peer_that_falls_silent(telling):
@@ -108,17 +118,41 @@ def test_an_event_loop_that_stood_still(telling):
     assert said(servers)["loop_stalled"]["seconds"] > 1
 
 
-def test_a_bad_peer(telling, start, tmp_path):
+def test_a_server_that_is_not_in_the_table_yet(telling, start, tmp_path):
     servers, metrics = telling()
     start(tmp_path / "c.db", subnets=["c.x"], peers=[f"a.x={servers.address(0)}"])
-    wait_until(lambda: value(scraped(metrics), "shadowtree_peer_faults_total", kind="not a peer") > 0, "the fault")
-    # The log looks once a second.
-    looks = "shadowtree_event_loop_late_seconds_count"
-    before = value(scraped(metrics), looks)
-    wait_until(lambda: value(scraped(metrics), looks) > before + 60, "some seconds")
-    lines = said(servers)
-    assert lines["peer_fault"]["kind"] == "not a peer"
-    assert "refused a server that dialled: none of the subnets of c.x" in lines["peers"]["message"]
+    refused = "shadowtree_strangers_refused_total"
+    wait_until(lambda: value(scraped(metrics), refused, kind="not a peer") >= 3, "three attempts")
+    wait_for_looks(metrics)
+    assert not [name for name, _ in scraped(metrics) if name == "shadowtree_peer_faults_total"]
+    servers.processes[0].process.send_signal(signal.SIGTERM)
+    lines = all_lines_of(servers.processes[0])
+    assert "peer_fault" not in [line["event"] for line in lines]
+    (line,) = [line for line in lines if "c.x" in line["message"]]
+    assert line["event"] == "stranger_refused"
+    assert line["message"] == "refused connection from c.x (127.0.0.1): not in the table of peers"
+    assert {key: line[key] for key in ("peer", "address", "kind")} == {
+        "peer": "c.x",
+        "address": "127.0.0.1",
+        "kind": "not a peer",
+    }
+
+
+async def test_a_bad_peer(telling):
+    servers, metrics = telling()
+    hello = Hello(PROTOCOL_VERSION, "b.x", ("b.x",), 1, 1, ())
+    async with grpc.aio.insecure_channel(servers.address(0)) as channel:
+        stream = DialledStream(channel)
+        await stream.write(encode(hello))
+        await stream.read()
+        await stream.write(b"\xff")
+        while await stream.read() is not None:
+            pass
+    faults = "shadowtree_peer_faults_total"
+    wait_until(lambda: value(scraped(metrics), faults, peer="b.x", kind="garbage") == 1, "the fault")
+    wait_for_looks(metrics)
+    line = said(servers)["peer_fault"]
+    assert (line["peer"], line["kind"]) == ("b.x", "garbage")
 
 
 async def test_a_flood_of_calls(telling):

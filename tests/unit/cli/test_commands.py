@@ -534,7 +534,7 @@ def test_peers_are_shown_added_and_removed(shadowtree):
         "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tnothing was heard for 1.2 s",
         "fault\t127.0.0.1:1\tgarbage\t2",
     ]
-    others = ["fault\t\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
+    others = ["refused\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
     assert shadowtree("peers").lines == [*shown, *others]
     assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 8
     assert shadowtree("peers", "remove", "z.example").lines == [*shown, *others]

@@ -22,6 +22,7 @@ from namegraph.events import Reply
 from nameserver.telemetry.log_lines import LOGGER
 from nameserver.telemetry.server_log import (
     DOUBT_SECONDS,
+    FAULTS_QUIET_SECONDS,
     LINES_OF_ONE_KIND,
     SLOW_COMMIT_SECONDS,
     SLOW_STEP_SECONDS,
@@ -165,13 +166,16 @@ def test_a_commit_that_does_not_end_is_told_while_it_lasts(scene):
     assert [event for _, event, _ in scene.said()] == ["commit_stuck"]
 
 
-def test_faults_of_peers_are_told_as_they_come(scene):
-    scene.faults = {("b.x", "garbage"): 2, ("", "not a peer"): 1}
+def test_faults_of_a_peer_are_reported_at_once_and_then_each_minute_with_their_count(scene):
+    scene.faults = {("b.x", "garbage"): 2}
     scene.log.look()
-    scene.faults = {("b.x", "garbage"): 5, ("", "not a peer"): 1}
+    scene.faults = {("b.x", "garbage"): 5, ("c.x", "garbage"): 1}
+    scene.log.look()
+    scene.time = FAULTS_QUIET_SECONDS
+    scene.log.look()
     scene.log.look()
     assert scene.said() == [
         ("WARNING", "peer_fault", {"peer": "b.x", "kind": "garbage", "count": 2}),
-        ("WARNING", "peer_fault", {"peer": "", "kind": "not a peer", "count": 1}),
+        ("WARNING", "peer_fault", {"peer": "c.x", "kind": "garbage", "count": 1}),
         ("WARNING", "peer_fault", {"peer": "b.x", "kind": "garbage", "count": 3}),
     ]
