@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from namegraph.events import POST_BYTES_LIMIT as POST_BYTES_LIMIT
     from namegraph.events import AddPeer as AddPeer
     from namegraph.events import Command as Command
+    from namegraph.events import ConfigurePeer as ConfigurePeer
     from namegraph.events import CutCommand as CutCommand
     from namegraph.events import Effects as Effects
     from namegraph.events import Event as Event
@@ -167,6 +168,7 @@ _PUBLIC_NAMES = {
     "namegraph.events": (
         "AddPeer",
         "Command",
+        "ConfigurePeer",
         "CutCommand",
         "Effects",
         "Event",

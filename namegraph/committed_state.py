@@ -18,6 +18,7 @@ from typing import Any
 from namegraph.core import ServerCore
 from namegraph.events import (
     AddPeer,
+    ConfigurePeer,
     Event,
     ImportCommand,
     Lane,
@@ -71,7 +72,7 @@ class CommittedState(CoreQueries):
             return False
         if isinstance(event, ImportCommand) or core.has_large_updates:
             return True
-        if isinstance(event, AddPeer | RemovePeer):
+        if isinstance(event, AddPeer | RemovePeer | ConfigurePeer):
             return len(core.graph.ids) > LONG_FROM_NODES
         if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
             return True

@@ -17,6 +17,7 @@ from typing import Self, assert_never
 
 from namegraph.events import (
     AddPeer,
+    ConfigurePeer,
     Cut,
     CutCommand,
     Effects,
@@ -252,7 +253,7 @@ class ServerCore(CoreQueries):
                 self._context.forgotten.gone_back(peer)
                 self._begin_again_with(peer, "it goes on from an older copy of its database")
                 self._views.agreement.lost(peer)
-            case AddPeer() | RemovePeer():
+            case AddPeer() | RemovePeer() | ConfigurePeer():
                 effects.replies.append(Reply(event.ticket, self._change_peers(event)))
                 self._views.agreement.reconsider()
             case Tick():
@@ -381,7 +382,7 @@ class ServerCore(CoreQueries):
         update_id = self._coordinator.start(plan, request_id=RequestId(""), deadline=command.deadline)
         self._requests.begin(update_id, Asked(own_request("retire", update_id), "", [command.ticket]))
 
-    def _change_peers(self, command: AddPeer | RemovePeer) -> Outcome:
+    def _change_peers(self, command: AddPeer | RemovePeer | ConfigurePeer) -> Outcome:
         try:
             match command:
                 case AddPeer(_, subnet, address):
@@ -390,6 +391,12 @@ class ServerCore(CoreQueries):
                     if self.peers.is_anothers(subnet):
                         self.records.forget_unused(subnet)
                     self.peers.remove(subnet)
+                case ConfigurePeer(_, subnet, None):
+                    if self.peers.is_anothers(subnet):
+                        self.records.forget_unused(subnet)
+                    self.peers.configure_no_longer(subnet)
+                case ConfigurePeer(_, subnet, str(address)):
+                    self.peers.configure(subnet, address)
         except RefusedError as error:
             return error.refusal
         return Committed(self.revision)

@@ -88,6 +88,20 @@ class RemovePeer:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigurePeer:
+    """The configuration, read again, says where the server of a subnet is reached, or names the subnet no longer.
+
+    The configuration wins over `AddPeer`. A subnet that it names no longer, and that is in use here, stays in the table
+    as if `AddPeer` had named it.
+    """
+
+    ticket: int
+    subnet: Subnet
+    address: str | None
+    """None: the configuration does not name the subnet."""
+
+
+@dataclass(frozen=True, slots=True)
 class RetirePeer:
     """An operator says that the server of a subnet is gone for good: leave the arcs between its nodes and this server.
 
@@ -189,7 +203,7 @@ class Tick:
     """Time has passed: a deadline of the core may have come."""
 
 
-Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | RetirePeer
+Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | ConfigurePeer | RetirePeer
 """What is answered by a reply of the same ticket."""
 
 Said = PeerMessage | PeerPosts | PeerReceived

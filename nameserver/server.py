@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
-from types import FrameType
 from typing import Any, NamedTuple
 
 import grpc
@@ -44,7 +43,7 @@ from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.port_check import ListenError, check_address
-from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings, SettingsError
+from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings
 from nameserver.deliveries.desk import Desk
 from nameserver.deliveries.queue_sending import QueueSending
 from nameserver.delivery_service import (
@@ -65,6 +64,7 @@ from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from nameserver.routing.planned_restarts import COMES_BACK
+from nameserver.settings_reload import SettingsReload
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from nameserver.telemetry.clock_watch import ClockWatch
 from nameserver.telemetry.log_lines import Log, say
@@ -172,7 +172,7 @@ class Threads(NamedTuple):
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
 
-    `reload` reads the settings again, at SIGHUP; those of the log are followed. It raises `SettingsError`.
+    `reload` reads the settings again at SIGHUP: those of the log and the peers are followed. It raises `SettingsError`.
     """
     log = Log(settings.log)
     log.begin()
@@ -196,7 +196,8 @@ async def serve(
     planned_end = PlannedEnd(settings.detector.restart_grace_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, planned_end.begin)
-    _reload_at_hang_up(asyncio.get_running_loop(), log, reload)
+    reloading = SettingsReload(settings, log, reload)
+    reloading.begin(asyncio.get_running_loop())
     servers = Servers.of(settings)
     address = _bind(servers.public, settings.listen)
     if servers.admin is not None and settings.admin_listen is not None:
@@ -215,7 +216,14 @@ async def serve(
         threads = Threads(database=worker, long_steps=stepper)
         try:
             return await _serve(
-                servers, settings, core, store, threads, planned_end, lambda: _tell_serving(announce, core, address)
+                servers,
+                settings,
+                core,
+                store,
+                threads,
+                planned_end,
+                reloading,
+                lambda: _tell_serving(announce, core, address),
             )
         finally:
             await servers.stop(grace=None)
@@ -230,6 +238,7 @@ async def _serve(
     store: Store,
     threads: Threads,
     planned_end: PlannedEnd,
+    reloading: SettingsReload,
     announce: Callable[[], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
@@ -278,8 +287,12 @@ async def _serve(
         try:
             await servers.start()
             announce()
+            reloading.follow_peers(
+                core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
+            )
             # The flushing and the transport end by themselves only where they cannot go on.
             await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
+            reloading.end()
             if ended.done():
                 await _drain(servers, core, health, run_loop, transport, flushing, planned_end, settings.drain_seconds)
             for task in others:
@@ -291,6 +304,7 @@ async def _serve(
         except TimeoutError:
             raise StartError(_unwritten_at_end(run_loop)) from None
         finally:
+            reloading.end()
             ended.cancel()
             flushing.cancel()
             for task in others:
@@ -496,37 +510,6 @@ def _bind(server: grpc.aio.Server, listen: str) -> str:
     except (ListenError, RuntimeError) as error:
         raise StartError(str(error)) from None
     return f"{listen.rpartition(':')[0]}:{port}"
-
-
-def _reload_at_hang_up(event_loop: asyncio.AbstractEventLoop, log: Log, reload: Callable[[], Settings]) -> None:
-    """Once for however many signals. A handler of the event loop's own would end before the process does."""
-    is_to_come = False
-
-    def read_again() -> None:
-        nonlocal is_to_come
-        is_to_come = False
-        _reload_log(log, reload)
-
-    def hang_up(number: int, frame: FrameType | None) -> None:
-        del number, frame
-        nonlocal is_to_come
-        if not is_to_come and not event_loop.is_closed():
-            is_to_come = True
-            event_loop.call_soon_threadsafe(read_again)
-
-    signal.signal(signal.SIGHUP, hang_up)
-
-
-def _reload_log(log: Log, reload: Callable[[], Settings]) -> None:
-    """At SIGHUP: nothing that is wrong with the settings ends a server that runs."""
-    try:
-        settings = reload()
-    except SettingsError as error:
-        say(logging.ERROR, "settings_refused", f"the settings were not read again: {error}")
-        return
-    log.set(settings.log)
-    shown = {"log_format": settings.log.format.value, "log_level": settings.log.level.value}
-    say(logging.INFO, "settings_read_again", "the settings of the log were read again", **shown)
 
 
 def _asked_of_names(

@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from namegraph.model.names import NodeId, ServerId, Subnet, subnet_of
-from namegraph.model.refusals import Reason, refuse
+from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import SERVER, SUBNETS, TEXT, DurableMap
 
 ADDRESS = "peer address"
 OWNER = "subnet owner"
+
+CHANGE_IT_THERE = "change it there, and send the server SIGHUP (`systemctl reload shadowtree`), which reads it again"
 
 
 class PeerTable:
@@ -39,6 +41,11 @@ class PeerTable:
         """How often a server claimed a subnet that another one owns."""
 
     @property
+    def configured(self) -> Mapping[Subnet, str]:
+        """Addresses of the configuration, as it was last read."""
+        return self._configured
+
+    @property
     def addresses(self) -> dict[Subnet, str]:
         """Where the servers of other subnets are reached, by subnet."""
         return {**self._added, **self._configured}
@@ -46,14 +53,12 @@ class PeerTable:
     def add(self, subnet: Subnet, address: str) -> None:
         """An operator says where the server of a subnet is; raises `RefusedError`."""
         context = self._context
-        if context.table.owner_of(subnet) == context.server:
-            raise refuse(
-                Reason.INVALID_REQUEST, f"{subnet} is one of this server's own subnets", subnet=subnet, field="subnet"
-            )
+        self._require_not_own(subnet)
         if subnet in self._configured and self._configured[subnet] != address:
+            configured = self._configured[subnet]
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"the configuration says that the server of {subnet} is at {self._configured[subnet]}; change it there",
+                f"the configuration says that the server of {subnet} is at {configured}; {CHANGE_IT_THERE}",
                 subnet=subnet,
                 field="subnet",
             )
@@ -61,6 +66,41 @@ class PeerTable:
             self._require_unused(subnet)
         self._added[subnet] = address
         context.table.expect(subnet)
+
+    def configure(self, subnet: Subnet, address: str) -> None:
+        """Take the address that the configuration, read again, gives for a subnet; raises `RefusedError`."""
+        self._require_not_own(subnet)
+        if self._context.table.owner_of(subnet) is None:
+            self._require_unused(subnet)
+        self._configured[subnet] = address
+        self._context.table.expect(subnet)
+
+    def configure_no_longer(self, subnet: Subnet) -> None:
+        """Take a subnet out of the table that the configuration, read again, does not name.
+
+        Raises `RefusedError` if the subnet stays: an operator added it too, or something of it is in use here. It
+        counts as added by an operator then.
+        """
+        address = self._configured.pop(subnet, None)
+        if address is None:
+            return
+        if subnet in self._added:
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{subnet} stays in the table at {self._added[subnet]}, where `shadowtree peers add` had put it; "
+                f"`shadowtree peers remove {subnet}` takes it out",
+                subnet=subnet,
+                field="subnet",
+            )
+        self._added[subnet] = address
+        try:
+            self.remove(subnet)
+        except RefusedError as error:
+            raise refuse(
+                error.refusal.reason,
+                f"{subnet} stays in the table at {address}: {error.refusal.message}",
+                subnet=subnet,
+            ) from None
 
     def remove(self, subnet: Subnet) -> None:
         """An operator takes a subnet out of the table; raises `RefusedError`."""
@@ -150,6 +190,12 @@ class PeerTable:
             if self._context.table.owner_of(subnet) is None:
                 self._require_unused(subnet)
 
+    def _require_not_own(self, subnet: Subnet) -> None:
+        if self._context.table.owner_of(subnet) == self._context.server:
+            raise refuse(
+                Reason.INVALID_REQUEST, f"{subnet} is one of this server's own subnets", subnet=subnet, field="subnet"
+            )
+
     def _require_added(self, subnet: Subnet) -> None:
         """Raise `RefusedError` where a subnet is not another server's, or that is for the configuration to say.
 
@@ -158,7 +204,7 @@ class PeerTable:
         if subnet in self._configured:
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"the peer of {subnet} is in the configuration; take it out there",
+                f"the peer of {subnet} is in the configuration; {CHANGE_IT_THERE}",
                 subnet=subnet,
                 field="subnet",
             )

@@ -7,7 +7,7 @@ that says where it stands, even where something else overrides it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import partial
@@ -144,6 +144,8 @@ class Settings:
     traces_endpoint: str | None = None
     """Where spans are sent (OTLP over gRPC); None: nowhere."""
     messages: MessageLimits = MessageLimits()
+    passed_over: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the file that do not count, each with the variable or option that wins."""
 
 
 def load_settings(
@@ -154,7 +156,11 @@ def load_settings(
     `overrides` holds values of the command line by key; None and empty ones count as not given.
     """
     values: dict[str, object] = {}
-    for source in _sources(config_file, overrides, environment):
+    passed_over: dict[str, str] = {}
+    sources = _sources(config_file, overrides, environment)
+    for source in sources:
+        if source is not sources[0] and config_file is not None:
+            passed_over |= {key: source.place(key, None) for key in source.values if key in sources[0].values}
         for key in source.values:
             if key not in _READERS:
                 known = ", ".join(_READERS)
@@ -163,7 +169,7 @@ def load_settings(
                 values[key] = _READERS[key](source.values[key])
             except _WrongValueError as error:
                 raise SettingsError(f"{source.place(key, error.culprit)}: {error}") from None
-    return _checked(values)
+    return replace(_checked(values), passed_over=passed_over)
 
 
 class _WrongValueError(Exception):

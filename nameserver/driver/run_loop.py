@@ -45,6 +45,7 @@ from namegraph import (
     AddPeer,
     Command,
     Committed,
+    ConfigurePeer,
     CutCommand,
     Effects,
     Event,
@@ -234,7 +235,7 @@ class RunLoop:
 
     async def _carry_out(self, command: Command) -> Committed:
         self.require_accepting()
-        deadline = None if isinstance(command, AddPeer | RemovePeer) else command.deadline
+        deadline = None if isinstance(command, AddPeer | RemovePeer | ConfigurePeer) else command.deadline
         if deadline is not None and deadline <= self._clock():
             raise refuse(Reason.DEADLINE_EXCEEDED, "the deadline passed before the update was begun; nothing was done")
         waiter: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()

@@ -34,6 +34,8 @@ CHANNEL_OPTIONS = (
     # The pauses between attempts are ours; those of gRPC only must not be longer.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A server that has moved is found under its name after two seconds, not after thirty.
+    ("grpc.dns_min_time_between_resolutions_ms", 2_000),
     # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
     ("grpc.min_reconnect_backoff_ms", 2_000),
     # A server that vanished without closing its connection is missed after 15 seconds, with calls under way or without:

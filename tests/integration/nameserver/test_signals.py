@@ -21,7 +21,7 @@ class ServedByCommand:
 
     def __init__(self, process):
         self._process = process
-        self._lines = []
+        self.lines = []
 
     def hang_up(self):
         self._process.send_signal(signal.SIGHUP)
@@ -33,8 +33,8 @@ class ServedByCommand:
             selector.register(self._process.stderr, selectors.EVENT_READ)
             while True:
                 assert selector.select(max(0, deadline - time.monotonic())), f"no line with {part}"
-                self._lines.append(self._process.stderr.readline().decode().rstrip("\n"))
-                if part in self._lines[-1]:
+                self.lines.append(self._process.stderr.readline().decode().rstrip("\n"))
+                if part in self.lines[-1]:
                     return
 
     def end(self):
@@ -42,7 +42,7 @@ class ServedByCommand:
         self._process.terminate()
         _, rest = self._process.communicate(timeout=PATIENCE_SECONDS)
         assert self._process.returncode == 0
-        return [*self._lines, *rest.decode().splitlines()]
+        return [*self.lines, *rest.decode().splitlines()]
 
 
 def started(config, **environment):

@@ -63,6 +63,15 @@ def test_no_file_is_needed_and_defaults_fill_the_rest():
     assert settings.peers == {}
 
 
+def test_keys_of_the_file_that_do_not_count_are_named_with_what_wins(tmp_path):
+    text = GOOD + 'listen = "127.0.0.1:1"\ndrain_seconds = 3\n[peers]\n"b.c" = "h:1"\n'
+    settings = load_settings(
+        write(tmp_path, text), {"listen": "127.0.0.1:2"}, {"SHADOWTREE_PEERS": "b.c=h:2", "SHADOWTREE_NAME": "one"}
+    )
+    assert settings.passed_over == {"peers": "SHADOWTREE_PEERS", "listen": "--listen"}
+    assert load_settings(None, {"database": "sqlite:///n.db", "subnets": ["a.b"]}, {}).passed_over == {}
+
+
 def test_the_environment_wins_over_the_file_and_the_command_line_over_both(tmp_path):
     environment = {
         "SHADOWTREE_LISTEN": "127.0.0.1:1",
