@@ -602,7 +602,8 @@ class ServerCore(CoreQueries):
         if isinstance(command, ImportCommand):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)
             return Committed(revision, counts=counts)
-        return Committed(revision, name_effects(graph, self._table, self.server, effects))
+        effects_named = name_effects(graph, self._table, self.server, effects)
+        return Committed(revision, effects_named, unchanged=changes.unchanged)
 
     def _collect(self, command: UpdateCommand | ImportCommand) -> GraphDelta:
         match command:

@@ -43,6 +43,8 @@ class Change:
 
     revision: Revision
     effects: tuple[Effect, ...] = ()
+    unchanged: tuple[int, ...] = ()
+    """Places, from 1, of the operations with `if_missing` or `if_there` for which there was nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)

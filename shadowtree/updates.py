@@ -10,20 +10,22 @@ from shadowtree.vocabulary import ChildKind, GroupId, MemberId, NodeKind
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Make `member` an immediate member of `parent`."""
+    """Make `member` an immediate member of `parent`; with `if_missing`, a membership that exists is no error."""
 
     parent: GroupId
     member: MemberId
     kind: ChildKind = "auto"
+    if_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Take `member` out of the immediate members of `parent`."""
+    """Take `member` out of the immediate members of `parent`; with `if_there`, one that is no member is no error."""
 
     parent: GroupId
     member: MemberId
     kind: ChildKind = "auto"
+    if_there: bool = False
 
 
 @dataclass(frozen=True, slots=True)

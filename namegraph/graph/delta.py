@@ -16,4 +16,6 @@ class GraphDelta:
     """(parent, child, communication cost)."""
     removed: list[ArcKey] = field(default_factory=list)
     already_there: int = 0
+    unchanged: tuple[int, ...] = ()
+    """Places of the update's joins, leaves and creations that are done if needed, and were not needed."""
     groups_created: int = 0

@@ -57,6 +57,8 @@ class Committed:
     members: tuple[Member, ...] = ()
     unreachable: tuple[NodeId, ...] = ()
     """For a read: groups that could not be entered, since arcs to them are suspended."""
+    unchanged: tuple[int, ...] = ()
+    """Places, from 1, of operations that were to be done if needed, and were not needed."""
 
 
 Outcome = Committed | Refusal

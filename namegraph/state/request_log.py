@@ -131,6 +131,8 @@ def encode_outcome(outcome: Outcome) -> str:
                 "effects": [[effect.kind, effect.groups, effect.servers] for effect in outcome.effects],
                 "counts": None if outcome.counts is None else asdict(outcome.counts),
             }
+            if outcome.unchanged:
+                value["unchanged"] = _runs(outcome.unchanged)
         case Refusal():
             value = {"reason": outcome.reason, "message": outcome.message, "facts": dict(outcome.facts)}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -146,4 +148,20 @@ def decode_outcome(text: str) -> Outcome:
         for kind, groups, servers in value["effects"]
     )
     counts = value["counts"]
-    return Committed(value["revision"], effects, None if counts is None else ImportCounts(**counts))
+    return Committed(
+        value["revision"],
+        effects,
+        None if counts is None else ImportCounts(**counts),
+        unchanged=tuple(place for first, last in value.get("unchanged", ()) for place in range(first, last + 1)),
+    )
+
+
+def _runs(places: Iterable[int]) -> list[tuple[int, int]]:
+    """Return the first and the last of each run of sorted places: an update that was not needed at all is one run."""
+    runs: list[tuple[int, int]] = []
+    for place in places:
+        if runs and place == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], place)
+        else:
+            runs.append((place, place))
+    return runs

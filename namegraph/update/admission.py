@@ -62,6 +62,7 @@ class Collector:
         self._parent_counts: Counter[NodeIndex] = Counter()
         """How many parents more (or fewer) a node has by now."""
         self._already_there = 0
+        self._unchanged: dict[int, None] = {}
         self.number = 0
         """The place of the operation that is being read, or that could not be done."""
 
@@ -116,6 +117,7 @@ class Collector:
             case NodeKind.GROUP:
                 if not create.if_needed:
                     raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
+                self._note_unchanged()
             case NodeKind.PROCESS:
                 raise name_in_use(group)
             case NodeKind.ABSENT:
@@ -173,6 +175,8 @@ class Collector:
             self._require_certainty(join)
             if join.if_needed:
                 self._already_there += owns_parent
+                if owns_parent:
+                    self._note_unchanged()
                 return
             if owns_parent:
                 raise refuse(
@@ -232,6 +236,11 @@ class Collector:
                 group=leave.parent,
                 member=leave.child,
             )
+        if is_judged_here:
+            self._note_unchanged()
+
+    def _note_unchanged(self) -> None:
+        self._unchanged[self.number] = None
 
     def _require_judge(self, leave: LeaveArc) -> None:
         """Of an arc with one end out of reach, this server can leave what is suspended here, if that much."""
@@ -322,6 +331,7 @@ class Collector:
         changes = GraphDelta(
             kinds={node: kind for node, kind in self._kinds.items() if kind is not self._graph.kind(node)},
             already_there=self._already_there,
+            unchanged=tuple(self._unchanged),
         )
         for (parent, child), cost in self._arcs.items():
             old = self._known((parent, child))

@@ -599,7 +599,9 @@ class Coordinator:
             created = sum(change.is_present for change in decision.outcome.groups)
             return Committed(revision, counts=ImportCounts(decision.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
-        return Committed(revision, effects)
+        # A server at fault may name a place that the update does not have.
+        unchanged = tuple(place for place in decision.unchanged if 1 <= place <= running.plan.size)
+        return Committed(revision, effects, unchanged=unchanged)
 
     def restore(self) -> list[Transaction]:
         """After a restart: let everybody forget what was not decided; return what was, and has a caller."""

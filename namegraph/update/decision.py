@@ -45,6 +45,8 @@ class Decision:
     """How many arcs were joined."""
     already_there: int
     """Arcs that were to be joined if needed, and were there."""
+    unchanged: tuple[int, ...]
+    """Places of operations that were to be done if needed, and were not needed; sorted."""
 
 
 def decide(
@@ -88,6 +90,7 @@ def decide(
         arcs.joined_parents(),
         arcs.joined_count,
         sum(ready.already_there for ready in readies.values()),
+        tuple(sorted({place for ready in readies.values() for place in ready.unchanged})),
     )
 
 

@@ -316,7 +316,7 @@ class Participant:
         update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
         # Nothing is compared with its children, of which an import has hundreds of thousands, nor with what it tells.
-        entry.found = replace(findings, children=(), told=())
+        entry.found = replace(findings, children=(), told=(), unchanged=())
         tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
         ready = Ready(
             update.update_id,
@@ -333,6 +333,7 @@ class Participant:
             findings.declined,
             self._unreachable(self._entries.part(entry), update.read) if update.read is not None else (),
             findings.told,
+            findings.unchanged,
         )
         self._context.send(update.update_id.coordinator, ready)
 

@@ -51,6 +51,7 @@ class Findings:
     already_there: int
     declined: tuple[ArcId, ...] = ()
     told: tuple[ArcVersion, ...] = ()
+    unchanged: tuple[int, ...] = ()
 
 
 NOTHING = Findings((), pack_arcs(()), (), 0)
@@ -96,6 +97,8 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
             _children(context, records, update, collector),
             changes.already_there,
             told=_told(context, update),
+            # The caller of an import is told how many these are.
+            unchanged=() if update.brought is not None else changes.unchanged,
         )
     except RefusedError as error:
         raise CannotError(Refuse(update.update_id, collector.number, error.refusal)) from None

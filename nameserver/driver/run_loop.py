@@ -208,6 +208,11 @@ class RunLoop:
             raise refuse(Reason.UNAVAILABLE, "the server is busy writing earlier updates; try again in a moment")
 
     @property
+    def durable_revision(self) -> str:
+        """The revision of the newest durable state."""
+        return self._durable_revision
+
+    @property
     def callers_waiting(self) -> int:
         """How many commands are under way."""
         return len(self._waiting)

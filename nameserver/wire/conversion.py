@@ -75,6 +75,10 @@ class ArcRequest(Protocol):
     def kind(self) -> values.ChildKind:
         """What the child is said to be."""
 
+    @property
+    def if_needed(self) -> bool:
+        """True if an arc that is as asked for is no error."""
+
 
 def read_id(text: str, field: str, known: KnownIds) -> NodeId:
     """The canonical form of a name that came in `field`, or INVALID_NAME."""
@@ -106,7 +110,7 @@ def read_child_kind(kind: values.ChildKind) -> ChildKind:
 
 def create_operation(request: messages.CreateGroupRequest, known: KnownIds) -> CreateGroup:
     """Read the operation of a request."""
-    return CreateGroup(read_id(request.group, "group", known))
+    return CreateGroup(read_id(request.group, "group", known), request.if_needed)
 
 
 def delete_operation(request: messages.DeleteGroupRequest, known: KnownIds) -> DeleteGroup:
@@ -120,6 +124,7 @@ def join_operation(request: ArcRequest, known: KnownIds) -> JoinArc:
         read_id(request.parent, "parent", known),
         read_id(request.child, "child", known),
         read_child_kind(request.kind),
+        if_needed=request.if_needed,
     )
 
 
@@ -129,6 +134,7 @@ def leave_operation(request: ArcRequest, known: KnownIds) -> LeaveArc:
         read_id(request.parent, "parent", known),
         read_id(request.child, "child", known),
         read_child_kind(request.kind),
+        if_needed=request.if_needed,
     )
 
 
@@ -148,6 +154,7 @@ def change(committed: Committed) -> values.Change:
             values.Effect(kind=WIRE_EFFECT_KINDS[effect.kind], groups=effect.groups, servers=effect.servers)
             for effect in committed.effects
         ],
+        unchanged=committed.unchanged,
     )
 
 

@@ -9,7 +9,18 @@ from typing import Protocol
 
 from msgspec import structs
 
-from namegraph import Committed, NameGraph, Operation, Reason, RequestId, UpdateCommand, refuse
+from namegraph import (
+    Committed,
+    NameGraph,
+    NodeId,
+    Operation,
+    Reason,
+    Refusal,
+    RefusedError,
+    RequestId,
+    UpdateCommand,
+    refuse,
+)
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.origins import origin_of
@@ -37,6 +48,10 @@ class _Update(Protocol):
     @property
     def report_control(self) -> bool:
         """Whether the caller wants to hear what became controlled or released."""
+
+
+def _is_missing(group: NodeId, refusal: Refusal) -> bool:
+    return refusal.reason is Reason.GROUP_NOT_FOUND and refusal.facts.get("group") == group
 
 
 class RequestIds:
@@ -75,7 +90,13 @@ class UpdateCalls:
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
         """Remove one group."""
-        return await self._update((conversion.delete_operation(request, self._known),), request, context)
+        delete = conversion.delete_operation(request, self._known)
+        try:
+            return await self._update((delete,), request, context)
+        except RefusedError as error:
+            if not (request.if_needed and _is_missing(delete.group, error.refusal)):
+                raise
+            return values.Change(revision=self._run_loop.durable_revision, unchanged=[1])
 
     async def join(self, request: messages.JoinRequest, context: Context) -> values.Change:
         """Add one arc."""

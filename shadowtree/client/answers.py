@@ -70,6 +70,7 @@ def read_change(message: names_pb2.Change) -> results.Change:
             for effect in message.effects
             if effect.kind in _EFFECT_KINDS
         ),
+        unchanged=tuple(message.unchanged),
     )
 
 

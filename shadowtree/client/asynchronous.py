@@ -34,7 +34,14 @@ from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.client.target_sets import Asked
-from shadowtree.errors import ShadowtreeError, TakesDatagrams
+from shadowtree.errors import (
+    AlreadyMember,
+    GroupExists,
+    GroupNotFound,
+    NotAMember,
+    ShadowtreeError,
+    TakesDatagrams,
+)
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave, Target
 from shadowtree.v1 import admin_pb2, name_service_pb2
@@ -155,30 +162,46 @@ class Client:
         self,
         group: GroupId,
         *,
+        if_missing: bool = False,
         effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make a group without members.
+        """Make a group without members. With `if_missing` a group that exists is no error, and stays as it is.
 
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        return await self._call(calls.create_group(group, effects=effects, request_id=request_id), timeout)
+        call = calls.create_group(group, effects=effects, request_id=request_id, if_missing=if_missing)
+        try:
+            return await self._call(call, timeout)
+        except GroupExists:
+            if if_missing:
+                return calls.UNCHANGED
+            raise
 
     async def delete_group(
         self,
         group: GroupId,
         force: bool = False,
         *,
+        if_there: bool = False,
         effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
         """Remove a group; with `force` even one that has parents or children, which are left first.
 
+        With `if_there` a group that does not exist is no error.
+
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        return await self._call(calls.delete_group(group, force=force, effects=effects, request_id=request_id), timeout)
+        call = calls.delete_group(group, force=force, effects=effects, request_id=request_id, if_there=if_there)
+        try:
+            return await self._call(call, timeout)
+        except GroupNotFound as error:
+            if if_there and error.facts.get("group") == calls.as_kept(group):
+                return calls.UNCHANGED
+            raise
 
     async def join(
         self,
@@ -187,16 +210,25 @@ class Client:
         kind: ChildKind = "auto",
         *,
         offline: bool = False,
+        if_missing: bool = False,
         effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
         """Make `member` an immediate member of `parent`; with `offline`, as soon as the servers of both are there.
 
+        With `if_missing` a membership that exists is no error, and `unchanged` of the answer says so.
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        call = calls.join(parent, member, kind=kind, offline=offline, effects=effects, request_id=request_id)
-        return await self._call(call, timeout)
+        call = calls.join(
+            parent, member, kind=kind, offline=offline, effects=effects, request_id=request_id, if_missing=if_missing
+        )
+        try:
+            return await self._call(call, timeout)
+        except AlreadyMember:
+            if if_missing:
+                return calls.UNCHANGED
+            raise
 
     async def leave(
         self,
@@ -204,15 +236,23 @@ class Client:
         member: MemberId,
         kind: ChildKind = "auto",
         *,
+        if_there: bool = False,
         effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
         """Take `member` out of the immediate members of `parent`.
 
+        With `if_there` a membership that does not exist is no error, and `unchanged` of the answer says so.
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        return await self._call(calls.leave(parent, member, kind=kind, effects=effects, request_id=request_id), timeout)
+        call = calls.leave(parent, member, kind=kind, effects=effects, request_id=request_id, if_there=if_there)
+        try:
+            return await self._call(call, timeout)
+        except NotAMember:
+            if if_there:
+                return calls.UNCHANGED
+            raise
 
     async def apply(
         self,

@@ -79,28 +79,50 @@ def given(name: str | None, field: str) -> str:
     return "" if name is None else name
 
 
-def create_group(group: GroupId, *, effects: bool, request_id: RequestId | None) -> UnaryCall[results.Change]:
+UNCHANGED: Final = results.Change("", unchanged=(1,))
+"""The answer to an operation that was not needed, from a server of a version that refuses it."""
+
+
+def create_group(
+    group: GroupId, *, effects: bool, request_id: RequestId | None, if_missing: bool = False
+) -> UnaryCall[results.Change]:
     """Make a group without members."""
     request_id = request_id_or_new(request_id)
     request = message_of(
-        name_service_pb2.CreateGroupRequest, group=group, report_control=effects, request_id=request_id
+        name_service_pb2.CreateGroupRequest,
+        group=group,
+        report_control=effects,
+        request_id=request_id,
+        if_needed=if_missing,
     )
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 
 
 def delete_group(
-    group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None
+    group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None, if_there: bool = False
 ) -> UnaryCall[results.Change]:
     """Remove a group; `force` leaves its parents and children first."""
     request_id = request_id_or_new(request_id)
     request = message_of(
-        name_service_pb2.DeleteGroupRequest, group=group, force=force, report_control=effects, request_id=request_id
+        name_service_pb2.DeleteGroupRequest,
+        group=group,
+        force=force,
+        report_control=effects,
+        request_id=request_id,
+        if_needed=if_there,
     )
     return UnaryCall("DeleteGroup", request, answers.read_change, request_id)
 
 
 def join(
-    parent: GroupId, member: MemberId, *, kind: ChildKind, offline: bool, effects: bool, request_id: RequestId | None
+    parent: GroupId,
+    member: MemberId,
+    *,
+    kind: ChildKind,
+    offline: bool,
+    effects: bool,
+    request_id: RequestId | None,
+    if_missing: bool = False,
 ) -> UnaryCall[results.Change]:
     """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
     request_id = request_id_or_new(request_id)
@@ -112,12 +134,19 @@ def join(
         offline=offline,
         report_control=effects,
         request_id=request_id,
+        if_needed=if_missing,
     )
     return UnaryCall("Join", request, answers.read_change, request_id)
 
 
 def leave(
-    parent: GroupId, member: MemberId, *, kind: ChildKind, effects: bool, request_id: RequestId | None
+    parent: GroupId,
+    member: MemberId,
+    *,
+    kind: ChildKind,
+    effects: bool,
+    request_id: RequestId | None,
+    if_there: bool = False,
 ) -> UnaryCall[results.Change]:
     """Remove the arc parent -> member."""
     request_id = request_id_or_new(request_id)
@@ -128,6 +157,7 @@ def leave(
         kind=choice(_CHILD_KINDS, kind, "kind"),
         report_control=effects,
         request_id=request_id,
+        if_needed=if_there,
     )
     return UnaryCall("Leave", request, answers.read_change, request_id)
 
@@ -147,6 +177,7 @@ def apply(
                 parent=operation.parent,
                 child=operation.member,
                 kind=choice(_CHILD_KINDS, operation.kind, "kind"),
+                if_needed=operation.if_there if isinstance(operation, Leave) else operation.if_missing,
             )
             for operation in operations
         ],

@@ -9,70 +9,80 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateGroupRequest(_message.Message):
-    __slots__ = ("group", "request_id", "report_control")
+    __slots__ = ("group", "request_id", "report_control", "if_needed")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
     group: str
     request_id: str
     report_control: bool
-    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
+    if_needed: bool
+    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
-    __slots__ = ("group", "force", "request_id", "report_control")
+    __slots__ = ("group", "force", "request_id", "report_control", "if_needed")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     FORCE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
     group: str
     force: bool
     request_id: str
     report_control: bool
-    def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
+    if_needed: bool
+    def __init__(self, group: _Optional[str] = ..., force: _Optional[bool] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
 
 class JoinRequest(_message.Message):
-    __slots__ = ("parent", "child", "kind", "request_id", "offline", "report_control")
+    __slots__ = ("parent", "child", "kind", "request_id", "offline", "report_control", "if_needed")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
     parent: str
     child: str
     kind: _names_pb2.ChildKind
     request_id: str
     offline: bool
     report_control: bool
-    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., offline: _Optional[bool] = ..., report_control: _Optional[bool] = ...) -> None: ...
+    if_needed: bool
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., offline: _Optional[bool] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
 
 class LeaveRequest(_message.Message):
-    __slots__ = ("parent", "child", "kind", "request_id", "report_control")
+    __slots__ = ("parent", "child", "kind", "request_id", "report_control", "if_needed")
     PARENT_FIELD_NUMBER: _ClassVar[int]
     CHILD_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
     parent: str
     child: str
     kind: _names_pb2.ChildKind
     request_id: str
     report_control: bool
-    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
+    if_needed: bool
+    def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
 
 class ApplyUpdatesRequest(_message.Message):
     __slots__ = ("operations", "request_id", "report_control")
     class Operation(_message.Message):
-        __slots__ = ("leave", "parent", "child", "kind")
+        __slots__ = ("leave", "parent", "child", "kind", "if_needed")
         LEAVE_FIELD_NUMBER: _ClassVar[int]
         PARENT_FIELD_NUMBER: _ClassVar[int]
         CHILD_FIELD_NUMBER: _ClassVar[int]
         KIND_FIELD_NUMBER: _ClassVar[int]
+        IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
         leave: bool
         parent: str
         child: str
         kind: _names_pb2.ChildKind
-        def __init__(self, leave: _Optional[bool] = ..., parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ...) -> None: ...
+        if_needed: bool
+        def __init__(self, leave: _Optional[bool] = ..., parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., if_needed: _Optional[bool] = ...) -> None: ...
     OPERATIONS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]

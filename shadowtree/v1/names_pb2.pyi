@@ -57,12 +57,14 @@ class Effect(_message.Message):
     def __init__(self, kind: _Optional[_Union[EffectKind, str]] = ..., groups: _Optional[_Iterable[str]] = ..., servers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Change(_message.Message):
-    __slots__ = ("revision", "effects")
+    __slots__ = ("revision", "effects", "unchanged")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     EFFECTS_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     revision: str
     effects: _containers.RepeatedCompositeFieldContainer[Effect]
-    def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ...) -> None: ...
+    unchanged: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, revision: _Optional[str] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., unchanged: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Target(_message.Message):
     __slots__ = ("group", "excluding")

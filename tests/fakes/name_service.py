@@ -10,10 +10,11 @@ It has no shadow trees: arcs inside a loop are all `shadow`, and it never speaks
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import grpc
@@ -43,6 +44,14 @@ _CODES = {
     Reason.UNKNOWN_SUBNET: grpc.StatusCode.NOT_FOUND,
     Reason.UNAVAILABLE: grpc.StatusCode.UNAVAILABLE,
     **CODES,
+}
+
+_UNNEEDED = {
+    "CreateGroupRequest": {Reason.GROUP_EXISTS},
+    "DeleteGroupRequest": {Reason.GROUP_NOT_FOUND},
+    "JoinRequest": {Reason.ALREADY_MEMBER},
+    "LeaveRequest": {Reason.NOT_A_MEMBER},
+    "Operation": {Reason.ALREADY_MEMBER, Reason.NOT_A_MEMBER},
 }
 
 
@@ -117,25 +126,20 @@ class FakeNameService(NameServiceServicer):
         self._lock = threading.Lock()
 
     def CreateGroup(self, request: Any, context: Any) -> Any:
-        return self._write(request, context, lambda: self._create(request.group))
+        return self._write(request, context, (request, lambda: self._create(request.group)))
 
     def DeleteGroup(self, request: Any, context: Any) -> Any:
-        return self._write(request, context, lambda: self._delete(request.group, request.force))
+        return self._write(request, context, (request, lambda: self._delete(request.group, request.force)))
 
     def Join(self, request: Any, context: Any) -> Any:
-        return self._write(request, context, lambda: self._join(request))
+        return self._write(request, context, (request, lambda: self._join(request)))
 
     def Leave(self, request: Any, context: Any) -> Any:
-        return self._write(request, context, lambda: self._leave(request))
+        return self._write(request, context, (request, lambda: self._leave(request)))
 
     def ApplyUpdates(self, request: Any, context: Any) -> Any:
-        def apply() -> list[names_pb2.Effect]:
-            effects = []
-            for operation in request.operations:
-                effects += self._leave(operation) if operation.leave else self._join(operation)
-            return effects
-
-        return self._write(request, context, apply)
+        steps = [(each, partial(self._leave if each.leave else self._join, each)) for each in request.operations]
+        return self._write(request, context, *steps)
 
     def Import(self, requests: Any, context: Any) -> Any:
         with _refusals(context):
@@ -336,15 +340,24 @@ class FakeNameService(NameServiceServicer):
     def _state(self, parent: str, child: str) -> int:
         return names_pb2.ARC_STATE_SHADOW if child in self.graph.loop_of(parent) else names_pb2.ARC_STATE_NORMAL
 
-    def _write(self, request: Any, context: Any, do: Any) -> Any:
+    def _write(self, request: Any, context: Any, *steps: tuple[Any, Callable[[], list[names_pb2.Effect]]]) -> Any:
         with _refusals(context), self._lock:
             self.graph.calls.append(type(request).__name__)
             if request.report_control:
                 self.graph.asked_for_control.append(type(request).__name__)
             if request.request_id not in self.graph.answers:
-                effects = do()
+                effects, unchanged = [], []
+                for place, (operation, do) in enumerate(steps, start=1):
+                    try:
+                        effects += do()
+                    except RefusedError as error:
+                        if not (operation.if_needed and error.reason in _UNNEEDED[type(operation).__name__]):
+                            raise
+                        unchanged.append(place)
                 self.graph.revision += 1
-                self.graph.answers[request.request_id] = names_pb2.Change(revision=self._revision(), effects=effects)
+                self.graph.answers[request.request_id] = names_pb2.Change(
+                    revision=self._revision(), effects=effects, unchanged=unchanged
+                )
             if self.graph.drop_answers:
                 self.graph.drop_answers -= 1
                 context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
@@ -389,8 +402,7 @@ class FakeNameService(NameServiceServicer):
 
     def _leave(self, operation: Any) -> list[names_pb2.Effect]:
         parent, child = operation.parent, operation.child
-        if parent in self.graph.unreachable:
-            self._must_exist(parent)
+        self._must_exist(parent)
         if (parent, child) not in self.graph.arcs:
             raise RefusedError(Reason.NOT_A_MEMBER, f"{child} is not a member of {parent}", group=parent, member=child)
         loop = self.graph.loop_of(parent)

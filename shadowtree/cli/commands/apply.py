@@ -2,26 +2,84 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
 import click
 
-from shadowtree.cli.render.output import print_change
-from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+from shadowtree.cli.render.output import (
+    ALREADY_THERE,
+    NOT_THERE,
+    as_json,
+    is_terminal,
+    print_change,
+    print_json,
+    print_lines,
+)
+from shadowtree.cli.support.options import (
+    Session,
+    effects_option,
+    everywhere,
+    if_missing_option,
+    if_there_option,
+    in_session,
+    request_id_option,
+)
 from shadowtree.errors import ShadowtreeError
 from shadowtree.results import Change, Effect
+from shadowtree.updates import Join, Leave
+
+if TYPE_CHECKING:
+    from shadowtree.client.files.update_reader import FileUpdate
+
+SHOWN_AT_MOST: Final = 50
+"""Lines of what was found that a terminal gets; a pipe and JSON get all."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """One line of the file, and whether there was nothing to do."""
+
+    number: int
+    operation: Join | Leave
+    is_unchanged: bool
+
+    @property
+    def found(self) -> str:
+        """What was done, or the state that was found."""
+        if isinstance(self.operation, Join):
+            return "already a member" if self.is_unchanged else "joined"
+        return "not a member" if self.is_unchanged else "left"
+
+    @property
+    def state_found(self) -> str | None:
+        """The state in which nothing was to be done; None where something was done."""
+        if not self.is_unchanged:
+            return None
+        return ALREADY_THERE if isinstance(self.operation, Join) else NOT_THERE
 
 
 @click.command("apply")
 @click.argument("file")
+@if_missing_option
+@if_there_option
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
-def apply_command(session: Session, file: str, with_effects: bool, request_id: str | None) -> None:
+def apply_command(
+    session: Session, file: str, if_missing: bool, if_there: bool, with_effects: bool, request_id: str | None
+) -> None:
     """Make the joins and leaves of FILE; `-` is standard input.
 
     Each line is `+` or `-`, a parent, a child, and perhaps `group` or `member`, with tabs between. The lines up to a
     blank one are one atomic update: all of them are done, or none. Groups must exist. The whole file is checked
     before anything is sent; if the server refuses an update, those before it stay done.
+
+    With --if-missing, joins of what is a member already change nothing; with --if-there, leaves of what is no member.
+    The other lines of their update are done all the same, and a line of the answer says of each line of FILE what was
+    found: `joined`, `already a member`, `left`, `not a member`.
 
     \b
     Example: move ann from one group to another, never in both and never in none:
@@ -32,13 +90,15 @@ def apply_command(session: Session, file: str, with_effects: bool, request_id: s
 
     updates = read_updates(file)
     effects: list[Effect] = []
+    lines: list[_Line] = []
     revision = ""
     with session.connect() as names:
         for done, update in enumerate(updates):
             # One id names the whole file; each of its updates needs one of its own.
             own_id = f"{request_id}/{done}" if request_id and len(updates) > 1 else request_id
+            operations = [_if_needed(each, if_missing=if_missing, if_there=if_there) for each in update.operations]
             try:
-                change = names.apply(update.operations, effects=with_effects, request_id=own_id)
+                change = names.apply(operations, effects=with_effects, request_id=own_id)
             except ShadowtreeError as error:
                 error.message = (
                     f"{shown_name(file)}:{update.line}: the update that begins here was refused: {error.message} "
@@ -47,4 +107,58 @@ def apply_command(session: Session, file: str, with_effects: bool, request_id: s
                 raise
             effects += change.effects
             revision = change.revision
-    print_change(Change(revision, tuple(effects)), is_json=session.is_json)
+            lines += _lines_of(update, change)
+    whole = Change(revision, tuple(effects))
+    if if_missing or if_there:
+        _print(whole, lines, is_json=session.is_json)
+    else:
+        print_change(whole, is_json=session.is_json)
+
+
+def _if_needed(operation: Join | Leave, *, if_missing: bool, if_there: bool) -> Join | Leave:
+    if isinstance(operation, Join):
+        return replace(operation, if_missing=if_missing)
+    return replace(operation, if_there=if_there)
+
+
+def _lines_of(update: FileUpdate, change: Change) -> Iterator[_Line]:
+    unchanged = set(change.unchanged)
+    # The lines of one update follow one another.
+    for place, operation in enumerate(update.operations):
+        yield _Line(update.line + place, operation, place + 1 in unchanged)
+
+
+def _print(whole: Change, lines: list[_Line], *, is_json: bool) -> None:
+    counts = dict.fromkeys(("joined", "already a member", "left", "not a member"), 0)
+    for line in lines:
+        counts[line.found] += 1
+    if is_json:
+        print_json(
+            {
+                **as_json(whole),
+                "joined": counts["joined"],
+                "left": counts["left"],
+                "already_there": counts["already a member"],
+                "not_there": counts["not a member"],
+                "found": [
+                    {
+                        "line": line.number,
+                        "parent": line.operation.parent,
+                        "member": line.operation.member,
+                        "found": line.state_found,
+                    }
+                    for line in lines
+                ],
+            }
+        )
+        return
+    told = [f"{line.found}\t{line.operation.parent}\t{line.operation.member}" for line in lines]
+    if not is_terminal():
+        print_lines(told)
+        print_change(whole, is_json=False)
+        return
+    print_change(whole, is_json=False)
+    print_lines(told[:SHOWN_AT_MOST])
+    if len(told) > SHOWN_AT_MOST:
+        click.echo(f"and {len(told) - SHOWN_AT_MOST:,} more lines (--format json has all)")
+    click.echo(", ".join(f"{count:,} {state}" for state, count in counts.items() if count))

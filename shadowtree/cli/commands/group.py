@@ -9,9 +9,25 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.commands.describe import describe_command
-from shadowtree.cli.render.output import print_change, print_json, print_lines, warn_unreachable
+from shadowtree.cli.render.output import (
+    ALREADY_THERE,
+    NOT_THERE,
+    print_change,
+    print_change_if_needed,
+    print_json,
+    print_lines,
+    warn_unreachable,
+)
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
-from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+from shadowtree.cli.support.options import (
+    Session,
+    effects_option,
+    everywhere,
+    if_missing_option,
+    if_there_option,
+    in_session,
+    request_id_option,
+)
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import Kept, Quality
@@ -28,39 +44,63 @@ def group_command() -> None:
 
 @group_command.command("create")
 @click.argument("group")
+@if_missing_option
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
-def create_command(session: Session, group: str, with_effects: bool, request_id: str | None) -> None:
+def create_command(session: Session, group: str, if_missing: bool, with_effects: bool, request_id: str | None) -> None:
     """Create GROUP, without members.
 
+    With --if-missing a group that exists stays as it is: the line `already there` says so (JSON: `found`).
+
     \b
-    Example:
+    Examples:
       shadowtree group create staff@ubc.example
+      shadowtree group create staff@ubc.example --if-missing
     """
+    from shadowtree.client.calls import as_kept
+
     with session.connect() as names:
-        change = names.create_group(group, effects=with_effects, request_id=request_id)
-    print_change(change, is_json=session.is_json)
+        change = names.create_group(group, if_missing=if_missing, effects=with_effects, request_id=request_id)
+    if not if_missing:
+        print_change(change, is_json=session.is_json)
+        return
+    print_change_if_needed(
+        change, found=ALREADY_THERE, in_words="already there", names=(as_kept(group),), is_json=session.is_json
+    )
 
 
 @group_command.command("delete")
 @click.argument("group")
 @click.option("--force", is_flag=True, help="Even if it has parents or children: leave them, in the same update.")
+@if_there_option
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
-def delete_command(session: Session, group: str, force: bool, with_effects: bool, request_id: str | None) -> None:
+def delete_command(
+    session: Session, group: str, force: bool, if_there: bool, with_effects: bool, request_id: str | None
+) -> None:
     """Delete GROUP, which must be empty and in no other group.
 
+    With --if-there a group that does not exist is no error: the line `not there` says so (JSON: `found`).
+
     \b
-    Example:
+    Examples:
       shadowtree group delete staff@ubc.example --force
+      shadowtree group delete staff@ubc.example --if-there
     """
+    from shadowtree.client.calls import as_kept
+
     with session.connect() as names, _time_display(f"deleting {group} and its memberships" if force else None):
-        change = names.delete_group(group, force, effects=with_effects, request_id=request_id)
-    print_change(change, is_json=session.is_json)
+        change = names.delete_group(group, force, if_there=if_there, effects=with_effects, request_id=request_id)
+    if not if_there:
+        print_change(change, is_json=session.is_json)
+        return
+    print_change_if_needed(
+        change, found=NOT_THERE, in_words="not there", names=(as_kept(group),), is_json=session.is_json
+    )
 
 
 def _time_display(what: str | None) -> AbstractContextManager[None]:

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.render.complaints import warn
-from shadowtree.cli.render.output import print_change
-from shadowtree.cli.support.options import Session, effects_option, everywhere, in_session, request_id_option
+from shadowtree.cli.render.output import ALREADY_THERE, NOT_THERE, print_change, print_change_if_needed
+from shadowtree.cli.support.options import (
+    Session,
+    effects_option,
+    everywhere,
+    if_missing_option,
+    if_there_option,
+    in_session,
+    request_id_option,
+)
 from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 
@@ -33,6 +41,7 @@ _process_option = click.option(
     is_flag=True,
     help="If the server of one of the two is out of reach, let it join when that is back. Needs --group or --process.",
 )
+@if_missing_option
 @effects_option
 @request_id_option
 @everywhere()
@@ -44,6 +53,7 @@ def join_command(
     is_group: bool,
     is_process: bool,
     is_offline: bool,
+    if_missing: bool,
     with_effects: bool,
     request_id: str | None,
 ) -> None:
@@ -52,6 +62,8 @@ def join_command(
     MEMBER is a group if one of that id exists, else a process, as a terminal is told; --group and --process say which.
     Prints what the join changed: a loop that was closed (formed, grown); with --effects also who is now reached in
     several ways (controlled).
+
+    With --if-missing a membership that exists stays as it is: the line `already a member` says so (JSON: `found`).
 
     With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
     back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
@@ -65,9 +77,26 @@ def join_command(
 
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
-        change = names.join(parent, member, kind, offline=is_offline, effects=with_effects, request_id=request_id)
-        print_change(change, is_json=session.is_json)
-        if kind == "auto" and is_watched() and _is_no_group(names, member):
+        change = names.join(
+            parent,
+            member,
+            kind,
+            offline=is_offline,
+            if_missing=if_missing,
+            effects=with_effects,
+            request_id=request_id,
+        )
+        if if_missing:
+            print_change_if_needed(
+                change,
+                found=ALREADY_THERE,
+                in_words="already a member",
+                names=(as_kept(parent), as_kept(member)),
+                is_json=session.is_json,
+            )
+        else:
+            print_change(change, is_json=session.is_json)
+        if not change.unchanged and kind == "auto" and is_watched() and _is_no_group(names, member):
             warn(f"{as_kept(member)} joined as a person: there is no group of that name")
 
 
@@ -76,6 +105,7 @@ def join_command(
 @click.argument("member")
 @_group_option
 @_process_option
+@if_there_option
 @effects_option
 @request_id_option
 @everywhere()
@@ -86,6 +116,7 @@ def leave_command(
     member: str,
     is_group: bool,
     is_process: bool,
+    if_there: bool,
     with_effects: bool,
     request_id: str | None,
 ) -> None:
@@ -94,14 +125,29 @@ def leave_command(
     MEMBER may still be in PARENT through another group: `shadowtree check` tells. Prints what the leave changed: a
     loop that was broken; with --effects also who is no longer reached in several ways (released).
 
+    With --if-there a MEMBER that is no immediate member is no error: the line `not a member` says so (JSON: `found`).
+    The group must exist.
+
     \b
     Example:
       shadowtree leave staff@ubc.example ann@ubc.example
     """
+    from shadowtree.client.calls import as_kept
+
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
-        change = names.leave(parent, member, kind, effects=with_effects, request_id=request_id)
-    print_change(change, is_json=session.is_json)
+        change = names.leave(parent, member, kind, if_there=if_there, effects=with_effects, request_id=request_id)
+    if not if_there:
+        print_change(change, is_json=session.is_json)
+        return
+    as_what = "" if kind == "auto" else f" as a {kind}"
+    print_change_if_needed(
+        change,
+        found=NOT_THERE,
+        in_words=f"not a member{as_what}",
+        names=(as_kept(parent), as_kept(member)),
+        is_json=session.is_json,
+    )
 
 
 def _is_no_group(names: Client, member: str) -> bool:

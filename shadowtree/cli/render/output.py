@@ -9,14 +9,17 @@ import json
 import sys
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from shadowtree import results
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
 
-_NOT_IN_JSON = {"walk", "process_targets", "group_targets", "basis"}
+ALREADY_THERE: Final = "already there"
+NOT_THERE: Final = "not there"
+
+_NOT_IN_JSON = {"unchanged", "walk", "process_targets", "group_targets", "basis"}
 _IN_JSON_WHEN_TRUE = {
     (results.GroupDescription, "rd_records_truncated"),
     (results.GroupDescription, "unreachable"),
@@ -90,3 +93,21 @@ def print_change(change: results.Change, *, is_json: bool) -> None:
         show_change(change)
     else:
         print_lines("\t".join((effect.kind, *effect.groups)) for effect in change.effects)
+
+
+def print_change_if_needed(
+    change: results.Change, *, found: str, in_words: str, names: tuple[str, ...], is_json: bool
+) -> None:
+    """Print what a write did that is done if needed.
+
+    `found`: how the state is called in which nothing is to be done; the key `found` of JSON is null where something was
+    done. `in_words`: the same for people and pipes, which get it with the names concerned.
+    """
+    if is_json:
+        print_json({**as_json(change), "found": found if change.unchanged else None})
+    elif not change.unchanged:
+        print_change(change, is_json=False)
+    elif is_terminal():
+        click.echo(f"nothing to do: {in_words}: {', '.join(names)}")
+    else:
+        print_row(in_words, *names)

@@ -141,6 +141,16 @@ request_id_option = click.option(
 )
 """For commands that write, and for these alone: what fails then was done, or not, or that is unknown."""
 
+if_missing_option = click.option(
+    "--if-missing", is_flag=True, help="If it is there already, change nothing: no error, status 0."
+)
+"""For writes that make something."""
+
+if_there_option = click.option(
+    "--if-there", is_flag=True, help="If it is not there, change nothing: no error, status 0."
+)
+"""For writes that end something."""
+
 effects_option = click.option(
     "--effects",
     "with_effects",

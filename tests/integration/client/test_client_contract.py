@@ -57,6 +57,34 @@ def test_a_write_returns_a_revision_and_a_read_can_ask_for_it(names, new):
     assert names.resolve(new.name("a"), at_least_revision=change.revision).processes == ()
 
 
+def test_a_write_that_is_done_if_needed_says_that_it_was_not(names, new):
+    a, b, ann = new("a"), new("b", "y.example"), new.name("ann")
+    assert names.create_group(a, if_missing=True).unchanged == (1,)
+    assert names.join(a, b).unchanged == ()
+    found = names.join(a, b, if_missing=True)
+    assert (found.unchanged, found.effects) == ((1,), ())
+    assert names.resolve(a, groups=True, at_least_revision=found.revision).groups == (b,)
+    assert names.leave(a, ann, if_there=True).unchanged == (1,)
+    change = names.apply(
+        [
+            shadowtree.Join(a, b, if_missing=True),
+            shadowtree.Join(a, ann, if_missing=True),
+            shadowtree.Leave(b, ann, if_there=True),
+        ]
+    )
+    assert change.unchanged == (1, 3)
+    with pytest.raises(shadowtree.AlreadyMember):
+        names.apply([shadowtree.Join(a, b)])
+    with pytest.raises(shadowtree.GroupInUse):
+        names.delete_group(a, if_there=True)
+    assert names.delete_group(a, force=True, if_there=True).unchanged == ()
+    again = names.delete_group(a, force=True, if_there=True)
+    assert again.unchanged == (1,)
+    assert names.check(b, ann, at_least_revision=again.revision).is_member is False
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.leave(a, ann, if_there=True)
+
+
 def test_direct_members_and_direct_memberships_are_those_of_one_arc(names, new):
     a, b, c = new("a"), new("b", "y.example"), new("c")
     ann, bob = new.name("ann", "people.example"), new.name("bob", "people.example")
