@@ -51,7 +51,9 @@ def complain(
         if speaker.has_complained:
             _print_json("warning", {"message": one_line})
         else:
-            _print_json("error", {"reason": reason, "message": one_line + hint, "facts": dict(facts or {})})
+            _print_json(
+                "error", {"reason": reason, "message": one_line + hint, "facts": dict(sorted((facts or {}).items()))}
+            )
     else:
         _print(f"shadowtree: {one_line}{hint}")
     if speaker is not None:
