@@ -1,64 +1,108 @@
-"""What a message says that came to a return path, or to owners: that somebody cannot be reached, or complains.
+"""Reader of messages that come to a return path, or to owners: somebody cannot be reached, or complains.
 
-Only its begin is read: what stands behind is the message that came back. What a complaint asks for counts by the
-address for one click that the copy in it carries; a return path proves nobody, since all who got a message know its
-token.
+Only the begin of a message is read. The copy of the message that came back is never searched for a failure: its words
+are those of its author. What a complaint asks for counts by the address for one click that this copy carries; a return
+path proves nobody, since all who got a message know its token.
 """
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from email import message_from_bytes, policy
 from email.message import Message
 
+from mailing.rules.authors import shown
 from mailing.rules.clicks import PATH, clicked_wish
+from mailing.rules.delivery_status import RecipientStatus, recipients_in
+from mailing.rules.failure_notices import LINES_LIMIT, UNKNOWN_REASON, Notice, may_be_failure, why_given_up
 from mailing.rules.spooled import Wish
+from shadowtree.vocabulary import MemberId
 
 READ_BYTES = 200_000
 PARTS_LIMIT = 50
 """Parts within parts; a report has three."""
-LINES_OF_OTHERS = 1_000
-"""Of reports in another format: their words are looked for line by line."""
 COMPLAINTS_LIMIT = 10
 """People of one report."""
 
-UNKNOWN_FORMAT = "a report without a status"
 Detector = Callable[[Message], bool]
-"""Whether a report in a format that is no standard says that somebody cannot be reached for good."""
+"""Return True if a report in a format that is no standard says that somebody cannot be reached for good."""
 
-_CONTAINER = re.compile(rb"multipart/|message/", re.I)
+_COMPLAINTS = frozenset({"abuse", "fraud", "opt-out", "opt-out-list", "miscategorized"})
+"""Feedback types that mean "send me no more of this"; not so: not-spam, auth-failure, virus, other."""
+
+_MULTIPART = re.compile(rb"multipart/", re.I)
+_MESSAGE_TYPE = re.compile(rb"(?im)^(content-type:[ \t]*(?:\r?\n[ \t]+)?\"?)message/")
+_COPY = re.compile(rb"(?im)^content-type:[ \t]*(?:\r?\n[ \t]+)?\"?x-message/(?:rfc822|global)\b")
+_LEAF = "x-message/"
+"""Python's parser reads `message/...` as messages, without their encoding. Under this type they are bytes to it."""
+_STATUS_TYPES = frozenset({f"{_LEAF}delivery-status", f"{_LEAF}global-delivery-status"})
+_FEEDBACK_TYPE = f"{_LEAF}feedback-report"
+_RETURNED_TYPES = frozenset(
+    {f"{_LEAF}rfc822", f"{_LEAF}global", f"{_LEAF}global-headers", "text/rfc822-headers", f"{_LEAF}rfc822-headers"}
+)
+_MICROSOFT_COMPLAINT = "x-hmxmroriginalrecipient"
+"""Field of a copy that Microsoft's complaints (JMRP) carry; they have no feedback report."""
+
 _CLICK = re.compile(rf"<https?://[^<>\s]*{re.escape(PATH)}([A-Za-z0-9_-]+)>")
+_TAG = re.compile(r"<[^<>]{0,2000}>")
+_LINE_TAG = re.compile(r"<(?:br|p|div|tr|h\d)\b[^<>]{0,2000}>", re.I)
 
 
-def lasting_failure(data: bytes, detects: Detector = lambda _: False) -> str | None:
-    """What a report says of why somebody cannot be reached; None: it says no such thing.
+@dataclass(frozen=True, slots=True)
+class FailureReport:
+    """A report that says that delivery failed, of one recipient at least."""
 
-    That is the status of one that is a standard (RFC 3464); `detects` is asked about others.
+    recipients: tuple[RecipientStatus, ...] = ()
+    """Recipients that it names. Empty if it is no standard report."""
+    why: str = UNKNOWN_REASON
+    """Reason of a report that is no standard."""
+
+    def failure_of(self, person: MemberId) -> str | None:
+        """Return the reason why the person of the return path was not reached; None if others failed.
+
+        Mail may be forwarded, so the report may name another address than that of the person. A report that names the
+        person says what became of that copy; one that does not is about where the copy went.
+        """
+        if not self.recipients:
+            return self.why
+        about = [each for each in self.recipients if each.is_about(person)] or self.recipients
+        return next((each.why for each in about if each.has_failed), None)
+
+
+def failure_report(data: bytes, detects: Detector = lambda _: False) -> FailureReport | None:
+    """Return what a report says of delivery that failed; None if it says no such thing.
+
+    Standard reports (RFC 3464, RFC 6533) are taken at their word. The words of a mail server count for others;
+    `detects` is asked about those that are still not understood.
     """
     report = _read(data)
     if report is None or _is_complaint(report):
         return None
-    statuses = [part for part in report.walk() if part.get_content_type() == "message/delivery-status"]
-    for part in statuses:
-        for about in part.walk():
-            action, status = (_field(about, name) for name in ("Action", "Status"))
-            if action.lower() == "failed" and status.startswith("5."):
-                return status[:20]
-    if statuses:
+    notice = _notice(report)
+    statuses = [_text(part) for part in report.walk() if part.get_content_type() in _STATUS_TYPES]
+    recipients = tuple(each for text in statuses or [notice.text] for each in recipients_in(text))
+    if recipients:
+        return FailureReport(recipients) if any(each.has_failed for each in recipients) else None
+    why = why_given_up(notice)
+    if why is not None:
+        return FailureReport(why=why)
+    if not may_be_failure(notice):
         return None
-    begin = _read(b"".join(data[:READ_BYTES].splitlines(keepends=True)[:LINES_OF_OTHERS]))
-    return UNKNOWN_FORMAT if begin is not None and detects(begin) else None
+    begin = _read(b"".join(data[:READ_BYTES].splitlines(keepends=True)[:LINES_LIMIT]))
+    return FailureReport() if begin is not None and detects(begin) else None
 
 
 def is_complaint(data: bytes) -> bool:
-    """Whether it says that somebody takes a message for abuse (RFC 5965)."""
+    """Return True if somebody takes a message for abuse (RFC 5965), or wants no more of it."""
     report = _read(data)
     return report is not None and _is_complaint(report)
 
 
 def complaints(data: bytes, secret: bytes, date: int) -> list[Wish]:
-    """Who wants no more mail of which list, of a complaint; `date`: in seconds since 1970."""
+    """Return who wants no more mail of which list, of a complaint; `date`: in seconds since 1970."""
     report = _read(data)
     if report is None or not _is_complaint(report):
         return []
@@ -72,9 +116,14 @@ def complaints(data: bytes, secret: bytes, date: int) -> list[Wish]:
 
 
 def _read(data: bytes) -> Message | None:
-    begin = data[:READ_BYTES]
-    if sum(1 for _ in _CONTAINER.finditer(begin)) > PARTS_LIMIT:
-        return None
+    """Parse the begin of a message, without the inside of what it carries; None if it nests without end."""
+    begin = _MESSAGE_TYPE.sub(rb"\1x-message/", data[:READ_BYTES])
+    if len(_MULTIPART.findall(begin)) > PARTS_LIMIT:
+        # Those of the copy do not count.
+        copy = _COPY.search(begin)
+        begin = begin if copy is None else begin[: copy.end()]
+        if len(_MULTIPART.findall(begin)) > PARTS_LIMIT:
+            return None
     return message_from_bytes(begin, policy=policy.compat32)
 
 
@@ -82,21 +131,54 @@ def _field(message: Message, name: str) -> str:
     return "".join(str(message[name] or "").split())
 
 
-def _is_complaint(report: Message) -> bool:
-    return any(
-        _field(about, "Feedback-Type").lower() == "abuse"
-        for part in report.walk()
-        if part.get_content_type() == "message/feedback-report"
-        for about in part.walk()
+def _text(part: Message) -> str:
+    """Decode a part that is no multipart."""
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    try:
+        return data.decode(part.get_content_charset("utf-8"), "replace")
+    except (LookupError, UnicodeError):
+        return data.decode("utf-8", "replace")
+
+
+def _notice(report: Message) -> Notice:
+    """Return a report in words: its text in front of whatever it carries."""
+    plain, marked = list[str](), list[str]()
+    for part in report.walk():
+        kind = part.get_content_type()
+        if kind in _RETURNED_TYPES:
+            break
+        if kind == "text/html":
+            marked.append(html.unescape(_TAG.sub(" ", _LINE_TAG.sub("\n", _text(part)))))
+        elif not part.is_multipart() and part.get_content_maintype() in ("text", "multipart"):
+            # A multipart without parts has a boundary that is not there.
+            plain.append(_text(part))
+    words = plain if any(text.strip() for text in plain) else marked
+    is_automatic = _field(report, "Auto-Submitted").lower().startswith("auto-replied")
+    return Notice(
+        shown(str(report["From"] or "")),
+        shown(str(report["Subject"] or "")),
+        "\n".join(words),
+        is_automatic or any(report[name] for name in ("X-Autoreply", "X-Autorespond", "X-Autoresponder")),
     )
 
 
+def _is_complaint(report: Message) -> bool:
+    parts = [part for part in report.walk() if part.get_content_type() == _FEEDBACK_TYPE]
+    if parts:
+        return any(_field(_header(part), "Feedback-Type").lower() in _COMPLAINTS for part in parts)
+    return any(_MICROSOFT_COMPLAINT in map(str.lower, header.keys()) for header in _returned(report))
+
+
 def _returned(report: Message) -> Iterator[Message]:
-    """The headers of the messages that a report is about."""
+    """Yield the headers of the messages that a report is about."""
     for part in report.walk():
-        payload = part.get_payload()
-        if part.get_content_type() == "text/rfc822-headers":
-            text = part.get_payload(decode=True)
-            yield message_from_bytes(text if isinstance(text, bytes) else b"", policy=policy.compat32)
-        elif part.get_content_type() == "message/rfc822" and isinstance(payload, list):
-            yield from (each for each in payload if isinstance(each, Message))
+        if part.get_content_type() in _RETURNED_TYPES:
+            yield _header(part)
+
+
+def _header(part: Message) -> Message:
+    """Parse the fields that a part holds."""
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    return message_from_bytes(data.lstrip().partition(b"\r\n\r\n")[0], policy=policy.compat32)

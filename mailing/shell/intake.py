@@ -16,7 +16,7 @@ from mailing.rules.lookups import why_not
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, message_id_of, read_content
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
 from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
-from mailing.rules.reports import Detector, complaints, is_complaint, lasting_failure
+from mailing.rules.reports import Detector, complaints, failure_report, is_complaint
 from mailing.rules.return_path import BouncePlace, bounce_place
 from mailing.rules.shares import CONTENT_BYTES_LIMIT
 from mailing.rules.spooled import Destination, Standing
@@ -201,8 +201,8 @@ class MessageIntake:
     async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
         if is_complaint(content):
             return await self._complained(content) or OWN_BOUNCE
-        status = lasting_failure(content, self._detects)
-        return OWN_BOUNCE if status is None else await self._spooling.bounce(place, status)
+        report = failure_report(content, self._detects)
+        return OWN_BOUNCE if report is None else await self._spooling.bounce(place, report)
 
     async def _complained(self, content: bytes) -> Reply | None:
         """Do what complaints ask for; a reply where that cannot be done now."""

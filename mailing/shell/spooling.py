@@ -41,6 +41,7 @@ from mailing.rules.events import (
 from mailing.rules.failures import Failing, Failures
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
 from mailing.rules.queue import UNFINISHED_STATES, Stats
+from mailing.rules.reports import FailureReport
 from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
 from mailing.shell.log import LOGGER
@@ -197,8 +198,11 @@ class Spooling:
         finally:
             del self._answers[transaction]
 
-    async def bounce(self, place: BouncePlace, why: str) -> Reply:
-        """Take note that somebody cannot be reached; the reply once that is durable. What is forged has no effect."""
+    async def bounce(self, place: BouncePlace, report: FailureReport) -> Reply:
+        """Take note of a report; return the reply once that is durable. A forged report has no effect.
+
+        The return path says whom it is about, however many people the report names.
+        """
         id_ = self._ids.get(place.token)
         if id_ is None:
             self.reports[FOREIGN] += 1
@@ -213,6 +217,9 @@ class Spooling:
                     self.reports[STRANGER] += 1
                     return OWN_BOUNCE
                 chunk = known.chunks[at[0]]
+                why = report.failure_of(chunk.people[at[1]])
+                if why is None:
+                    return OWN_BOUNCE
                 earlier = None if self._core.holds(id_) else Spooled(known.message, (chunk,))
                 durable = self._loader()
                 if not self._step(Bounced(id_, *at, why, earlier), durable):

@@ -98,12 +98,14 @@ async def test_who_was_reached_is_told_with_the_way_in_and_who_was_not_with_the_
     assert (await gate.why(id_of("why"), "bob@sfu.example")).why.startswith("the way in cannot be told now: ")
 
 
-def report_of(status="5.1.1", action="failed"):
+def report_of(status="5.1.1", action="failed", about="", kind="message/delivery-status", more=()):
+    recipient = f"Final-Recipient: {about}\r\n" if about else ""
+    others = "".join(f"\r\nFinal-Recipient: rfc822; {each}\r\nAction: failed\r\nStatus: {of}\r\n" for each, of in more)
     return (
         "From: mailer-daemon@x.example\r\n"
         'Content-Type: multipart/report; report-type=delivery-status; boundary="b"\r\n\r\n'
-        "--b\r\nContent-Type: message/delivery-status\r\n\r\n"
-        f"Reporting-MTA: dns; mx.x.example\r\n\r\nAction: {action}\r\nStatus: {status}\r\n--b--\r\n"
+        f"--b\r\nContent-Type: {kind}\r\n\r\n"
+        f"Reporting-MTA: dns; mx.x.example\r\n\r\n{recipient}Action: {action}\r\nStatus: {status}\r\n{others}--b--\r\n"
     ).encode()
 
 
@@ -157,6 +159,57 @@ async def test_who_cannot_be_reached_for_days_is_probed_and_suppressed(servers, 
         await gate.send("ann@x.example", "all", data=message("cleared"))
         await gate.until_done()
         assert (await gate.why(id_of("cleared"), bob)).reached
+
+
+async def test_a_queue_that_gave_up_and_a_name_beyond_ascii_count_and_owners_are_told(servers, settings, monkeypatch):
+    names, jose = servers["ubc.example"].client, "jos\u00e9@x.example"
+    sink = await Sink("XVERP", "SMTPUTF8").start()
+    settings = replace(settings, smtp=f"127.0.0.1:{sink.port}")
+    await names.create_group("all+owners@ubc.example")
+    await names.apply([Join("all+owners@ubc.example", "chair@x.example", "process"), Join(ALL, jose, "process")])
+    begin = int(time.time())
+    clock(monkeypatch, begin)
+    async with running(servers, settings) as gate:
+        await gate.send("ann@x.example", "all", data=message("gave up"))
+        await gate.until_done()
+        back = {person: return_path_of(each, person) for each in sink.taken for person in each.people}
+        late = report_of("4.4.7", about="rfc822; bob@sfu.example")
+        beyond = report_of(about="utf-8; jos\u00e9@x.example", kind="message/global-delivery-status")
+        for person, report in (("bob@sfu.example", late), (jose, beyond)):
+            assert await gate.send("", back[person], data=report, parameters=" SMTPUTF8") == [
+                "250 2.0.0 the report was looked at"
+            ]
+        bob, told = await gate.why(id_of("gave up"), "bob@sfu.example"), await gate.why(id_of("gave up"), jose)
+        assert [(each.reached, each.bounces, each.why) for each in (bob, told)] == [
+            (False, 1, "4.4.7"),
+            (False, 1, "5.1.1"),
+        ]
+        assert (await gate.stats()).failing == 2
+        clock(monkeypatch, begin + DAY_S)
+        await sink.until("ann@x.example", "bob@sfu.example", jose, "chair@x.example")
+        (note,) = [each.data.decode() for each in sink.taken if each.people == ["chair@x.example"]]
+        assert "bob@sfu.example: 4.4.7" in note
+        assert "jos=C3=A9@x.example: 5.1.1" in note
+    sink.close()
+
+
+async def test_a_report_says_what_became_of_the_copy_of_the_return_path_and_of_nobody_else(gate, sink, servers):
+    await servers["ubc.example"].client.join(ALL, "eve@x.example", "process")
+    await gate.send("ann@x.example", "all", data=message("others"))
+    await gate.until_done()
+    back = next(return_path_of(each, "bob@sfu.example") for each in sink.taken if "bob@sfu.example" in each.people)
+    delivered = report_of("2.0.0", "delivered", about="rfc822; bob@sfu.example", more=[("eve@x.example", "5.1.1")])
+    await gate.send("", back, data=delivered)
+    assert (await gate.why(id_of("others"), "bob@sfu.example")).reached
+    many = report_of(
+        about="rfc822; eve@x.example", more=[(f"p{number}@x.example", "5.1.1") for number in range(10_000)]
+    )
+    await gate.send("", back, data=many)
+    assert not (await gate.why(id_of("others"), "bob@sfu.example")).reached
+    assert (await gate.why(id_of("others"), "eve@x.example")).reached
+    assert gate.reports == {"counted": 1}
+    (told,) = await gate.ask("queue", id_of("others"))
+    assert told.bounced == 1
 
 
 async def test_many_reports_cost_little_and_only_what_is_new_and_ours_counts(gate, sink):
@@ -220,7 +273,7 @@ async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
     )
     await gate.send("", return_path_of(taken, "bob@sfu.example"), data=report)
     assert gate.reports == {"counted": 1}
-    assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "a report without a status"
+    assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "5.1.1"
 
 
 async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink, caplog):

@@ -13,7 +13,6 @@ from mailing.rules.distribution import Distribution
 from mailing.rules.events import Accepted, Approved, NotResolved, Now, Resolve, Resolved, Save, Ticked
 from mailing.rules.giving_up import SERVERS_TOLD, report_to_author
 from mailing.rules.message import message_id_of, read_content
-from mailing.rules.reports import lasting_failure
 from mailing.rules.retries import TRIED_FOR_S
 from mailing.rules.spooled import Destination, Message, Standing
 
@@ -55,7 +54,6 @@ def test_an_author_gets_a_standard_report_that_names_lists_and_servers():
     assert returned.get_content_type() == "text/rfc822-headers"
     assert "Message-ID: <1@x.example>" in returned.get_content()
     assert (letter.sender, letter.is_letter, letter.answerable) == ("", True, "")
-    assert lasting_failure(content) is None, "it counts for nobody's bounce"
     assert report_to_author(MESSAGE, LISTS, DATE + 5)[0].id == letter.id, "the same would be told twice"
     assert report_to_author(replace(MESSAGE, given_up=("a.example",)), LISTS, DATE)[0].id != letter.id
 

@@ -14,7 +14,7 @@ from mailing.rules.message import (
     key_of,
     read_content,
 )
-from mailing.rules.reports import lasting_failure
+from mailing.rules.reports import failure_report
 from mailing.rules.return_path import bounce_place, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message, People
 
@@ -156,7 +156,7 @@ def test_what_is_no_return_path_is_none():
 
 @given(st.binary(max_size=300))
 def test_a_report_that_is_none_says_nothing(data):
-    assert lasting_failure(b"Content-Type: multipart/report; boundary=b\r\n\r\n" + data) is None
+    assert failure_report(b"Content-Type: multipart/report; boundary=b\r\n\r\n" + data) is None
 
 
 @given(st.binary(max_size=400), st.lists(st.integers(1, 40), max_size=60))
