@@ -10,27 +10,25 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_graph_jobs.compare.not_judged import in_words
-from spark_graph_jobs.engines.choice import WISHES, Choice, choose, jar_settings
-from spark_graph_jobs.engines.graphframes_jar import find_jar
-from spark_graph_jobs.engines.interface import EngineRefusedError
+from spark_graph_jobs.engines.choice import WISHES, Choice, choose
+from spark_graph_jobs.engines.graphframes_jar import find_jars
 from spark_graph_jobs.finding import Severity, on_one_line
 from spark_graph_jobs.questions.asking import Wishes
-from spark_graph_jobs.questions.numbering import TooManyGroupsError
 from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
 from spark_graph_jobs.run import Inquiry, run
 from spark_graph_jobs.snapshot.discovery import UnreadableError, read_collection
 from spark_graph_jobs.snapshot.tables import NamesCollideError
-from spark_graph_jobs.spark.jars import Jar, NoJar
+from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
+from spark_graph_jobs.spark.jars import Jars, NoJar, jar_settings
 from spark_graph_jobs.spark.session import DRIVER_MEMORY, start
 
 FINDINGS_SHOWN_LIMIT = 20
@@ -44,7 +42,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master", help="Spark master; by default as spark-submit says, else all cores here")
     parser.add_argument("--memory", default=DRIVER_MEMORY, type=_memory, help="memory of the driver, as 4g")
     parser.add_argument("--engine", choices=WISHES, default="auto", help="for iterative graph algorithms")
-    parser.add_argument("--graphframes-jar", type=Path, metavar="FILE", help="the jar of GraphFrames")
+    parser.add_argument(
+        "--graphframes-jar",
+        type=Path,
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="a jar of GraphFrames, which has two: repeat the option",
+    )
     parser.add_argument("--from-scratch", action="store_true", help="compute the loops anew, and compare")
     parser.add_argument("--about", metavar="GROUP", help="say which domains can add members to this group")
     parser.add_argument("--before", type=Path, metavar="SNAPSHOTS", help="say what has changed since these")
@@ -56,17 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wishes = Wishes(given.about, given.from_scratch)
     try:
         return _audit(given, wishes)
-    except (
-        UnreadableError,
-        NamesCollideError,
-        TooManyGroupsError,
-        EngineRefusedError,
-        OSError,
-        PySparkException,
-        Py4JError,
-    ) as error:
-        # Java's stack traces help nobody here: the first line says what went wrong.
-        _say(f"the audit failed: {_first_line(error)}")
+    except (UnreadableError, NamesCollideError, OSError, *SPARK_FAILURES) as error:
+        _say(f"the audit failed: {in_one_line(error)}")
         return Verdict.FAILED
 
 
@@ -76,20 +72,22 @@ def _audit(given: argparse.Namespace, wishes: Wishes) -> int:
     collection = read_collection(given.snapshots)
     if given.before is not None:
         wishes = replace(wishes, before=read_collection(given.before))
-    jar = NoJar("not asked for") if given.engine == "driver" else find_jar(given.graphframes_jar)
+    needs_none = given.engine == "driver" or given.no_questions
+    jars = NoJar("not asked for") if needs_none else find_jars(given.graphframes_jar)
     _say(f"snapshots of {len(collection.snapshots)} servers, {collection.arcs:,} rows of arcs; starting Spark")
-    spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jar))
+    spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jars))
     try:
-        inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jar), wishes)
+        inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jars), wishes)
         result = run(spark, collection, given.out, progress=_say, inquiry=inquiry)
     finally:
-        spark.stop()
+        with suppress(*SPARK_FAILURES, OSError):  # its Java may have ended in a question
+            spark.stop()
     _conclude(result, given.out)
     return result.verdict
 
 
-def _choose(spark: SparkSession, engine: str, jar: Jar | NoJar) -> Choice:
-    choice = choose(spark, engine, jar)
+def _choose(spark: SparkSession, engine: str, jars: Jars | NoJar) -> Choice:
+    choice = choose(spark, engine, jars)
     if choice.notice:
         _say(choice.notice)
     return choice
@@ -119,11 +117,6 @@ def _memory(text: str) -> str:
     if not re.fullmatch(r"[1-9][0-9]{0,5}[mg]", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no amount of memory; say it as 4g or 3500m")
     return text
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return lines[0] if lines else type(error).__name__
 
 
 def _tell(text: str) -> None:

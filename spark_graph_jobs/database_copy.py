@@ -24,15 +24,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_graph_jobs.results import Verdict
-from spark_graph_jobs.spark.jars import Jar, NoJar, look_for
+from spark_graph_jobs.spark.jars import Jars, NoJar, Package, jar_settings, look_for
 from spark_graph_jobs.spark.session import start
 
 DRIVER: Final = "org.postgresql.Driver"
 
-COORDINATES: Final = "org.postgresql:postgresql:42.7.7"
-
-SUPPLIED: Final = "postgresql-[0-9]*.jar"
-"""The name of a jar that is already among those of Spark."""
+PACKAGE: Final = Package("org.postgresql:postgresql:42.7.7")
 
 ROWS_OF_RANGE: Final = 100_000
 """Numbers of a range's column that one task reads."""
@@ -57,11 +54,11 @@ class CopyRequest:
     folder: str
 
 
-def find_driver() -> Jar | NoJar:
+def find_driver() -> Jars | NoJar:
     """The jar of PostgreSQL's JDBC driver."""
-    return look_for(COORDINATES, among_spark=SUPPLIED) or NoJar(
-        f"no JDBC driver of PostgreSQL: {COORDINATES} is neither in a local Maven repository nor in Maven Central;"
-        " put its jar among those of Spark, or read without --jdbc"
+    return look_for(PACKAGE) or NoJar(
+        f"no JDBC driver of PostgreSQL: {PACKAGE.coordinates} is neither in a local Maven repository nor in Maven"
+        " Central; put its jar among those of Spark, or read without --jdbc"
     )
 
 
@@ -137,7 +134,7 @@ def main() -> int:
         print(jar.reason, file=sys.stderr)  # noqa: T201
         return Verdict.FAILED
     # A few tasks that wait for databases: it need not be tuned for the size of graphs.
-    spark = start(master="local[*]", more={"spark.jars": str(jar.path)})
+    spark = start(master="local[*]", more=jar_settings(jar))
     try:
         for request in requests:
             print(json.dumps({"folder": request.folder, "failure": _failure_of(spark, request)}))  # noqa: T201

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +27,14 @@ from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.compare.violations import Trouble, collect_troubles, name_troubles
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.questions import changes, from_scratch
 from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
 from spark_graph_jobs.report.page import write_report
 from spark_graph_jobs.results import AuditResult, Result, Verdict, write
 from spark_graph_jobs.snapshot import discovery
 from spark_graph_jobs.snapshot.discovery import Collection
-from spark_graph_jobs.snapshot.tables import Tables, load
+from spark_graph_jobs.snapshot.tables import NamesCollideError, Tables, load
+from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
 
 Progress = Callable[[str], None]
 
@@ -71,36 +74,45 @@ def run(
     found: list[Finding] = []
     left: tuple[NotJudged, ...] = ()
     seconds = {discovery.AUDIT: 0.0, in_flight.AUDIT: 0.0}
-    answers: Answers | None = None
-    if collection.snapshots:
-        started = time.perf_counter()
-        with load(spark, collection, out / WORK) as tables:
-            troubles, left = _judge(tables, collection, progress, seconds, started)
-            found += troubles
-            if inquiry is not None:
-                answers = _ask(tables, collection, inquiry, out / WORK_BEFORE, progress)
-                found += [finding for answer, _ in answers.answers for finding in answer.findings]
-    found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
-    found.sort(key=_place)
-    results = [_count(audit, found, elapsed) for audit, elapsed in seconds.items()]
-    result = Result(_verdict(collection, found), tuple(results), tuple(found), left, is_partial=collection.is_partial)
-    write(result, collection, out)
-    write_report(out, result, collection, answers)
-    return result
+
+    def conclude(answers: Answers | None) -> Result:
+        asked = [] if answers is None else [finding for answer, _ in answers.answers for finding in answer.findings]
+        findings = sorted([*found, *asked], key=_place)
+        results = [_count(audit, findings, elapsed) for audit, elapsed in seconds.items()]
+        verdict = _verdict(collection, findings)
+        result = Result(verdict, tuple(results), tuple(findings), left, is_partial=collection.is_partial)
+        write(result, collection, out)
+        write_report(out, result, collection, answers)
+        return result
+
+    if not collection.snapshots:
+        found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
+        return conclude(None)
+    started = time.perf_counter()
+    with load(spark, collection, out / WORK) as tables:
+        found, left = _judge(tables, collection, progress, seconds, started)
+        found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
+        # Before anything is asked: what ends this process in a question ends no audit.
+        result = conclude(None)
+        if inquiry is None:
+            return result
+        return conclude(_ask(tables, collection, inquiry, out / WORK_BEFORE, progress))
 
 
 def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: Path, progress: Progress) -> Answers:
-    wishes = inquiry.wishes
+    wishes, left_out = inquiry.wishes, {}
     if wishes.from_scratch and collection.is_partial:
-        progress("the second opinion is left out: a loop through what is missing would look broken")
-        wishes = replace(wishes, from_scratch=False)
+        left_out[from_scratch.QUESTION] = "a loop through what is missing would look broken"
     if wishes.before is not None and (collection.lacks_servers or wishes.before.lacks_servers):
-        progress("what has changed is left out: all that a missing server has would look created or deleted")
-        wishes = replace(wishes, before=None)
-    if wishes.before is None:
-        return ask_all(tables, inquiry.choice, wishes, None, progress)
-    with load(tables.nodes.sparkSession, wishes.before, work_before) as before:
-        return ask_all(tables, inquiry.choice, wishes, before, progress)
+        left_out[changes.QUESTION] = "all that a missing server has would look created or deleted"
+    before: Tables | None = None
+    with ExitStack() as stack:
+        if wishes.before is not None and changes.QUESTION not in left_out:
+            try:
+                before = stack.enter_context(load(tables.nodes.sparkSession, wishes.before, work_before))
+            except (*SPARK_FAILURES, NamesCollideError, OSError) as error:
+                left_out[changes.QUESTION] = f"the earlier snapshots cannot be read: {in_one_line(error)}"
+        return ask_all(tables, inquiry.choice, wishes, before, progress, left_out)
 
 
 def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:

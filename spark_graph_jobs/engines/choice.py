@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from py4j.protocol import Py4JError
-
-from spark_graph_jobs.engines.interface import EngineRefusedError, GraphEngine
+from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.engines.on_driver import DriverEngine
+from spark_graph_jobs.engines.refusing import RefusingEngine
 from spark_graph_jobs.engines.with_graphframes import GraphFramesEngine
-from spark_graph_jobs.spark.jars import Jar, NoJar
+from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
+from spark_graph_jobs.spark.jars import Jars, NoJar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WISHES: Final = ("auto", "graphframes", "driver")
-"""`auto` is GraphFrames wherever its jar can be had."""
+"""`auto` is GraphFrames wherever its jars can be had and work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,33 +27,39 @@ class Choice:
     notice: str
 
 
-def jar_settings(jar: Jar | NoJar) -> dict[str, str]:
-    """The settings with which a session must start so that GraphFrames can be used in it."""
-    return {"spark.jars": str(jar.path)} if isinstance(jar, Jar) else {}
+def choose(session: SparkSession, wish: str, jars: Jars | NoJar) -> Choice:
+    """Return the engine for a session that was started with the settings of `jars`, or by spark-submit with its own.
 
-
-def choose(session: SparkSession, wish: str, jar: Jar | NoJar) -> Choice:
-    """The engine for a session that was started with `jar_settings`, or by spark-submit with settings of its own.
-
-    Where GraphFrames was wished for and cannot be had, `EngineRefusedError` says why.
+    If GraphFrames was wished for and does not work, the engine refuses every question with the reason.
     """
     assert wish in WISHES, f"no engine {wish}"
     if wish == "driver":
         return Choice(DriverEngine(), "")
-    if _has_graphframes(session):
+    failure = try_out(session)
+    if failure is None:
         return Choice(GraphFramesEngine(), "")
-    reason = jar.reason if isinstance(jar, NoJar) else f"{jar.path} is not a jar of GraphFrames for this Spark"
+    reason = (
+        jars.reason
+        if isinstance(jars, NoJar)
+        else f"GraphFrames does not work with {jars} ({jars.found}): {failure};"
+        " --graphframes-jar FILE, repeated, gives all its jars"
+    )
     if wish == "graphframes":
-        raise EngineRefusedError(reason)
+        return Choice(RefusingEngine(reason), reason)
     engine = DriverEngine()
     return Choice(engine, f"{reason}; going on with the engine {engine.name}")
 
 
-def _has_graphframes(session: SparkSession) -> bool:
-    """Whether the class is on the class path: the jar may have come by --jars or --packages of spark-submit."""
+def try_out(session: SparkSession) -> str | None:
+    """Build a graph of one arc and read it by GraphFrames; return what went wrong, or None.
+
+    A class of one jar that is there says nothing of the others; and they may have come by --jars or --packages of
+    spark-submit.
+    """
     try:
-        loader = session.sparkContext._jvm.Thread.currentThread().getContextClassLoader()  # type: ignore[union-attr]
-        loader.loadClass("org.graphframes.GraphFramePythonAPI")
-    except Py4JError:
-        return False
-    return True
+        vertices = session.createDataFrame([(1,), (2,)], "id long")
+        arcs = session.createDataFrame([(1, 2)], "src long, dst long")
+        found = [tuple(row) for row in GraphFramesEngine().motifs(vertices, arcs, "(x)-[]->(y)").collect()]
+    except (*SPARK_FAILURES, ImportError) as error:
+        return in_one_line(error)
+    return None if found == [(1, 2)] else f"of a graph of one arc it says {found}"

@@ -1,44 +1,47 @@
-"""Where the jar of GraphFrames is: see `spark_graph_jobs.spark.jars`."""
+"""Finds the jars of GraphFrames: see `spark_graph_jobs.spark.jars`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Final
 
-from spark_graph_jobs.spark.jars import AskRegistry, Jar, NoJar, look_for
-
-SUPPLIED: Final = "graphframes-spark*.jar"
-"""The name of a jar that is already among those of Spark."""
+from spark_graph_jobs.spark.jars import AskRegistry, Jars, NoJar, Package, look_for, no_jar_at
 
 
-def coordinates() -> str | None:
-    """`group:artifact:version` of the jar that fits the Python package, or None where that is not installed."""
+def package() -> Package | None:
+    """Return the package whose jars fit the Python package, or None where that is not installed.
+
+    The core of GraphFrames keeps its copy of GraphX in a jar of its own.
+    """
     try:
-        major = version("pyspark").split(".", maxsplit=1)[0]
-        return f"io.graphframes:graphframes-spark{major}_2.13:{version('graphframes-py')}"
+        built_for = f"spark{version('pyspark').split('.', maxsplit=1)[0]}_2.13"
+        number = version("graphframes-py")
     except PackageNotFoundError:
         return None
+    return Package(f"io.graphframes:graphframes-{built_for}:{number}", (f"graphframes-graphx-{built_for}",))
 
 
-def find_jar(
-    given: Path | None,
+def find_jars(
+    given: Sequence[Path],
     *,
     repositories: Sequence[Path] | None = None,
     spark_jars: Path | None = None,
     ask_registry: AskRegistry | None = None,
-) -> Jar | NoJar:
-    """The jar that was given, or is found where `look_for` looks."""
-    wanted = coordinates()
+) -> Jars | NoJar:
+    """Return the jars that were given, else those found where `look_for` looks."""
+    wanted = package()
     if wanted is None:
         return NoJar("graphframes-py is not installed; in the sources: pip install '.[audit]'")
-    if given is not None:
-        return Jar(given, "given") if given.is_file() else NoJar(f"there is no jar at {given}")
-    found = look_for(
-        wanted, among_spark=SUPPLIED, repositories=repositories, spark_jars=spark_jars, ask_registry=ask_registry
-    )
-    return found or NoJar(
-        f"no jar of GraphFrames: {wanted} is neither in a local Maven repository nor in Maven Central;"
-        " give it with --graphframes-jar FILE (docs/audit.md)"
-    )
+    if given:
+        wrong = no_jar_at(given)
+        return NoJar(wrong) if wrong else Jars(tuple(given), "given")
+    found = look_for(wanted, repositories=repositories, spark_jars=spark_jars, ask_registry=ask_registry)
+    if found is None:
+        names = " and ".join(f"{wanted.group}:{artifact}:{wanted.version}" for artifact in wanted.artifacts)
+        return NoJar(
+            f"no jars of GraphFrames: {names} are neither in a local Maven repository nor in Maven Central;"
+            " give both with --graphframes-jar FILE (docs/audit.md)"
+        )
+    wrong = no_jar_at(found.paths)
+    return NoJar(f"{wrong}; it was found {found.found}") if wrong else found

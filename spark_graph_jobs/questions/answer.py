@@ -30,6 +30,15 @@ class Answer:
     columns: tuple[str, ...] = ()
     rows: tuple[tuple[Cell, ...], ...] = ()
     findings: tuple[Finding, ...] = ()
+    answered_by: str = "Spark"
+    """The engine that computed it; "none" where the question was not asked."""
+    not_asked: str = ""
+    """Why there is no answer; empty where there is one."""
+
+
+def not_asked(question: str, reason: str) -> Answer:
+    """Return what stands in place of an answer."""
+    return Answer(question, f"Not asked: {reason}.", answered_by="none", not_asked=reason)
 
 
 def info(question: str, subject: str, message: str, path: Sequence[str] = (), fix: str = "") -> Finding:

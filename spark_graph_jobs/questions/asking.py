@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.choice import Choice
-from spark_graph_jobs.engines.interface import EngineRefusedError
+from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.questions import (
     about,
     changes,
@@ -25,13 +26,20 @@ from spark_graph_jobs.questions import (
     nesting,
     weak_points,
 )
-from spark_graph_jobs.questions.answer import Answer, as_part
+from spark_graph_jobs.questions.answer import Answer, as_part, not_asked
 from spark_graph_jobs.questions.census import count_members
 from spark_graph_jobs.questions.exposure import Matrix
-from spark_graph_jobs.questions.numbering import number_groups
+from spark_graph_jobs.questions.numbering import Numbering, number_groups
 from spark_graph_jobs.questions.whole import Whole, whole
 from spark_graph_jobs.snapshot.discovery import Collection
 from spark_graph_jobs.snapshot.tables import Tables
+from spark_graph_jobs.spark.failures import in_one_line
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T")
 
 LOOPS_DRAWN: Final = 4
 GROUPS_DRAWN_LIMIT: Final = 40
@@ -78,72 +86,132 @@ class Answers:
     picture: Picture = field(default_factory=Picture)
 
 
-def ask_all(
-    tables: Tables, choice: Choice, wishes: Wishes, before: Tables | None, progress: Callable[[str], None]
-) -> Answers:
-    """Ask everything; a question that the engine refuses is answered with the reason. `before`: of `wishes.before`.
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """The tables that most questions read."""
 
-    Without the snapshot of a server, what is there can be told, and is marked as a part. That something is *not* there
-    cannot, and such questions are not asked.
+    graph: Whole
+    numbering: Broadcast[Numbering]
+    sizes: DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    name: str
+    answer: Callable[[_Prepared], Answer]
+    engine: str = "Spark"
+    """The name of the engine that answers it."""
+
+
+def ask_all(
+    tables: Tables,
+    choice: Choice,
+    wishes: Wishes,
+    before: Tables | None,
+    progress: Callable[[str], None],
+    left_out: Mapping[str, str] = MappingProxyType({}),
+) -> Answers:
+    """Ask everything. `before`: of `wishes.before`. `left_out`: questions that cannot be asked, and why.
+
+    A question that fails is answered with the reason, whatever failed: nothing of the audits hangs on it. Without the
+    snapshot of a server, what is there can be told, and is marked as a part. That something is *not* there cannot, and
+    such questions are not asked.
     """
     found = Answers(choice.engine.name, choice.notice)
-    picture = found.picture
-
-    def ask(name: str, question: Callable[[], Answer]) -> None:
-        if not tables.is_whole and name in NEED_ALL_SERVERS:
-            found.answers.append((Answer(name, "Not asked: what is looked for may be at a server that is missing."), 0))
-            return
+    questions = _questions(choice.engine, wishes, before, found.picture)
+    reasons = dict(left_out)
+    if not tables.is_whole:
+        reasons |= dict.fromkeys(NEED_ALL_SERVERS, "what is looked for may be at a server that is missing")
+    prepared = _attempt(lambda: _prepare(tables, found.picture))
+    for question in questions:
         started = time.perf_counter()
-        try:
-            answer = question() if tables.is_whole else as_part(question())
-        except EngineRefusedError as refused:
-            answer = Answer(name, f"Not asked: {refused}.")
+        if question.name in reasons:
+            answer = not_asked(question.name, reasons[question.name])
+        elif isinstance(prepared, _Failed):
+            answer = not_asked(question.name, prepared.reason)
+        else:
+            answer = _answer(question, prepared, is_whole=tables.is_whole)
         seconds = time.perf_counter() - started
         found.answers.append((answer, round(seconds, 1)))
-        progress(f"{name} ({seconds:.1f} s)")
-
-    with ExitStack() as stack:
-        graph = whole(tables)
-        picture.totals = _totals(graph)
-        numbering = number_groups(tables)
-        stack.callback(numbering.unpersist)
-        sizes = tables.store.keep("sizes", count_members(graph, numbering))
-
-        def nest() -> Answer:
-            answer, picture.depths = nesting.ask(graph)
-            return answer
-
-        def weigh() -> Answer:
-            answer, picture.loop_sizes = weak_points.ask(graph)
-            picture.loops = weak_points.worst_loops(graph, LOOPS_DRAWN, GROUPS_DRAWN_LIMIT)
-            return answer
-
-        def expose() -> Answer:
-            answer, picture.matrix = exposure.ask(graph, numbering)
-            return answer
-
-        if wishes.from_scratch:
-            ask(from_scratch.QUESTION, lambda: from_scratch.ask(graph, choice.engine))
-        if before is not None:
-            earlier = whole(before)
-            sizes_then = count_members(earlier, number_groups(before))
-            ask(changes.QUESTION, lambda: changes.ask(graph, earlier, sizes, sizes_then))
-        if wishes.about is not None:
-            group = wishes.about
-            ask(about.QUESTION, lambda: about.ask(graph, choice.engine, group))
-        ask(largest.QUESTION, lambda: largest.ask(graph, sizes))
-        ask(nesting.QUESTION, nest)
-        ask(duplicates.QUESTION, lambda: duplicates.ask(graph, numbering))
-        ask(weak_points.QUESTION, weigh)
-        ask(exposure.QUESTION, expose)
-        ask(look_alikes.QUESTION, lambda: look_alikes.ask(graph, sizes, numbering))
-        ask(islands.QUESTION, lambda: islands.ask(graph, choice.engine))
-        ask(empty.EMPTY, lambda: empty.ask_empty(graph, sizes))
-        ask(empty.UNREACHED, lambda: empty.ask_unreached(graph, sizes))
+        progress(f"{question.name}: {answer.explanation}" if answer.not_asked else f"{question.name} ({seconds:.1f} s)")
+    if isinstance(prepared, _Prepared):
+        _attempt(prepared.numbering.unpersist)
     for answer, _ in found.answers:
         if answer.question == duplicates.QUESTION:
-            picture.duplicated = [(str(row[0]), int(row[-1])) for row in answer.rows]
+            found.picture.duplicated = [(str(row[0]), int(row[-1])) for row in answer.rows]
     return found
+
+
+def _questions(engine: GraphEngine, wishes: Wishes, before: Tables | None, picture: Picture) -> Iterable[_Question]:
+    """All questions, in the order of the report."""
+
+    def compare(there: _Prepared, then: Tables | None) -> Answer:
+        assert then is not None, "the tables of the earlier snapshots, or a reason to leave the question out"
+        earlier = whole(then)
+        return changes.ask(there.graph, earlier, there.sizes, count_members(earlier, number_groups(then)))
+
+    def nest(there: _Prepared) -> Answer:
+        answer, picture.depths = nesting.ask(there.graph)
+        return answer
+
+    def weigh(there: _Prepared) -> Answer:
+        answer, picture.loop_sizes = weak_points.ask(there.graph)
+        picture.loops = weak_points.worst_loops(there.graph, LOOPS_DRAWN, GROUPS_DRAWN_LIMIT)
+        return answer
+
+    def expose(there: _Prepared) -> Answer:
+        answer, picture.matrix = exposure.ask(there.graph, there.numbering)
+        return answer
+
+    if wishes.from_scratch:
+        yield _Question(from_scratch.QUESTION, lambda there: from_scratch.ask(there.graph, engine), engine.name)
+    if wishes.before is not None:
+        yield _Question(changes.QUESTION, partial(compare, then=before))
+    if wishes.about is not None:
+        group = wishes.about
+        yield _Question(about.QUESTION, lambda there: about.ask(there.graph, engine, group), engine.name)
+    yield _Question(largest.QUESTION, lambda there: largest.ask(there.graph, there.sizes))
+    yield _Question(nesting.QUESTION, nest)
+    yield _Question(duplicates.QUESTION, lambda there: duplicates.ask(there.graph, there.numbering))
+    yield _Question(weak_points.QUESTION, weigh)
+    yield _Question(exposure.QUESTION, expose)
+    yield _Question(look_alikes.QUESTION, lambda there: look_alikes.ask(there.graph, there.sizes, there.numbering))
+    yield _Question(islands.QUESTION, lambda there: islands.ask(there.graph, engine), engine.name)
+    yield _Question(empty.EMPTY, lambda there: empty.ask_empty(there.graph, there.sizes))
+    yield _Question(empty.UNREACHED, lambda there: empty.ask_unreached(there.graph, there.sizes))
+
+
+def _prepare(tables: Tables, picture: Picture) -> _Prepared:
+    graph = whole(tables)
+    picture.totals = _totals(graph)
+    numbering = number_groups(tables)
+    return _Prepared(graph, numbering, tables.store.keep("sizes", count_members(graph, numbering)))
+
+
+def _answer(question: _Question, prepared: _Prepared, *, is_whole: bool) -> Answer:
+    answer = _attempt(lambda: question.answer(prepared))
+    if isinstance(answer, _Failed):
+        return not_asked(question.name, answer.reason)
+    if answer.not_asked:
+        return answer
+    return replace(answer if is_whole else as_part(answer), answered_by=question.engine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    reason: str
+
+
+def _attempt(carry_out: Callable[[], T]) -> T | _Failed:
+    """Carry out a part of the questions, or return why it failed.
+
+    Every error is caught. A question works with libraries, a JVM and snapshots that the audits may just have found
+    wrong, and an answer is never worth what the audits have found.
+    """
+    try:
+        return carry_out()
+    except Exception as error:  # noqa: BLE001  (as said above)
+        return _Failed(in_one_line(error))
 
 
 def _totals(graph: Whole) -> dict[str, int]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_graph_jobs.questions.answer import Answer, info
+from spark_graph_jobs.questions.answer import Answer, info, not_asked
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.snapshot.node_arrays import NO_LEVEL
 
@@ -31,7 +31,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     groups = whole.rows_of_nodes().to_table(["key", "point", "level"], filter=pc.field("kind") == "group")
     count, table = _arcs_between(whole, groups.sort_by("key"))
     if count > ARCS_LIMIT:
-        return Answer(QUESTION, f"Not asked: {count:,} arcs between groups are more than {ARCS_LIMIT:,}."), {}
+        return not_asked(QUESTION, f"{count:,} arcs between groups are more than {ARCS_LIMIT:,}"), {}
     table = table.sort_by([(name, "ascending") for name in table.column_names])
     columns = [table[name].to_pylist() for name in ("upper", "lower", "src", "dst")]
     depth: dict[int, int] = {}

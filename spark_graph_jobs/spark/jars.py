@@ -1,33 +1,65 @@
-"""Where a jar is that Spark does not bring, found before Spark starts.
+"""Finds jars that Spark does not bring, before Spark starts.
 
-Spark asked for a package that cannot be had fails to start, with a stack trace. So it is never asked: the jar is looked
-for where it may be, a registry is asked by Ivy, which comes with Spark, in a process of its own, and what is found is
-handed to Spark as a file.
+Spark asked for a package that cannot be had fails to start, with a stack trace. So it is never asked: the jars are
+looked for where they may be, a registry is asked by Ivy, which comes with Spark, in a process of its own, and Spark is
+given files.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
+from zipfile import is_zipfile
 
 import pyspark
 
 REGISTRY_SECONDS: Final = 60
 """How long a registry may take to answer; the audit then goes on without it."""
 
-AskRegistry = Callable[[str, Path], Path | None]
+LEFT_OUT: Final = ("org.apache.spark", "org.scala-lang", "org.slf4j", "org.checkerframework")
+"""Groups of artifacts that Ivy leaves out: other versions than Spark's own would break Spark; the last is never run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Jar:
-    """A jar that was found, and where."""
+class Package:
+    """A package of Spark: the artifact that is asked for, and the artifacts without which it does not work."""
 
-    path: Path
+    coordinates: str
+    """`group:artifact:version`."""
+    needs: tuple[str, ...] = ()
+    """Names of further artifacts, in the same group and version."""
+
+    @property
+    def group(self) -> str:
+        """The group of all artifacts."""
+        return self.coordinates.split(":")[0]
+
+    @property
+    def version(self) -> str:
+        """The version of all artifacts."""
+        return self.coordinates.split(":")[2]
+
+    @property
+    def artifacts(self) -> tuple[str, ...]:
+        """The names of all artifacts, the one that is asked for first."""
+        return (self.coordinates.split(":")[1], *self.needs)
+
+
+@dataclass(frozen=True, slots=True)
+class Jars:
+    """The jars of a package, and the place where they were found."""
+
+    paths: tuple[Path, ...]
     found: str
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.paths))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +69,67 @@ class NoJar:
     reason: str
 
 
+AskRegistry = Callable[[Package, Path], Sequence[Path]]
+"""Returns the jars of a package, none where it cannot be had; also told the folder of Spark's own jars."""
+
+
+def jar_settings(*found: Jars | NoJar) -> dict[str, str]:
+    """The settings with which a session must start so that these jars can be used in it."""
+    paths = [str(path) for jars in found if isinstance(jars, Jars) for path in jars.paths]
+    return {"spark.jars": ",".join(paths)} if paths else {}
+
+
+def no_jar_at(paths: Iterable[Path]) -> str | None:
+    """The reason why one of these files is no jar, or None where all are."""
+    for path in paths:
+        if not path.is_file():
+            return f"there is no jar at {path}"
+        if not is_zipfile(path):
+            return f"{path} is no jar, or was cut off"
+        if "," in str(path):
+            return f"Spark takes no jar with a comma in its name: {path}"
+    return None
+
+
 def look_for(
-    coordinates: str,
+    package: Package,
     *,
-    among_spark: str,
     repositories: Sequence[Path] | None = None,
     spark_jars: Path | None = None,
     ask_registry: AskRegistry | None = None,
-) -> Jar | None:
-    """The jar of these coordinates (`group:artifact:version`), or any among Spark's own whose name has a pattern.
+) -> Jars | None:
+    """Return all jars of a package, those of another version too where they are among Spark's own.
 
-    Then a local Maven repository or Ivy cache is looked into, then a registry asked. `repositories`, `spark_jars` and
-    `ask_registry` are what this machine has, unless stated.
+    Each artifact is looked for among the jars of Spark, then in local Maven repositories and Ivy caches. If one is
+    missing, a registry is asked for the whole package. `repositories`, `spark_jars` and `ask_registry` are those of
+    this machine, unless stated.
     """
     jars = _jars_of_spark() if spark_jars is None else spark_jars
-    for path in sorted(jars.glob(among_spark)):
-        return Jar(path, "among the jars of Spark")
-    group, artifact, number = coordinates.split(":")
-    name = f"{artifact}-{number}.jar"
-    for repository in _local_repositories() if repositories is None else repositories:
+    folders = _local_repositories() if repositories is None else repositories
+    paths, places = [], []
+    for artifact in package.artifacts:
+        found = _find_here(package, artifact, jars, folders)
+        if found is None:
+            retrieved = tuple((ask_registry or _ask_registry)(package, jars))
+            return Jars(retrieved, "from Maven Central") if retrieved else None
+        path, place = found
+        paths.append(path)
+        places.append(place)
+    return Jars(tuple(paths), ", ".join(dict.fromkeys(places)))
+
+
+def _find_here(package: Package, artifact: str, jars: Path, folders: Iterable[Path]) -> tuple[Path, str] | None:
+    for path in sorted(jars.glob(f"{artifact}-[0-9]*.jar")):
+        return path, "among the jars of Spark"
+    name = f"{artifact}-{package.version}.jar"
+    for folder in folders:
         for path in (
-            repository.joinpath(*group.split("."), artifact, number, name),  # Maven
-            repository / f"{group}_{name}",  # jars that Spark once retrieved with Ivy
+            folder.joinpath(*package.group.split("."), artifact, package.version, name),  # Maven
+            folder / f"{package.group}_{name}",  # jars that Spark once retrieved with Ivy
         ):
             if path.is_file():
-                return Jar(path, f"in {repository}")
-    retrieved = (ask_registry or _ask_registry)(coordinates, jars)
-    return None if retrieved is None else Jar(retrieved, "from Maven Central")
+                return path, f"in {folder}"
+    return None
 
 
 def _local_repositories() -> list[Path]:
@@ -81,18 +147,43 @@ def _java() -> str:
     return str(Path(home, "bin", "java")) if home else "java"
 
 
-def _ask_registry(wanted: str, jars: Path) -> Path | None:
-    """The jar in Ivy's cache after asking its registries, or None."""
-    group, artifact, number = wanted.split(":")
-    folder = Path.home() / ".ivy2" / "jars"
-    path = folder / f"{group}_{artifact}-{number}.jar"
-    for ivy in sorted(jars.glob("ivy-*.jar")):
-        command = [_java(), "-jar", str(ivy), "-m2compatible", "-error", "-notransitive"]
-        command += ["-confs", "default", "-dependency", group, artifact, number]
-        command += ["-retrieve", str(folder / "[organisation]_[artifact]-[revision].[ext]")]
+_IVY_MODULE: Final = """<ivy-module version="2.0">
+  <info organisation="shadowtree" module="audit"/>
+  <configurations><conf name="default"/></configurations>
+  <dependencies>
+    <dependency org="{group}" name="{artifact}" rev="{version}" conf="default->default"/>
+{excluded}
+  </dependencies>
+</ivy-module>
+"""
+
+
+def _ask_registry(package: Package, jars: Path) -> Sequence[Path]:
+    """Have Ivy retrieve a package and all that it needs beside Spark; return the jars, kept in Ivy's folder."""
+    ivy = next(iter(sorted(jars.glob("ivy-*.jar"))), None)
+    if ivy is None:
+        return ()
+    kept = Path.home() / ".ivy2" / "jars"
+    with TemporaryDirectory(prefix="shadowtree-") as name:
+        retrieved = Path(name, "jars")
+        module = Path(name, "ivy.xml")
+        excluded = "\n".join(f'    <exclude org="{group}"/>' for group in LEFT_OUT)
+        module.write_text(
+            _IVY_MODULE.format(
+                group=package.group, artifact=package.artifacts[0], version=package.version, excluded=excluded
+            ),
+            encoding="utf-8",
+        )
+        command = [_java(), "-jar", str(ivy), "-m2compatible", "-error", "-ivy", str(module), "-confs", "default"]
+        command += ["-types", "jar", "bundle"]
+        command += ["-retrieve", str(retrieved / "[organisation]_[artifact]-[revision].[ext]")]
         try:
-            subprocess.run(command, capture_output=True, timeout=REGISTRY_SECONDS, check=False)  # noqa: S603  (fixed)
+            done = subprocess.run(command, capture_output=True, timeout=REGISTRY_SECONDS, check=False)  # noqa: S603  (fixed)
         except (subprocess.TimeoutExpired, FileNotFoundError):
-            return None
-        break
-    return path if path.is_file() else None
+            return ()
+        found = sorted(retrieved.glob("*.jar")) if done.returncode == 0 else []
+        wanted = {f"{package.group}_{artifact}-{package.version}.jar" for artifact in package.artifacts}
+        if not wanted <= {path.name for path in found}:
+            return ()
+        kept.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy(path, kept)) for path in found]

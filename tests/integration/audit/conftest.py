@@ -6,15 +6,15 @@ import pytest
 
 from spark_graph_jobs import __main__ as program
 from spark_graph_jobs.database_copy import find_driver
-from spark_graph_jobs.engines.graphframes_jar import find_jar
-from spark_graph_jobs.spark.jars import Jar, NoJar
+from spark_graph_jobs.engines.graphframes_jar import find_jars
+from spark_graph_jobs.spark.jars import NoJar, jar_settings
 from spark_graph_jobs.spark.session import start
 
 
 @pytest.fixture(scope="session")
-def jar():
-    """The jar of GraphFrames, or why there is none."""
-    return find_jar(None)
+def jars():
+    """The jars of GraphFrames, or why there are none."""
+    return find_jars([])
 
 
 @pytest.fixture(scope="session")
@@ -24,19 +24,18 @@ def driver_jar():
 
 
 @pytest.fixture(scope="session")
-def spark(jar, driver_jar):
+def spark(jars, driver_jar):
     """A session on two threads, with GraphFrames and PostgreSQL's driver where their jars can be had."""
-    jars = [str(one.path) for one in (jar, driver_jar) if isinstance(one, Jar)]
-    session = start(master="local[2]", memory="2g", more={"spark.jars": ",".join(jars)})
+    session = start(master="local[2]", memory="2g", more=jar_settings(jars, driver_jar))
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="session")
-def needs_graphframes(jar):
-    """For what only GraphFrames can do: it is not run, and named at the end, where its jar cannot be had."""
-    if isinstance(jar, NoJar):
-        pytest.skip(jar.reason)
+def needs_graphframes(jars):
+    """For what only GraphFrames can do: it is not run, and named at the end, where its jars cannot be had."""
+    if isinstance(jars, NoJar):
+        pytest.skip(jars.reason)
 
 
 @pytest.fixture(scope="session")

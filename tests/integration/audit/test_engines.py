@@ -1,12 +1,14 @@
 """What every graph engine must do, and the two that there are."""
 
+from pathlib import Path
+
 import networkx
 import pytest
 
 from spark_graph_jobs.engines.choice import choose
 from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.engines.on_driver import DriverEngine
-from spark_graph_jobs.spark.jars import NoJar
+from spark_graph_jobs.spark.jars import Jars, NoJar
 
 GRAPHS = {
     "lone vertex": (["a"], []),
@@ -107,9 +109,9 @@ def test_the_driver_engine_keeps_the_contract(claim, spark, graph, model):
     claim(DriverEngine(), graph, model)
 
 
-def test_graphframes_keeps_the_contract(needs_graphframes, subtests, spark, jar, graph, model):
-    """One test, so that it is one skip where there is no jar. Where there is one, it is the default engine."""
-    choice = choose(spark, "auto", jar)
+def test_graphframes_keeps_the_contract(needs_graphframes, subtests, spark, jars, graph, model):
+    """One test, so that it is one skip where there are no jars. Where there are, it is the default engine."""
+    choice = choose(spark, "auto", jars)
     assert choice.engine.name.startswith("GraphFrames ")
     assert not choice.notice
     for claim in CLAIMS:
@@ -131,14 +133,32 @@ def test_the_driver_engine_refuses_what_is_too_large_for_it(graph):
         DriverEngine(most_arcs=3).connected_components(*graph)
 
 
-def test_without_a_jar_one_line_says_so_and_the_driver_engine_goes_on(monkeypatch, spark):
-    monkeypatch.setattr("spark_graph_jobs.engines.choice._has_graphframes", lambda session: False)
-    choice = choose(spark, "auto", NoJar("no jar of GraphFrames: io.x:y:1 is nowhere"))
+def does_not_work(session):
+    return "its class is nowhere"
+
+
+def test_without_jars_one_line_says_so_and_the_driver_engine_goes_on(monkeypatch, spark):
+    monkeypatch.setattr("spark_graph_jobs.engines.choice.try_out", does_not_work)
+    choice = choose(spark, "auto", NoJar("no jars of GraphFrames: io.x:y:1 is nowhere"))
     assert choice.engine.name == "driver (scipy)"
-    assert choice.notice == "no jar of GraphFrames: io.x:y:1 is nowhere; going on with the engine driver (scipy)"
+    assert choice.notice == "no jars of GraphFrames: io.x:y:1 is nowhere; going on with the engine driver (scipy)"
 
 
-def test_graphframes_insisted_on_and_not_to_be_had_is_refused(monkeypatch, spark):
-    monkeypatch.setattr("spark_graph_jobs.engines.choice._has_graphframes", lambda session: False)
-    with pytest.raises(EngineRefusedError, match="is nowhere"):
-        choose(spark, "graphframes", NoJar("io.x:y:1 is nowhere"))
+def test_jars_that_do_not_work_are_named_with_the_reason(monkeypatch, spark):
+    monkeypatch.setattr("spark_graph_jobs.engines.choice.try_out", does_not_work)
+    notice = choose(spark, "auto", Jars((Path("one.jar"), Path("other.jar")), "given")).notice
+    assert "one.jar, other.jar (given): its class is nowhere" in notice
+
+
+def test_graphframes_insisted_on_and_not_to_be_had_refuses_each_question_with_the_reason(monkeypatch, spark, graph):
+    monkeypatch.setattr("spark_graph_jobs.engines.choice.try_out", does_not_work)
+    choice = choose(spark, "graphframes", NoJar("io.x:y:1 is nowhere"))
+    assert choice.notice == "io.x:y:1 is nowhere"
+    for question in (
+        lambda engine: engine.connected_components(*graph),
+        lambda engine: engine.strongly_connected_components(*graph),
+        lambda engine: engine.shortest_paths(*graph, ["a"]),
+        lambda engine: engine.motifs(*graph, "(x)-[]->(y)"),
+    ):
+        with pytest.raises(EngineRefusedError, match="is nowhere"):
+            question(choice.engine)
