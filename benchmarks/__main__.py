@@ -30,6 +30,7 @@ from benchmarks import (
     listeners,
     losing,
     mail,
+    memory,
     message_backlog,
     messages,
     messages_beside,
@@ -78,6 +79,7 @@ COMPARED = {
     "import_beside_questions": import_beside_questions.measure,
     "rings": rings.measure,
     "restarts": restarts.measure,
+    "memory": memory.measure,
     "cost_of_change": cost_of_change.measure,
 }
 """Topics that measure an earlier build beside this one."""

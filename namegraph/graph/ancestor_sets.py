@@ -18,16 +18,17 @@ Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Generator, Iterable, Iterator, Sequence
 
 from pyroaring import BitMap
 
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import ArcKey, NodeIndex
-from namegraph.model.slices import Slices
+from namegraph.model.slices import Slices, in_slices
 
-CACHE_LIMIT_BYTES = 160 * 1024 * 1024
-"""Memory for ancestor sets (an estimate). Beyond it they are computed one at a time, by a walk up."""
+CACHE_LIMIT_BYTES = 256 * 1024 * 1024
+"""Memory for ancestor sets, as estimated. Beyond it they are computed one at a time, by a walk up."""
 
 ARCS_FOLLOWED_LIMIT = 1_000
 """An update of more arcs forgets ancestor sets: filling them again costs less than following each."""
@@ -51,9 +52,22 @@ UNITED_AT_ONCE = 500
 ARCS_OF_A_SET = 4
 """So many arcs into a node count as another set that is computed."""
 
-_BITMAP_OVERHEAD_BYTES = 120
+UNITED_IN_TURN = 24
+"""Sets that are united in turn, in place. More are united in groups: each union in turn costs as much as its result is
+large. The library's union of many sets is faster, and leaves a hole of 8 kB in memory for each container."""
+
 _SMALL_SET = 4096
-"""Up to so many numbers a set takes two bytes each; larger ones are compressed and measured."""
+"""Numbers of a set whose containers are all arrays of two bytes a number; larger sets are compressed."""
+
+_SET_OVERHEAD_BYTES = 150
+"""Memory of a set without containers, its entry in the table of sets included."""
+
+_CONTAINER_OVERHEAD_BYTES = 64
+"""Memory of a container without its numbers: a group of 65,536 node numbers of which one or more are in the set."""
+
+_STORED_OVERHEAD_BYTES = 8
+_STORED_CONTAINER_BYTES = 8
+"""Bytes of a set, and of each container, without the numbers, in the stored format."""
 
 
 class AncestorSets:
@@ -410,19 +424,14 @@ class AncestorSets:
                 # While an update arrives from other servers there may be a loop that is no virtual node yet.
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
-                found = BitMap(graph.components(node))
-                united = [sets[parent] for parent in above]
-                while len(united) > UNITED_AT_ONCE:
-                    found = found.union(*united[-UNITED_AT_ONCE:])
-                    del united[-UNITED_AT_ONCE:]
-                    yield
-                found = found.union(*united) if united else found
+                found = yield from _union([BitMap(graph.components(node)), *(sets[parent] for parent in above)])
             if len(found) > _SMALL_SET:
                 found.run_optimize()
             if not self._keep(node, found):
                 return
 
     def _keep(self, node: NodeIndex, found: BitMap) -> bool:
+        found.shrink_to_fit()
         size = self._size(found)
         if self._bytes + size > self._limit_bytes:
             self.forget_all()
@@ -438,14 +447,33 @@ class AncestorSets:
         return self._fills_from_the_roots
 
     def _size(self, found: BitMap) -> int:
+        """Estimate the memory of a set. The size as stored tells the number of containers without a look at each."""
+        stored = sys.getsizeof(found)
         if len(found) <= _SMALL_SET:
-            return _BITMAP_OVERHEAD_BYTES + 2 * len(found)
-        measured = found.get_statistics()
-        return _BITMAP_OVERHEAD_BYTES + (
-            measured["n_bytes_array_containers"]
-            + measured["n_bytes_run_containers"]
-            + measured["n_bytes_bitset_containers"]
-        )
+            containers = max(1, (stored - _STORED_OVERHEAD_BYTES - 2 * len(found)) // _STORED_CONTAINER_BYTES)
+        else:
+            containers = found.get_statistics()["n_containers"]
+        numbers = stored - _STORED_OVERHEAD_BYTES - containers * _STORED_CONTAINER_BYTES
+        return _SET_OVERHEAD_BYTES + containers * _CONTAINER_OVERHEAD_BYTES + numbers
+
+
+def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
+    """Unite one or more sets into a new one; yield between slices, when others may come."""
+    room = UNITED_AT_ONCE
+    while True:
+        united = []
+        for some in in_slices(sets, UNITED_IN_TURN):
+            found = BitMap()
+            for each in some:
+                found |= each
+            united.append(found)
+            room -= len(some)
+            if room <= 0:
+                yield
+                room = UNITED_AT_ONCE
+        if len(united) == 1:
+            return united[0]
+        sets = united
 
 
 class _Pending:

@@ -1,5 +1,7 @@
 """Ancestor sets as a cache that may be small, pathnames that are only listed as far as asked, and shortest proofs."""
 
+import subprocess
+import sys
 from itertools import islice, pairwise
 from unittest.mock import patch
 
@@ -340,6 +342,61 @@ def test_a_node_with_very_many_parents_is_filled_in_slices():
     server.do(*map(CreateGroup, (*parents, child)), *(JoinArc(parent, child) for parent in parents))
     sets = AncestorSets(server.core.graph)
     node = server.core.graph.index[child]
-    with patch.object(ancestor_sets, "UNITED_AT_ONCE", 10):
+    with patch.object(ancestor_sets, "UNITED_AT_ONCE", 10), patch.object(ancestor_sets, "UNITED_IN_TURN", 5):
         assert len(list(sets.fill(node))) >= 3
     assert all_sets(server.core, sets)[child] == {*parents, child}
+
+
+MEMORY_OF_SPREAD_SETS = """
+import gc
+from pathlib import Path
+from random import Random
+
+from namegraph.graph.ancestor_sets import AncestorSets
+
+APART, ROOTS, MIDDLE, LEAVES = 13, 500, 2_000, 40_000
+chance = Random(1)
+
+
+class SpreadGraph:
+    virtual_node_of = {}
+
+    def __init__(self):
+        roots = [number * APART for number in range(ROOTS)]
+        middle = [(ROOTS + number) * APART for number in range(MIDDLE)]
+        self.leaves = [(ROOTS + MIDDLE + number) * APART for number in range(LEAVES)]
+        self.parents = {root: () for root in roots}
+        self.parents |= {node: tuple(chance.sample(roots, 10)) for node in middle}
+        self.parents |= {node: tuple(chance.sample(middle, 4)) for node in self.leaves}
+
+    def representative(self, node):
+        return node
+
+    def components(self, node):
+        return (node,)
+
+    def parent_representatives(self, node):
+        return self.parents[node]
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+graph = SpreadGraph()
+sets = AncestorSets(graph)
+gc.collect()
+before = resident_bytes()
+for leaf in graph.leaves:
+    sets.of(leaf)
+print(resident_bytes() - before, sets.kept_bytes)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+def test_sets_of_scattered_numbers_take_the_memory_that_is_counted():
+    found = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_SPREAD_SETS], check=True, capture_output=True, text=True, timeout=120
+    )
+    taken, counted = map(int, found.stdout.split())
+    assert taken == pytest.approx(counted, rel=0.25)
