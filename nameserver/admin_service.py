@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from delivery.server import Server
-from namegraph import AddPeer, CoreQueries, Reason, RefusedError, RemovePeer, RetirePeer, Subnet, refuse
+from namegraph import (
+    PROTOCOL_VERSION,
+    AddPeer,
+    CoreQueries,
+    Reason,
+    RefusedError,
+    RemovePeer,
+    RetirePeer,
+    Subnet,
+    refuse,
+)
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
-from nameserver.calls.identification import identify
 from nameserver.calls.stable_listing import made
 from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
@@ -17,6 +27,7 @@ from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.counting import counted
 from nameserver.snapshots.live_snapshot import STALLED_SECONDS, SnapshotCalls
+from nameserver.transport.identification import identify
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.wire import conversion
 from resolver.census import Census
@@ -52,6 +63,7 @@ class AdminCalls:
         self._census = census
         self._transport = transport
         self._run_loop = run_loop
+        self._started_ms, self._started = round(1e3 * time.time()), time.monotonic()
 
     async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
         """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
@@ -99,6 +111,10 @@ class AdminCalls:
             memory_bytes=in_memory.bytes,
             memory_parcels_unsettled=in_memory.parcels_unsettled,
             memory_parcels_lost=in_memory.parcels_lost,
+            version=self._transport.release,
+            protocol_version=PROTOCOL_VERSION,
+            started_ms=self._started_ms,
+            uptime_seconds=time.monotonic() - self._started,
             revision=core.revision,
             database_failure=self._run_loop.storage_failure or "",
             in_doubt=[f"{update.number}@{update.coordinator}" for update in core.in_doubt],
@@ -247,9 +263,15 @@ class AdminCalls:
                     round_trip_ms=None if report.round_trip_seconds is None else 1e3 * report.round_trip_seconds,
                     via=report.via,
                     relayed=report.relayed,
+                    version=report.release,
+                    protocol_version=report.protocol_version,
+                    called_at=report.called_at,
                 )
                 for report in self._transport.reports()
             ],
+            server=self._core.server,
+            version=self._transport.release,
+            protocol_version=PROTOCOL_VERSION,
             strangers=_faults(self._transport.strangers_refused()),
             unknown=[
                 messages.PeerList.Unknown(server=unknown.server, subnets=unknown.subnets, known_to=unknown.known_to)

@@ -42,6 +42,7 @@ from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
+from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings
 from nameserver.deliveries.desk import Desk
@@ -223,7 +224,8 @@ async def serve(
                 threads,
                 planned_end,
                 reloading,
-                lambda: _tell_serving(announce, core, address),
+                address,
+                announce,
             )
         finally:
             await servers.stop(grace=None)
@@ -239,7 +241,8 @@ async def _serve(
     threads: Threads,
     planned_end: PlannedEnd,
     reloading: SettingsReload,
-    announce: Callable[[], None],
+    address: str,
+    announce: Callable[[str], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
 
@@ -261,7 +264,13 @@ async def _serve(
         stepper=threads.long_steps,
     )
     transport = PeerTransport(
-        core=core, run_loop=run_loop, say=_complain, limits=settings.detector, report_stranger=_report_stranger
+        core=core,
+        run_loop=run_loop,
+        say=_complain,
+        limits=settings.detector,
+        report_stranger=_report_stranger,
+        release=version("shadowtree"),
+        announced_address=announced(address) if settings.announced_address is None else settings.announced_address,
     )
     filling = AncestryFilling(core=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
@@ -286,7 +295,7 @@ async def _serve(
         ]
         try:
             await servers.start()
-            announce()
+            _tell_serving(announce, core, address)
             reloading.follow_peers(
                 core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
             )

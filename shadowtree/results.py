@@ -369,12 +369,12 @@ class PeerState:
     ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts what the other server has not
     confirmed yet.
 
-    `life` is what is thought of the server: ``up``, ``suspected``, ``lost``, ``stopped`` or ``never met``; `why` says
-    why it is suspected, lost or stopped. `phi` says how unlikely its silence is (-log10 of the chance that it still
-    ends). It was last heard `last_heard_seconds` ago; None where nothing was heard since the server that was asked
-    started. `round_trip_ms` is None where it was not measured. `via` is the name of the server through which the two
-    talk, empty where they do directly or not at all; `relayed` counts what the server sent to others through the one
-    that was asked.
+    `life` is the status of the server: ``up``, ``one way`` (it dials, and no call reaches it), ``suspected``,
+    ``restarting``, ``lost``, ``stopped`` or ``never met``; `why` says why it is suspected, lost or stopped. `phi`
+    says how unlikely its silence is (-log10 of the chance that it still ends). It was last heard `last_heard_seconds`
+    ago; None where nothing was heard since the server that was asked started. `round_trip_ms` is None where it was
+    not measured. `via` is the name of the server through which the two talk, empty where they do directly or not at
+    all; `relayed` counts what the server sent to others through the one that was asked.
     """
 
     address: Address
@@ -390,6 +390,12 @@ class PeerState:
     round_trip_ms: float | None
     via: str
     relayed: int
+    version: str = ""
+    """Version of its program, as last said; empty if it did not say, or was not met since the server started."""
+    protocol_version: int = 0
+    """Version that the two speak; 0 if they have not met since the server started."""
+    called_at: str = ""
+    """Address to which calls go, if it is not `address`: the server announced it, and answers there alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -409,13 +415,16 @@ class PeerList:
     """All other servers that a name server knows; iterates over them. `strangers`: refused ones.
 
     `unknown` are those that it should know, by what the others say. `memberships_ended`: how many were, where a server
-    was removed that is gone for good.
+    was removed that is gone for good. `server`, `version` and `protocol_version` are of the server that was asked.
     """
 
     peers: tuple[PeerState, ...]
     strangers: tuple[PeerFault, ...]
     unknown: tuple[UnknownServer, ...] = ()
     memberships_ended: int = 0
+    server: str = ""
+    version: str = ""
+    protocol_version: int = 0
 
     def __iter__(self) -> Iterator[PeerState]:
         return iter(self.peers)
@@ -498,6 +507,14 @@ class ServerStatus:
     """Parcels that it accepted in memory and that not all servers below have confirmed."""
     memory_parcels_lost: int = 0
     """Since it started: parcels in memory that were lost before they came here, as far as that is known."""
+    version: str = ""
+    """Version of its program; empty from a server that does not tell it."""
+    protocol_version: int = 0
+    """The newest version of the protocol between servers that it speaks; 0 from a server that does not tell it."""
+    started: str = ""
+    """When it started, on its clock: ``2026-03-01T08:30:00Z``; empty from a server that does not tell it."""
+    uptime_seconds: float = 0.0
+    """For how long it has run."""
 
 
 @dataclass(frozen=True, slots=True)

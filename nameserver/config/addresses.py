@@ -21,6 +21,15 @@ def parse_address(text: str, *, lowest_port: int) -> str:
     return text
 
 
+WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104
+
+
+def announced(listen: str) -> str:
+    """Return what other servers are told of an address that is listened on: without its host if that is a wildcard."""
+    host, _, port = listen.rpartition(":")
+    return f":{port}" if host in WILDCARDS else listen
+
+
 def host_of(peer: str) -> str:
     """Return the host of a caller that gRPC names ``ipv4:HOST:PORT``, or the whole text if it has no port."""
     _, _, address = unquote(peer).partition(":")

@@ -20,7 +20,7 @@ from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Su
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from nameserver.config.regular_file import read_regular_file
-from nameserver.detector.phi import DetectorLimits
+from nameserver.detector.phi import HIGHEST_PHI, DetectorLimits
 from storage.errors import DatabaseUrlError
 from storage.urls import has_password, parse_database_url
 
@@ -37,7 +37,7 @@ SHORTEST_HEARTBEAT_SECONDS = 0.05
 LONGEST_HEARTBEAT_SECONDS = 60.0
 LONGEST_ACCEPTABLE_PAUSE_SECONDS = 3600.0
 LOWEST_THRESHOLD = 1.0
-HIGHEST_THRESHOLD = 100.0
+HIGHEST_THRESHOLD = HIGHEST_PHI
 """Of phi: at 1 one loss in ten would be none; no silence is as unlikely as 100 says."""
 DEFAULT_RESTART_GRACE_SECONDS = 5.0
 """A process that ends and starts again takes two or three."""
@@ -56,6 +56,8 @@ SHORTEST_ABSENCE_LIMIT_DAYS = 0.01
 """Shorter absences leave nothing behind that is worth forgetting."""
 LONGEST_ABSENCE_LIMIT_DAYS = 36_500.0
 """For ever."""
+NOT_ANNOUNCED = "none"
+"""Value in place of an address: other servers are told none."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
 """What other servers accept of one (`session/frames.py`)."""
@@ -144,6 +146,11 @@ class Settings:
     traces_endpoint: str | None = None
     """Where spans are sent (OTLP over gRPC); None: nowhere."""
     messages: MessageLimits = MessageLimits()
+    announced_address: str | None = None
+    """Address at which peers look for this server if nothing answers at that of their table; empty: none.
+
+    None: the address of `listen`.
+    """
     passed_over: Mapping[str, str] = field(default_factory=dict)
     """Keys of the file that do not count, each with the variable or option that wins."""
 
@@ -169,7 +176,9 @@ def load_settings(
                 values[key] = _READERS[key](source.values[key])
             except _WrongValueError as error:
                 raise SettingsError(f"{source.place(key, error.culprit)}: {error}") from None
-    return replace(_checked(values), passed_over=passed_over)
+    announced_address = values.get("announced_address")
+    assert isinstance(announced_address, str | None)
+    return replace(_checked(values), passed_over=passed_over, announced_address=announced_address)
 
 
 class _WrongValueError(Exception):
@@ -390,6 +399,11 @@ def _read_called_address(value: object) -> str:
     return _address(_text(value), lowest_port=1)
 
 
+def _read_announced_address(value: object) -> str:
+    text = _text(value)
+    return "" if text.strip().lower() == NOT_ANNOUNCED else _address(text, lowest_port=1)
+
+
 _read_seconds = partial(_read_number, unit=" seconds")
 
 
@@ -446,6 +460,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "log_level": partial(_read_word, words=LogLevel),
     "metrics_listen": _read_listen,
     "traces_endpoint": _read_called_address,
+    "announced_address": _read_announced_address,
 }
 
 

@@ -27,11 +27,17 @@ RESTART_SECONDS = 2.0
 """How long the address of a server may stay silent: enough for a process that is started again."""
 
 
+SILENT = "no heartbeat for "
+"""Begins the reason of a silence."""
+
+
 class Life(StrEnum):
     """The state of a server, as this one judges it."""
 
     NEVER_MET = "never met"
     UP = "up"
+    ONE_WAY = "one way"
+    """Up, and it dials this server, but no call reaches it. Only reports say so."""
     SUSPECTED = "suspected"
     RESTARTING = "restarting"
     """It was told to end, said so, and that it comes back: it is waited for."""
@@ -165,10 +171,11 @@ class Liveness:
         if self._refused_since is not None and now - self._refused_since >= RESTART_SECONDS:
             self.lose(self.why)
         elif self.phi(now) >= self._limits.threshold:
-            silence = f"nothing was heard for {self.silence(now):.1f} s"
-            self.lose(silence if self._is_met or not self.why else f"{silence}: {self.why}")
+            silence = f"{SILENT}{self.silence(now):.1f} s"
+            has_cause = self.why and not self._is_met and not self.why.startswith(SILENT)
+            self.lose(f"{silence}: {self.why}" if has_cause else silence)
         elif self._is_met and not self.is_gone:
             is_late = self._arrivals.phi(now) >= self._limits.threshold
             self.life = Life.SUSPECTED if is_late else Life.UP
-            self.why = f"nothing was heard for {self.silence(now):.1f} s" if is_late else ""
+            self.why = f"{SILENT}{self.silence(now):.1f} s" if is_late else ""
         return self.life is Life.LOST and not self._is_met

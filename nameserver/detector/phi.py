@@ -46,6 +46,10 @@ class DetectorLimits:
     none that it has not heard of yet: they may still count on it."""
 
 
+HIGHEST_PHI = 100.0
+"""Higher values say no more: the highest threshold is the same."""
+
+
 class PhiAccrual:
     """The silences of one server."""
 
@@ -88,9 +92,9 @@ class PhiAccrual:
         From 0, never falling while nothing is heard; below 1/3 as long as the silence is no longer than the pause.
         """
         deviations = (self.silence(now) - self._mean - pause) / self._deviation
-        # A logistic approximation of the normal distribution, kept as a logarithm, so that it has no largest value.
+        # A logistic approximation of the normal distribution, kept as a logarithm.
         exponent = deviations * (1.5976 + 0.070566 * deviations * deviations)
-        return (max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent)))) / math.log(10)
+        return min(HIGHEST_PHI, (max(exponent, 0.0) + math.log1p(math.exp(-abs(exponent)))) / math.log(10))
 
     def _estimate(self) -> None:
         self._mean = math.fsum(self._window) / len(self._window)

@@ -13,11 +13,18 @@ from typing import NamedTuple, assert_never
 from google.protobuf.message import DecodeError
 
 from namegraph import InvalidNameError, Lane, ServerId, Subnet, agreed_version, parse_subnet
+from nameserver.config.addresses import InvalidAddressError, parse_address
 from shadowtree.v1 import peer_pb2
 
 TEXT_LIMIT = 500
 """Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
 
+
+RELEASE_LIMIT = 50
+"""Characters of the version of a program."""
+
+ADDRESS_LIMIT = 300
+"""Characters of an address: a DNS name has 253 at most."""
 
 OWN_SUBNETS_LIMIT = 10_000
 """Subnets of one server, and those that it may expect at one address."""
@@ -99,6 +106,10 @@ class Hello:
     """The other servers that it has met."""
     newest_version: int = 0
     """That it speaks; 0: none but the oldest."""
+    release: str = ""
+    """The version of its program, for people; empty: it does not say."""
+    address: str = ""
+    """Address for calls: ``HOST:PORT``, or ``:PORT`` at the host that it dials from; empty: it does not say."""
 
     @property
     def agreed_version(self) -> int | None:
@@ -226,11 +237,13 @@ def encode(frame: Frame) -> bytes:
     """The bytes of a frame."""
     message = peer_pb2.PeerFrame
     match frame:
-        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known, newest):
+        case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known):
             wire = message(
                 hello=message.Hello(
                     protocol_version=version,
-                    newest_protocol_version=newest,
+                    newest_protocol_version=frame.newest_version,
+                    release=frame.release,
+                    address=frame.address,
                     server=server,
                     subnets=subnets,
                     start=start,
@@ -392,7 +405,18 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         hello.incarnation,
         known,
         hello.newest_protocol_version,
+        _printable(hello.release)[:RELEASE_LIMIT],
+        _announced(hello.address),
     )
+
+
+def _announced(address: str) -> str:
+    """Return an announced address; empty if it is none, as if the server did not say."""
+    try:
+        parse_address(f"host{address}" if address.startswith(":") else address, lowest_port=1)
+    except InvalidAddressError:
+        return ""
+    return address if len(address) <= ADDRESS_LIMIT else ""
 
 
 def _acquaintances(frame: peer_pb2.PeerFrame.Acquaintances) -> Acquaintances | Malformed:

@@ -109,6 +109,7 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "listen": settings.listen,
         "admin_listen": settings.admin_listen,
         "database": show_url(parse_database_url(settings.database)),
+        "announced_address": "none" if settings.announced_address == "" else settings.announced_address,
         "subnets": _few(settings.subnets),
         "peers": _few([f"{subnet}={address}" for subnet, address in settings.peers.items()]),
         "name": settings.name,

@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from delivery.dead_letters import Undelivered
 from delivery.in_memory import MemoryCounts
-from namegraph import CoreQueries
+from namegraph import PROTOCOL_VERSION, CoreQueries
 from nameserver.detector.liveness import Life
 from nameserver.driver.letting_out import DatagramCounts
 from nameserver.reads.counting import counted
@@ -59,6 +59,9 @@ class Driver(Protocol):
 
 class Peers(Protocol):
     """The part of the transport that is read."""
+
+    release: str
+    """The version of this server's program."""
 
     def reports(self) -> Sequence[PeerReport]:
         """How each address of the table stands."""
@@ -184,6 +187,7 @@ class StateCollector(Collector):
             lives,
             undelivered,
             datagrams,
+            _build_info(self._peers.release),
             *_of_peers(reports, self._peers.strangers_refused()),
         ]
 
@@ -203,6 +207,17 @@ def serve_metrics(registry: CollectorRegistry, listen: str) -> Callable[[], None
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"shadowtree_{name}", help_text, value=float(value))
+
+
+def _build_info(release: str) -> Metric:
+    """Return 1, with the versions of this server as labels."""
+    info = GaugeMetricFamily(
+        "shadowtree_build_info",
+        "1, with the version of this server and the newest version of the protocol that it speaks.",
+        labels=("version", "protocol_version"),
+    )
+    info.add_metric([release, str(PROTOCOL_VERSION)], 1.0)
+    return info
 
 
 def _number_of(view: str) -> int:
@@ -225,9 +240,18 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
             round_trip.add_metric(peer, report.round_trip_seconds)
         for kind, count in report.faults.items():
             faults.add_metric([*peer, kind], count)
+    versions = GaugeMetricFamily(
+        "shadowtree_peer_info",
+        "1 for each peer that was met, with its version and the version of the protocol that is spoken with it.",
+        labels=(*of_peer, "version", "protocol_version"),
+    )
+    for report in reports:
+        if report.protocol_version:
+            labels = [report.server or "", report.address, report.release, str(report.protocol_version)]
+            versions.add_metric(labels, 1.0)
     refused = CounterMetricFamily(
         "shadowtree_strangers_refused", "Refused connections from servers that are not peers.", labels=("kind",)
     )
     for kind, count in strangers.items():
         refused.add_metric([kind], count)
-    return [is_up, letters, phi, round_trip, faults, refused]
+    return [is_up, letters, phi, round_trip, faults, refused, versions]

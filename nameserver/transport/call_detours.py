@@ -1,10 +1,15 @@
-"""Finds a server that passes calls on to one that dials this server and cannot be dialled: a stale address, a firewall.
+"""Finds a way for calls to a server that dials this one: its address may be stale, or a firewall be between.
 
     the other server dialled, so letters pass; calls take a channel of our own
-      it is ready -----------------------------> calls go directly
-      not for DIALLED_SECONDS -----------------> servers that this one reaches are asked for it, again and again
-        one of them passes a question on ------> calls go through that one, until the channel is ready
-        none does -----------------------------> calls are refused at once
+      ready, and the same server answers ------> calls go directly
+      not so, for DIALLED_SECONDS -------------> the addresses that the server announced are tried, again and again
+        the same server answers at one --------> calls go there: it has moved
+        none ----------------------------------> servers that this one reaches are asked for it
+          one of them passes a question on ----> calls go through that one, until there is a direct way
+          none does ---------------------------> calls are refused at once
+
+A server is recognised by the number of its start, which it said when it dialled: an announced address can lead calls to
+no other process than the one with which the session is.
 
 Source: protocol.md section 7 (a common peer that reaches both ends of a broken link).
 """
@@ -17,10 +22,11 @@ from collections.abc import Callable, Iterable, Sequence
 import grpc
 
 from namegraph import ServerId
-from nameserver.driver.health import HEALTH_SERVICE
+from nameserver.transport.identification import Identity, identify_over
 from nameserver.transport.peer_link import Link
 from nameserver.transport.relayed_channel import RelayedChannel
 from nameserver.wire.metadata import FORWARDED_KEY
+from nameserver.wire.status_mapping import refusal_of
 
 DIALLED_SECONDS = 2.0
 """How long a channel may take until it is taken for one that leads nowhere: twice the longest pause of gRPC."""
@@ -34,8 +40,8 @@ ASKED_SECONDS = 1.0
 ASKED_TOGETHER = 10
 """How many are asked at a time: most often the first one does it."""
 
-QUESTION = f"/{HEALTH_SERVICE}/Check"
-"""What they are asked to pass on: it changes nothing, and every server answers it, well or not."""
+QUESTION = "/shadowtree.v1.PeerService/TellBasis"
+"""Method that they are asked to pass on: it changes nothing, costs little, and older servers pass it on, too."""
 
 
 class CallDetours:
@@ -48,16 +54,23 @@ class CallDetours:
         links: Iterable[Link],
         link_of: Callable[[ServerId], Link | None],
         between: Callable[[ServerId], Sequence[ServerId]],
+        start_of: Callable[[ServerId], int | None],
         clock: Callable[[], float],
         notify: Callable[[], None],
+        say: Callable[[str], None],
     ) -> None:
-        """`links`: all links, live. `between`: the servers that may reach one. `notify`: called with each new way."""
+        """`links`: all links, live. `between`: the servers that may reach one. `start_of`: the number of its start.
+
+        `notify` is called with each new way; `say` writes a line for operators.
+        """
         self._mark = ((FORWARDED_KEY, here),)
         self._links = links
         self._link_of = link_of
         self._between = between
+        self._start_of = start_of
         self._clock = clock
         self._notify = notify
+        self._say = say
         self._due: dict[Link, float] = {}
         """When servers between are asked (again), for each link whose channel leads nowhere."""
         self._asking: dict[Link, asyncio.Task[None]] = {}
@@ -68,9 +81,14 @@ class CallDetours:
         for link in [link for link in self._due if link not in links]:
             self._settle(link)
         for link in links:
-            if not link.is_connected or link.is_ready() or self._is_between(link.via):
+            is_ready = link.is_connected and link.is_ready()
+            if not link.is_connected or (is_ready and link.is_proven) or self._is_between(link.via):
                 self._settle(link)
-            elif self._due.setdefault(link, self._clock() + DIALLED_SECONDS) <= self._clock():
+                continue
+            if is_ready and link not in self._due:
+                # Somebody answers: it is found out at once who.
+                self._due[link] = self._clock()
+            if self._due.setdefault(link, self._clock() + DIALLED_SECONDS) <= self._clock():
                 self._due[link] = self._clock() + ASK_AGAIN_SECONDS
                 if link not in self._asking:
                     task = self._asking[link] = asyncio.ensure_future(self._find_way(link))
@@ -95,11 +113,51 @@ class CallDetours:
             self._notify()
 
     async def _find_way(self, link: Link) -> None:
-        assert link.server is not None
-        via = await self._who_passes_on(link.server, first=link.calls_via)
+        server = link.server
+        assert server is not None
+        if await self._is_at_other_end(link, server) or await self._is_elsewhere(link, server):
+            self._notify()
+            return
+        via = await self._who_passes_on(server, first=link.calls_via)
         if not link.cannot_be_dialled or link.calls_via != via:
             link.take_detour(via)
             self._notify()
+
+    async def _is_at_other_end(self, link: Link, server: ServerId) -> bool:
+        """Find out who is at the other end of the channel, if it leads anywhere."""
+        channel = link.channel
+        if not link.is_ready():
+            return False
+        found = await identify_over(channel, seconds=ASKED_SECONDS)
+        if found is None or link.channel is not channel:
+            return False
+        if self._is_it(found, server):
+            link.prove()
+            return True
+        link.leads_astray = True
+        return False
+
+    async def _is_elsewhere(self, link: Link, server: ServerId) -> bool:
+        """Try the other addresses at which a server may be; calls go there from now on if it is."""
+        for address in dict.fromkeys((link.address, *link.announced)):
+            if address == link.called_at:
+                continue
+            channel, is_taken = link.open_channel(address), False
+            try:
+                found = await identify_over(channel, seconds=ASKED_SECONDS)
+                if found is not None and self._is_it(found, server) and link.is_connected:
+                    link.follow(address, channel)
+                    is_taken = True
+                    if address != link.address:
+                        self._say(f"{server} is at {address}, not at {link.address}: correct the table of peers")
+                    return True
+            finally:
+                if not is_taken:
+                    await channel.close()
+        return False
+
+    def _is_it(self, found: Identity, server: ServerId) -> bool:
+        return found.server == server and found.start in (None, self._start_of(server))
 
     async def _who_passes_on(self, server: ServerId, *, first: ServerId | None) -> ServerId | None:
         """A server that passes calls on to another one; the same as before, if it still does."""
@@ -121,6 +179,8 @@ class CallDetours:
         call = RelayedChannel(link.channel, server).unary_unary(QUESTION, None, None)
         try:
             await call(b"", timeout=ASKED_SECONDS, metadata=self._mark)
-        except grpc.aio.AioRpcError:
-            return False
+        except grpc.aio.AioRpcError as error:
+            refusal = refusal_of(error)
+            # What the server itself refuses was passed on; what is refused because of it was not.
+            return refusal is not None and refusal.facts.get("unreachable") != server
         return True

@@ -126,7 +126,9 @@ class Dialer:
         """An attempt to connect has failed."""
         watch = self._watches.get(self._server_of(link))
         is_refusal = ending.reason is not None and ending.reason.is_refusal
-        if not was_at_once and not is_refusal:
+        before = link.channel
+        link.try_next_address()
+        if not was_at_once and not is_refusal and link.channel is before:
             link.renew()
         if watch is None:
             return

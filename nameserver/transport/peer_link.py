@@ -75,6 +75,14 @@ class Link:
     ) -> None:
         """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970, for people alone."""
         self.address = address
+        self.called_at = address
+        """Address to which the channel leads: `address`, or one that the server there announced."""
+        self.announced: tuple[str, ...] = ()
+        """Addresses at which the server that was met may be, besides `address`; as its last session tells."""
+        self.is_proven = False
+        """True if the server at the other end of the channel is the one with which the session is."""
+        self.leads_astray = False
+        """True if another server than that one answers there."""
         self.subnets = subnets
         self.server: ServerId | None = None
         """Who was met there."""
@@ -88,7 +96,7 @@ class Link:
         self.calls_via: ServerId | None = None
         """The server through which calls go meanwhile; None: nobody passes them on."""
         self.backoff = Backoff(chance)
-        self.channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self.channel = self.open_channel(address)
         self._detouring = asyncio.Event()
         self._old_channels: set[asyncio.Task[None]] = set()
         self._is_missed = False
@@ -113,7 +121,10 @@ class Link:
     def state(self) -> str:
         """For operators: how the address stands."""
         if self.is_direct and self.cannot_be_dialled:
-            return f"connected, but cannot be dialled at {self.address}; {self._detour}"
+            how = "another server answers" if self.leads_astray else "cannot be dialled"
+            return f"connected, but {how} at {self.called_at}; {self._detour}"
+        if self.is_direct and self.called_at != self.address:
+            return f"connected at {self.called_at}, not at {self.address}: correct the table of peers"
         if self.is_connected and self._not_owned:
             return f"connected, but {self.server} does not own {', '.join(self._not_owned)}: correct the table of peers"
         if self.is_connected:
@@ -150,7 +161,7 @@ class Link:
             # Read once: who waits for another state than one that came meanwhile waits for nothing.
             state = channel.get_state(try_to_connect=True)
             if state is grpc.ChannelConnectivity.READY:
-                return True
+                return not self.leads_astray
             if self.cannot_be_dialled or state is grpc.ChannelConnectivity.SHUTDOWN:
                 return False
             await self._until_channel_changes(channel, state)
@@ -179,6 +190,23 @@ class Link:
         self.calls_via = None
         self._detouring.clear()
 
+    def prove(self) -> None:
+        """Learn that the channel leads to the server with which the session is."""
+        self.is_proven = True
+        self.leads_astray = False
+
+    def follow(self, address: str, channel: grpc.aio.Channel) -> None:
+        """Call the server at another address, over this channel, which was found to lead to it."""
+        self._take_channel(address, channel)
+        self.prove()
+
+    def try_next_address(self) -> None:
+        """Dial another address the next time: the one of the table, then those that the server announced last."""
+        known = (self.address, *(each for each in self.announced if each != self.address))
+        after = known.index(self.called_at) + 1 if self.called_at in known else 0
+        if (following := known[after % len(known)]) != self.called_at:
+            self._take_channel(following, self.open_channel(following))
+
     @property
     def is_silent(self) -> bool:
         """Whether no connection was possible, or the last one broke, and nobody refused."""
@@ -200,6 +228,7 @@ class Link:
         """A session, or the attempt to open one, has ended."""
         self.is_connected = False
         self.via = None
+        self.is_proven = self.leads_astray = False
         self.can_be_dialled()
         if ending.reason is not None and ending.reason.is_refusal:
             self._refusal = ending.message
@@ -230,10 +259,18 @@ class Link:
 
     def renew(self) -> None:
         """Take a new channel: the connection of the old one may be dead without knowing it."""
+        self._take_channel(self.called_at, self.open_channel(self.called_at))
+
+    def open_channel(self, address: str) -> grpc.aio.Channel:
+        """Return a channel to an address, for calls between servers."""
+        return grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+
+    def _take_channel(self, address: str, channel: grpc.aio.Channel) -> None:
         closing = asyncio.ensure_future(self.channel.close(OLD_CALLS_SECONDS))
         self._old_channels.add(closing)
         closing.add_done_callback(self._old_channels.discard)
-        self.channel = grpc.aio.insecure_channel(self.address, options=CHANNEL_OPTIONS)
+        self.called_at, self.channel = address, channel
+        self.is_proven = self.leads_astray = False
 
     def renew_unless_ready(self) -> None:
         """As `renew`, where the channel may pause after attempts that failed long ago."""

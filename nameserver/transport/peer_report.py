@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from namegraph import Channels, ServerId, Subnet
 from nameserver.detector.liveness import Life, Liveness
-from nameserver.session.frames import GoodbyeReason
+from nameserver.session.frames import GoodbyeReason, Hello
 from nameserver.transport.peer_link import Link
 
 
@@ -36,6 +36,28 @@ class PeerReport:
     """Through which other server it is connected; None: directly, or not."""
     relayed: int
     """Frames that it sent, through this server, to others since this server started."""
+    release: str
+    """The version of its program; empty if it did not say, or was not met since this server started."""
+    protocol_version: int
+    """The version of the protocol that the two speak; 0 if it was not met since this server started."""
+    called_at: str
+    """Address to which calls go, if it is not `address`; else empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """Facts that a server told of itself when it was last met."""
+
+    start: int
+    release: str
+    protocol_version: int
+    """Version that the two speak."""
+
+    @classmethod
+    def of(cls, hello: Hello) -> Met:
+        """Keep what is worth keeping of a hello that was found good."""
+        assert hello.agreed_version is not None
+        return cls(hello.start, hello.release, hello.agreed_version)
 
 
 class FaultCounts:
@@ -62,6 +84,7 @@ def report_on(
     faults: FaultCounts,
     watch: Liveness | None,
     now: float,
+    met: Met | None,
     round_trip_seconds: float | None,
     relayed: int,
 ) -> PeerReport:
@@ -76,6 +99,9 @@ def report_on(
         for (culprit, kind), count in (*channels.faults.items(), *posts.faults.items()):
             if culprit == server:
                 counted[kind] += count
+    life = Life.NEVER_MET if watch is None else watch.life
+    if life is Life.UP and link.is_direct and link.cannot_be_dialled and link.calls_via is None:
+        life = Life.ONE_WAY
     return PeerReport(
         address=link.address,
         subnets=link.subnets,
@@ -83,13 +109,16 @@ def report_on(
         state=link.state,
         letters_waiting=waiting,
         faults=dict(sorted(counted.items())),
-        life=Life.NEVER_MET if watch is None else watch.life,
+        life=life,
         why="" if watch is None else watch.why,
         phi=0.0 if watch is None else watch.phi(now),
         last_heard_seconds=watch.silence(now) if watch is not None and watch.was_heard else None,
         round_trip_seconds=round_trip_seconds,
         via=link.via,
         relayed=relayed,
+        release="" if met is None else met.release,
+        protocol_version=0 if met is None else met.protocol_version,
+        called_at=link.called_at if link.is_direct and link.called_at != link.address else "",
     )
 
 

@@ -64,7 +64,7 @@ from nameserver.transport.first_meetings import FirstMeetings
 from nameserver.transport.link_table import LinkTable
 from nameserver.transport.peer_gossip import HeardOwner, PeerGossip, UnknownServer, servers_known
 from nameserver.transport.peer_link import Link
-from nameserver.transport.peer_report import Complaints, FaultCounts, PeerReport, report_on
+from nameserver.transport.peer_report import Complaints, FaultCounts, Met, PeerReport, report_on
 from nameserver.transport.peer_streams import FrameStream
 from nameserver.transport.ports import PeerCore, PeerLoop
 from nameserver.transport.relay_hub import RelayHub
@@ -90,10 +90,17 @@ class PeerTransport:
         chance: Callable[[], float] = random.random,
         wall_clock: Callable[[], float] = time.time,
         report_stranger: Callable[[RefusedStranger], None] | None = None,
+        release: str = "",
+        announced_address: str = "",
     ) -> None:
-        """`say` writes a line for operators; so does `report_stranger`, of a refused connection (None: by `say`)."""
+        """`say` writes a line for operators; so does `report_stranger`, of a refused connection (None: by `say`).
+
+        `release` and `announced_address` are what others are told, as in `Hello`.
+        """
         self._core = core
         self._run_loop = run_loop
+        self.release = release
+        self._announced_address = announced_address
         self._limits = limits
         self._clock = clock
         self._watches = LivenessTable(limits, clock)
@@ -108,14 +115,15 @@ class PeerTransport:
         self._numbers = SessionNumbers()
         self.start = secrets.randbits(64) or 1
         """Another number whenever the server is started: by it others tell two servers of one name apart."""
-        self._starts: dict[ServerId, int] = {}
-        """Of the peers, as they were last met."""
+        self._met: dict[ServerId, Met] = {}
+        """Facts that peers told of themselves when they were last met."""
         self._links = LinkTable(
             core, lambda address, subnets: Link(address, subnets, chance=chance, clock=clock, wall_clock=wall_clock)
         )
         self._seekers: dict[Link, asyncio.Task[None]] = {}
         self._open: dict[ServerId, SessionRunner] = {}
-        self._conversations: dict[SessionRunner, None] = {}
+        self._conversations: dict[SessionRunner, Link | None] = {}
+        """Each with the link that was dialled."""
         self._going_back = StaleDatabase(
             server=core.server,
             incarnations=core.incarnations,
@@ -148,8 +156,10 @@ class PeerTransport:
             links=self._links,
             link_of=self.link_of,
             between=self._relays.between,
+            start_of=self.start_of,
             clock=clock,
             notify=self._notify,
+            say=say,
         )
         self._changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -254,6 +264,7 @@ class PeerTransport:
             faults=self._faults,
             watch=self._watches.get(met),
             now=self._watches.now(),
+            met=None if met is None else self._met.get(met),
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
             relayed=0 if met is None else self._relays.passed_on[met],
         )
@@ -311,7 +322,8 @@ class PeerTransport:
 
     def start_of(self, peer: ServerId) -> int | None:
         """The number of the start of a peer, as it was last met."""
-        return self._starts.get(peer)
+        met = self._met.get(peer)
+        return None if met is None else met.start
 
     async def until_change(self) -> None:
         """Wait until some link or session changes."""
@@ -365,7 +377,7 @@ class PeerTransport:
             address=address,
             via=via,
         )
-        self._conversations[conversation] = None
+        self._conversations[conversation] = link
         try:
             await conversation.run()
         finally:
@@ -375,7 +387,7 @@ class PeerTransport:
         return session.ending
 
     def _is_known_start(self, hello: Hello) -> bool:
-        return self._starts.get(hello.server) == hello.start
+        return self.start_of(hello.server) == hello.start
 
     def _introduce(self, number: int, link: Link | None) -> Hello:
         core = self._core
@@ -391,6 +403,8 @@ class PeerTransport:
             incarnation,
             servers_known(core),
             PROTOCOL_VERSION,
+            self.release,
+            self._announced_address,
         )
 
     def _judge(self, hello: Hello, link: Link | None, address: str) -> Goodbye | None:
@@ -469,7 +483,7 @@ class PeerTransport:
             if not stays:
                 return
         self._open[peer] = conversation
-        self._starts[peer] = hello.start
+        self._met[peer] = Met.of(hello)
         self._hearsay.take(peer, hello.subnets, hello.known)
         conversation.tell_known(self._told_known)
         if self._watches.life_of(peer) is Life.RESTARTING:
@@ -484,6 +498,13 @@ class PeerTransport:
         if self._is_leaving:
             conversation.leave(self._leaving_grace_ms)
         self._mark_connected(conversation)
+        dialled = self._conversations.get(conversation)
+        for link in self._links.of(hello):
+            link.announced = _announced(conversation, hello) or link.announced
+            if link is dialled and conversation.via is None:
+                link.prove()
+                if link.called_at == link.address:
+                    link.announced = ()
         self._notify()
 
     def _ended(self, conversation: SessionRunner) -> None:
@@ -653,6 +674,16 @@ def _standing(conversation: SessionRunner) -> Standing:
     session = conversation.session
     assert session.hello is not None
     return Standing(session.hello.start, conversation.via is None, session.is_dialled_here, session.number)
+
+
+def _announced(conversation: SessionRunner, hello: Hello) -> tuple[str, ...]:
+    """Return the addresses at which a server may be that dialled: as it says, and at the host that it dialled from."""
+    if not hello.address or conversation.session.is_dialled_here:
+        return ()
+    host, _, port = hello.address.rpartition(":")
+    dialled_from = f"[{conversation.address}]" if ":" in conversation.address else conversation.address
+    seen = () if conversation.via is not None else (f"{dialled_from}:{port}",)
+    return tuple(dict.fromkeys((hello.address, *seen) if host else seen))
 
 
 def _met(hello: Hello) -> PeerMet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from shadowtree import results
@@ -30,6 +31,8 @@ _NODE_KINDS: Final[dict[int, NodeKind]] = {
     names_pb2.CHILD_KIND_GROUP: "group",
     names_pb2.CHILD_KIND_PROCESS: "process",
 }
+_LAST_INSTANT_MS: Final = 253_402_300_800_000
+"""The end of the year 9999."""
 _PHI_DIGITS: Final = 2
 _SECONDS_DIGITS: Final = 3
 _MILLISECONDS_DIGITS: Final = 3
@@ -208,6 +211,10 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         ),
         revision=message.revision,
         database_failure=message.database_failure,
+        version=message.version,
+        protocol_version=message.protocol_version,
+        started=_instant(message.started_ms),
+        uptime_seconds=round(message.uptime_seconds, _SECONDS_DIGITS),
         view=tuple(sorted(message.view)),
         in_doubt=tuple(sorted(message.in_doubt)),
         suspended=tuple(
@@ -229,6 +236,13 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
             )
         ),
     )
+
+
+def _instant(milliseconds: int) -> str:
+    """Return an instant as text, of milliseconds since 1970; empty if there is none, or its year has five digits."""
+    if not 0 < milliseconds < _LAST_INSTANT_MS:
+        return ""
+    return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
@@ -257,6 +271,9 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
                         ),
                         via=peer.via,
                         relayed=peer.relayed,
+                        version=peer.version,
+                        protocol_version=peer.protocol_version,
+                        called_at=peer.called_at,
                     )
                     for peer in message.peers
                 ),
@@ -274,6 +291,9 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
             )
         ),
         memberships_ended=message.memberships_ended,
+        server=message.server,
+        version=message.version,
+        protocol_version=message.protocol_version,
     )
 
 

@@ -11,7 +11,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ServerStatus(_message.Message):
-    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "arcs_suspended", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued", "memory_entries", "memory_bytes", "memory_parcels_unsettled", "memory_parcels_lost")
+    __slots__ = ("server", "subnets", "groups", "processes", "arcs", "virtual_nodes", "revision", "in_doubt", "suspended", "peers", "database_failure", "view", "tombstones", "arcs_suspended", "node_numbers", "free_node_numbers", "mailboxes", "log_entries", "log_bytes", "parcels_unsettled", "parcels_pending", "messages_refused_by_rate", "datagrams_sent", "datagrams_handed", "datagrams_dropped", "undelivered", "messages_queued", "memory_entries", "memory_bytes", "memory_parcels_unsettled", "memory_parcels_lost", "version", "protocol_version", "started_ms", "uptime_seconds")
     class SuspendedArc(_message.Message):
         __slots__ = ("parent", "child", "reason")
         PARENT_FIELD_NUMBER: _ClassVar[int]
@@ -77,6 +77,10 @@ class ServerStatus(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PARCELS_UNSETTLED_FIELD_NUMBER: _ClassVar[int]
     MEMORY_PARCELS_LOST_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STARTED_MS_FIELD_NUMBER: _ClassVar[int]
+    UPTIME_SECONDS_FIELD_NUMBER: _ClassVar[int]
     server: str
     subnets: _containers.RepeatedScalarFieldContainer[str]
     groups: int
@@ -108,7 +112,11 @@ class ServerStatus(_message.Message):
     memory_bytes: int
     memory_parcels_unsettled: int
     memory_parcels_lost: int
-    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., arcs_suspended: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ..., memory_entries: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_parcels_unsettled: _Optional[int] = ..., memory_parcels_lost: _Optional[int] = ...) -> None: ...
+    version: str
+    protocol_version: int
+    started_ms: int
+    uptime_seconds: float
+    def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., groups: _Optional[int] = ..., processes: _Optional[int] = ..., arcs: _Optional[int] = ..., virtual_nodes: _Optional[int] = ..., revision: _Optional[str] = ..., in_doubt: _Optional[_Iterable[str]] = ..., suspended: _Optional[_Iterable[_Union[ServerStatus.SuspendedArc, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[ServerStatus.Peer, _Mapping]]] = ..., database_failure: _Optional[str] = ..., view: _Optional[_Iterable[str]] = ..., tombstones: _Optional[int] = ..., arcs_suspended: _Optional[int] = ..., node_numbers: _Optional[int] = ..., free_node_numbers: _Optional[int] = ..., mailboxes: _Optional[int] = ..., log_entries: _Optional[int] = ..., log_bytes: _Optional[int] = ..., parcels_unsettled: _Optional[int] = ..., parcels_pending: _Optional[_Iterable[_Union[ServerStatus.ParcelsPending, _Mapping]]] = ..., messages_refused_by_rate: _Optional[int] = ..., datagrams_sent: _Optional[int] = ..., datagrams_handed: _Optional[int] = ..., datagrams_dropped: _Optional[int] = ..., undelivered: _Optional[_Iterable[_Union[ServerStatus.Undelivered, _Mapping]]] = ..., messages_queued: _Optional[int] = ..., memory_entries: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_parcels_unsettled: _Optional[int] = ..., memory_parcels_lost: _Optional[int] = ..., version: _Optional[str] = ..., protocol_version: _Optional[int] = ..., started_ms: _Optional[int] = ..., uptime_seconds: _Optional[float] = ...) -> None: ...
 
 class ListPeersRequest(_message.Message):
     __slots__ = ()
@@ -131,7 +139,7 @@ class RemovePeerRequest(_message.Message):
     def __init__(self, subnet: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class PeerList(_message.Message):
-    __slots__ = ("peers", "strangers", "memberships_ended", "unknown")
+    __slots__ = ("peers", "strangers", "memberships_ended", "unknown", "server", "version", "protocol_version")
     class Fault(_message.Message):
         __slots__ = ("kind", "count")
         KIND_FIELD_NUMBER: _ClassVar[int]
@@ -149,7 +157,7 @@ class PeerList(_message.Message):
         known_to: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., known_to: _Optional[_Iterable[str]] = ...) -> None: ...
     class Peer(_message.Message):
-        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed")
+        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed", "version", "protocol_version", "called_at")
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +171,9 @@ class PeerList(_message.Message):
         ROUND_TRIP_MS_FIELD_NUMBER: _ClassVar[int]
         VIA_FIELD_NUMBER: _ClassVar[int]
         RELAYED_FIELD_NUMBER: _ClassVar[int]
+        VERSION_FIELD_NUMBER: _ClassVar[int]
+        PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+        CALLED_AT_FIELD_NUMBER: _ClassVar[int]
         address: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
         server: str
@@ -176,16 +187,25 @@ class PeerList(_message.Message):
         round_trip_ms: float
         via: str
         relayed: int
-        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ...) -> None: ...
+        version: str
+        protocol_version: int
+        called_at: str
+        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ..., version: _Optional[str] = ..., protocol_version: _Optional[int] = ..., called_at: _Optional[str] = ...) -> None: ...
     PEERS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIPS_ENDED_FIELD_NUMBER: _ClassVar[int]
     UNKNOWN_FIELD_NUMBER: _ClassVar[int]
+    SERVER_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     peers: _containers.RepeatedCompositeFieldContainer[PeerList.Peer]
     strangers: _containers.RepeatedCompositeFieldContainer[PeerList.Fault]
     memberships_ended: int
     unknown: _containers.RepeatedCompositeFieldContainer[PeerList.Unknown]
-    def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., memberships_ended: _Optional[int] = ..., unknown: _Optional[_Iterable[_Union[PeerList.Unknown, _Mapping]]] = ...) -> None: ...
+    server: str
+    version: str
+    protocol_version: int
+    def __init__(self, peers: _Optional[_Iterable[_Union[PeerList.Peer, _Mapping]]] = ..., strangers: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., memberships_ended: _Optional[int] = ..., unknown: _Optional[_Iterable[_Union[PeerList.Unknown, _Mapping]]] = ..., server: _Optional[str] = ..., version: _Optional[str] = ..., protocol_version: _Optional[int] = ...) -> None: ...
 
 class ExportSnapshotRequest(_message.Message):
     __slots__ = ("cut",)

@@ -18,7 +18,7 @@ class PeerFrame(_message.Message):
         subnets: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ...) -> None: ...
     class Hello(_message.Message):
-        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known", "newest_protocol_version")
+        __slots__ = ("protocol_version", "server", "subnets", "start", "session", "addressed_subnets", "incarnation", "known", "newest_protocol_version", "release", "address")
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
@@ -28,6 +28,8 @@ class PeerFrame(_message.Message):
         INCARNATION_FIELD_NUMBER: _ClassVar[int]
         KNOWN_FIELD_NUMBER: _ClassVar[int]
         NEWEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+        RELEASE_FIELD_NUMBER: _ClassVar[int]
+        ADDRESS_FIELD_NUMBER: _ClassVar[int]
         protocol_version: int
         server: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
@@ -37,7 +39,9 @@ class PeerFrame(_message.Message):
         incarnation: int
         known: _containers.RepeatedCompositeFieldContainer[PeerFrame.KnownServer]
         newest_protocol_version: int
-        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., newest_protocol_version: _Optional[int] = ...) -> None: ...
+        release: str
+        address: str
+        def __init__(self, protocol_version: _Optional[int] = ..., server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., start: _Optional[int] = ..., session: _Optional[int] = ..., addressed_subnets: _Optional[_Iterable[str]] = ..., incarnation: _Optional[int] = ..., known: _Optional[_Iterable[_Union[PeerFrame.KnownServer, _Mapping]]] = ..., newest_protocol_version: _Optional[int] = ..., release: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
     class Letters(_message.Message):
         __slots__ = ("session", "first_number", "letters", "handled_through", "posts_handled_through")
         SESSION_FIELD_NUMBER: _ClassVar[int]

@@ -184,6 +184,8 @@ class Cluster:
             f'database = "sqlite:///{self.folder}/{SUBNETS[number]}.db"',
             f'subnets = ["{SUBNETS[number]}"]',
             f"drain_seconds = {DRAIN_SECONDS}",
+            # All ways are to lead through the links that a run breaks.
+            'announced_address = "none"',
             "[peers]",
             *peers,
         ]

@@ -439,6 +439,10 @@ class FakeAdminService(AdminServiceServicer):
             revision=f"fake.{graph.revision}",
             database_failure=graph.database_failure,
             view=graph.view,
+            version="0.2.0",
+            protocol_version=7,
+            started_ms=1772353800123,
+            uptime_seconds=61.5,
             peers=[admin_pb2.ServerStatus.Peer(address="127.0.0.1:1", subnets=graph.subnets[1:], state="up")],
         )
 
@@ -476,14 +480,19 @@ class FakeAdminService(AdminServiceServicer):
                     letters_waiting=3,
                     faults=[fault],
                     life="suspected",
-                    why="nothing was heard for 1.2 s",
+                    why="no heartbeat for 1.2 s",
                     phi=0.123456,
                     last_heard_seconds=1.23456,
                     via="c.example",
                     relayed=4,
+                    version="0.1.0",
+                    protocol_version=6,
                 )
                 for address, owned in subnets.items()
             ],
+            server="fake",
+            version="0.2.0",
+            protocol_version=7,
             strangers=[fault],
             unknown=[admin_pb2.PeerList.Unknown(server="w.example", subnets=["w.example"], known_to=["y.example"])],
         )

@@ -69,7 +69,8 @@ class LinkedServers(SeveralServers):
             for other in range(len(names))
             if one != other
         }
-        super().__init__(start, folder, ports, [[f"{name}.example"] for name in names])
+        shares = [[f"{name}.example"] for name in names]
+        super().__init__(start, folder, ports, shares, announced_address="none")
 
     def peers(self, number):
         return [f"{self.shares[to][0]}={way}" for (source, to), way in self._ways.items() if source == number]

@@ -59,6 +59,7 @@ def test_the_time_of_day_is_read_only_to_be_shown():
     # for days.
     assert sorted(readers) == [
         "mailing/shell/spooling.py",
+        "nameserver/admin_service.py",
         "nameserver/driver/start_number.py",
         "nameserver/routing/origins.py",
         "nameserver/telemetry/clock_watch.py",

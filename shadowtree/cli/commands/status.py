@@ -74,6 +74,10 @@ def _facts(found: ServerStatus) -> Iterator[tuple[object, ...]]:
     yield "datagrams_dropped", found.datagrams_dropped
     for undelivered in found.undelivered:
         yield "undelivered", undelivered.reason, undelivered.messages
+    yield "version", found.version or "-"
+    yield "protocol_version", found.protocol_version or "-"
+    yield "started", found.started or "-"
+    yield "uptime_seconds", found.uptime_seconds
     yield "revision", found.revision
     if found.database_failure:
         yield "database_failure", found.database_failure

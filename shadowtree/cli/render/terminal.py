@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Final
 
 from rich.console import Console
@@ -103,6 +104,9 @@ def show_status(found: results.ServerStatus) -> None:
     table.add_column(style="bold")
     table.add_column()
     table.add_row("subnets", escape(", ".join(first_few(found.subnets))))
+    if found.version:
+        table.add_row("version", escape(f"{found.version}, protocol {found.protocol_version}"))
+        table.add_row("started", escape(f"{found.started}, {timedelta(seconds=round(found.uptime_seconds))} ago"))
     for label in _COUNTS:
         table.add_row(label.replace("_", " "), f"{getattr(found, label):,}")
     for pending in found.parcels_pending:
@@ -125,12 +129,15 @@ def show_status(found: results.ServerStatus) -> None:
 
 def show_peers(found: results.PeerList) -> None:
     """Tell how the connections with other servers stand, as a table."""
-    table = Table(title="other name servers")
-    for column in ("address", "server", "subnets", "state", "life", "waiting", "faults"):
+    title = "other name servers"
+    if found.version:
+        title += f" (asked: {escape(found.server)}, version {escape(found.version)}, protocol {found.protocol_version})"
+    table = Table(title=title)
+    for column in ("address", "server", "version", "subnets", "state", "life", "waiting", "faults"):
         table.add_column(column, overflow="fold")
     for peer in found.peers:
         table.add_row(
-            *(escape(text) for text in (peer.address, peer.server, ", ".join(first_few(peer.subnets)), peer.state)),
+            *map(escape, (peer.address, peer.server, _version(peer), ", ".join(first_few(peer.subnets)), peer.state)),
             escape(_life(peer)),
             f"{peer.letters_waiting:,}",
             escape("; ".join(f"{fault.kind}: {fault.count:,}" for fault in peer.faults)),
@@ -148,6 +155,11 @@ def show_peers(found: results.PeerList) -> None:
                 f"out what only it knows, and say so; add its subnets ({', '.join(first_few(unknown.subnets))})"
             )
         )
+
+
+def _version(peer: results.PeerState) -> str:
+    """Return the versions of a peer's program and of the protocol between the two; empty if they have not met."""
+    return f"{peer.version or 'older'}, protocol {peer.protocol_version}" if peer.protocol_version else ""
 
 
 def _life(peer: results.PeerState) -> str:

@@ -72,7 +72,7 @@ async def test_a_silent_server_is_lost_though_its_connection_stays_and_found_aga
     assert time.monotonic() - started < SOON_SECONDS
     report = a.report("b.x")
     assert report.life is Life.LOST
-    assert report.why.startswith("nothing was heard for")
+    assert report.why.startswith("no heartbeat for")
     assert report.state.startswith("silent since")
     a.send("b.x", b"while apart")
     cluster.network.heal()
@@ -93,8 +93,8 @@ async def test_a_link_that_carries_one_way_is_broken_for_both_ends(cluster, deaf
     started = time.monotonic()
     await until(lambda: lost(servers[deaf]) == [mute] and lost(servers[mute]) == [deaf])
     assert time.monotonic() - started < SOON_SECONDS
-    assert servers[deaf].report(mute).why.startswith("nothing was heard for")
-    assert servers[mute].report(deaf).why.startswith("it does not hear this server: nothing was heard for")
+    assert servers[deaf].report(mute).why.startswith("no heartbeat for")
+    assert servers[mute].report(deaf).why.startswith("it does not hear this server: no heartbeat for")
     await watched(1.0)
     assert servers[mute].report(deaf).life is servers[deaf].report(mute).life is Life.LOST
     assert not servers[mute].transport._open
@@ -108,7 +108,7 @@ async def test_a_pause_of_the_network_that_is_accepted_loses_nobody(cluster):
     times_met = len(a.core.met)  # Of the sessions that both dialled one was chosen.
     cluster.network.part("a.x", "b.x", Passage.STALL)
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.SUSPECTED)
-    assert a.report("b.x").why.startswith("nothing was heard for")
+    assert a.report("b.x").why.startswith("no heartbeat for")
     await watched(0.5)
     cluster.network.heal()
     await until(lambda: a.report("b.x").life is b.report("a.x").life is Life.UP)

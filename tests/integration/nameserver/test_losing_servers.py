@@ -95,7 +95,7 @@ def test_a_server_that_is_stopped_for_longer_is_lost_and_up_again_when_it_goes_o
     a_client.create_group("low@b.x")
     with stopped(b):
         wait_until(lambda: life(a_client) == "lost", "the loss of a stopped server")
-        assert why(a_client).startswith("nothing was heard for")
+        assert why(a_client).startswith("no heartbeat for")
         started = time.monotonic()
         with pytest.raises(shadowtree.Unavailable) as caught:
             a_client.join("top@a.x", "low@b.x")

@@ -65,7 +65,7 @@ def test_a_peer_that_falls_silent(telling):
         assert value(scraped(metrics), "shadowtree_view_servers") == 1
     lost = said(servers)["peer_lost"]
     assert lost["peer"] == "b.x"
-    assert lost["why"].startswith("nothing was heard for ")
+    assert lost["why"].startswith("no heartbeat for ")
 
 
 def test_a_full_disk(telling):

@@ -57,8 +57,12 @@ KEYS = {
         "memory_bytes",
         "memory_parcels_unsettled",
         "memory_parcels_lost",
+        "version",
+        "protocol_version",
+        "started",
+        "uptime_seconds",
     ],
-    "peers": ["peers", "strangers", "unknown", "memberships_ended"],
+    "peers": ["peers", "strangers", "unknown", "memberships_ended", "server", "version", "protocol_version"],
     "peer": [
         "address",
         "subnets",
@@ -73,6 +77,9 @@ KEYS = {
         "round_trip_ms",
         "via",
         "relayed",
+        "version",
+        "protocol_version",
+        "called_at",
     ],
 }
 
@@ -294,6 +301,8 @@ def test_status_prints_one_fact_a_line(shadowtree, loop):
     lines = shadowtree("status").lines
     assert lines[:5] == ["server\tfake", "subnet\tx.example", "groups\t2", "processes\t1", "arcs\t3"]
     assert lines[-1] == "peer\t127.0.0.1:1\tup\ty.example"
+    told = ["version\t0.2.0", "protocol_version\t7", "started\t2026-03-01T08:30:00Z", "uptime_seconds\t61.5"]
+    assert [line for line in lines if line in told] == told
     assert list(shadowtree("status", "--format", "json").json) == KEYS["status"]
 
 
@@ -531,12 +540,13 @@ def test_completion_prints_a_script(shadowtree, shell):
 def test_peers_are_shown_added_and_removed(shadowtree):
     shown = [
         "peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example",
-        "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tnothing was heard for 1.2 s",
+        "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tno heartbeat for 1.2 s",
         "fault\t127.0.0.1:1\tgarbage\t2",
     ]
-    others = ["refused\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
+    version, own = "version\t127.0.0.1:1\t0.1.0\t6", "server\tfake\t0.2.0\t7"
+    others = [version, own, "refused\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
     assert shadowtree("peers").lines == [*shown, *others]
-    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 8
+    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 11
     assert shadowtree("peers", "remove", "z.example").lines == [*shown, *others]
     assert shadowtree("peers", "add", "z.example=127.0.0.1:2").status == 0
     forced = shadowtree("peers", "remove", "z.example", "--force")

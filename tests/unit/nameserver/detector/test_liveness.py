@@ -139,7 +139,7 @@ def test_a_server_that_falls_silent_is_suspected_and_then_lost():
     watch = beating(60.0)
     assert not watch.look(61.5)
     assert watch.life is SUSPECTED
-    assert watch.why == "nothing was heard for 1.5 s"
+    assert watch.why == "no heartbeat for 1.5 s"
     assert 65 < lost_after(watch, since=61.5) < 65.5
 
 
@@ -185,7 +185,7 @@ def test_a_server_that_listens_but_does_not_answer_yet_gets_the_pause():
     watch.refused(60.1, "Connection refused")
     watch.unanswered()
     assert 64.5 < lost_after(watch, since=60.125) < 65.5
-    assert watch.why.startswith("nothing was heard for 5.")
+    assert watch.why.startswith("no heartbeat for 5.")
     assert watch.why.endswith(": Connection refused")
 
 
@@ -200,7 +200,7 @@ def test_a_server_that_is_not_reached_after_a_start_is_lost():
     watch = Liveness(LIMITS, 0.0)
     assert not watch.was_heard
     assert 4.5 < lost_after(watch) < 6
-    assert watch.why.startswith("nothing was heard for 5.")
+    assert watch.why.startswith("no heartbeat for 5.")
 
 
 def test_a_lost_server_that_comes_back_is_judged_anew():
@@ -228,7 +228,7 @@ def test_a_server_that_cannot_write_and_falls_silent_is_lost_once_more_since_its
     watch = beating(60.0)
     watch.says_of_writing("the disk is full")
     assert 64 < lost_after(watch, since=60.0) < 66
-    assert watch.why.startswith("nothing was heard for")
+    assert watch.why.startswith("no heartbeat for")
     assert watch.life is LOST
 
 

@@ -76,11 +76,11 @@ def scene(caplog, monkeypatch):
 def test_peers_that_come_and_go_are_told_with_the_reason(scene):
     scene.step(PeerMet(PEER, (), 5))
     scene.step(PeerLeaving(PEER, "it is being stopped"))
-    scene.step(PeerLost(PEER, "nothing was heard for 6.1 s"))
+    scene.step(PeerLost(PEER, "no heartbeat for 6.1 s"))
     assert scene.said() == [
         ("INFO", "peer_met", {"peer": PEER, "protocol": 5}),
         ("INFO", "peer_leaving", {"peer": PEER, "why": "it is being stopped"}),
-        ("WARNING", "peer_lost", {"peer": PEER, "why": "nothing was heard for 6.1 s"}),
+        ("WARNING", "peer_lost", {"peer": PEER, "why": "no heartbeat for 6.1 s"}),
     ]
 
 

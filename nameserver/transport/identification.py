@@ -1,4 +1,4 @@
-"""Who is at an address: asked before the address is put into the table of peers."""
+"""Ask which name server is at an address: before the table of peers has it, and before calls go there."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from namegraph import ServerId, Subnet
-from nameserver.calls.read_your_writes import PEER_SERVICE
 from shadowtree.v1 import peer_pb2 as messages
+
+IDENTIFY_METHOD = "/shadowtree.v1.PeerService/Identify"
 
 IDENTIFY_SECONDS = 3.0
 """How long an answer is waited for: an operator waits for it, too."""
@@ -28,15 +29,20 @@ class Identity:
 
 
 async def identify(address: str) -> Identity | None:
-    """Ask who is there; None where nobody answers."""
+    """Ask who is at an address; None if no server answers."""
     async with grpc.aio.insecure_channel(address) as channel:
-        call = channel.unary_unary(f"/{PEER_SERVICE}/Identify", None, None)
-        try:
-            answer = messages.IdentifyResponse.FromString(
-                await call(messages.IdentifyRequest().SerializeToString(), timeout=IDENTIFY_SECONDS)
-            )
-        except grpc.aio.AioRpcError as error:
-            return None if error.code() in _NOBODY_THERE else Identity(None)
-        except DecodeError:
-            return Identity(None)
+        return await identify_over(channel, seconds=IDENTIFY_SECONDS)
+
+
+async def identify_over(channel: grpc.aio.Channel, *, seconds: float) -> Identity | None:
+    """Ask who is at the other end of a channel; None if no server answers in time."""
+    call = channel.unary_unary(IDENTIFY_METHOD, None, None)
+    try:
+        answer = messages.IdentifyResponse.FromString(
+            await call(messages.IdentifyRequest().SerializeToString(), timeout=seconds)
+        )
+    except grpc.aio.AioRpcError as error:
+        return None if error.code() in _NOBODY_THERE else Identity(None)
+    except DecodeError:
+        return Identity(None)
     return Identity(ServerId(answer.server), tuple(map(Subnet, answer.subnets)), answer.start or None)
