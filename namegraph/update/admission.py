@@ -420,11 +420,24 @@ def no_group_here(group: NodeId, uncertainty: Uncertainty) -> RefusedError:
     """The refusal for a group that this server does not know; UNAVAILABLE where it may be one all the same."""
     context = uncertainty.context
     is_known = context.table.home_of(group) is not None or context.table.is_expected(group)
-    return uncertainty.refusal_of_group(group) or group_not_found(group, context.server, known_subnet=is_known)
+    may_be_group = uncertainty.refusal_of_group(group)
+    if may_be_group is not None:
+        return may_be_group
+    node = context.graph.index.get(group)
+    is_process = node is not None and context.graph.kind(node) is NodeKind.PROCESS
+    return group_not_found(group, context.server, known_subnet=is_known, is_process=is_process)
 
 
-def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> RefusedError:
-    """The refusal for a group that does not exist, naming the server asked."""
+def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool, is_process: bool = False) -> RefusedError:
+    """The refusal for a group that does not exist, naming the server asked. `is_process`: a process has this id."""
+    if is_process:
+        return refuse(
+            Reason.GROUP_NOT_FOUND,
+            f"there is no group {group}: {group} is a process, such as a person (asked the server {server})",
+            group=group,
+            kind="process",
+            server=server,
+        )
     if known_subnet:
         return refuse(
             Reason.GROUP_NOT_FOUND,
@@ -436,6 +449,7 @@ def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool) -> R
         Reason.GROUP_NOT_FOUND,
         f"there is no group {group}: the server {server} knows no server that owns the subnet {subnet_of(group)}",
         group=group,
+        subnet=subnet_of(group),
         server=server,
     )
 

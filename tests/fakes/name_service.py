@@ -416,6 +416,18 @@ class FakeNameService(NameServiceServicer):
             raise RefusedError(
                 Reason.UNAVAILABLE, f"the server of {group} is out of reach; nothing was done", unreachable=group
             )
+        if any(child == _name(group) and kind == PROCESS for (_, child), kind in self.graph.arcs.items()):
+            raise RefusedError(
+                Reason.GROUP_NOT_FOUND, f"{group} is a process", group=group, server="fake", kind="process"
+            )
+        if subnet_of(parse_name(_name(group))) not in self.graph.subnets:
+            raise RefusedError(
+                Reason.GROUP_NOT_FOUND,
+                f"no server owns the subnet of {group}",
+                group=group,
+                server="fake",
+                subnet=subnet_of(parse_name(_name(group))),
+            )
         if _name(group) not in self.graph.groups:
             raise RefusedError(
                 Reason.GROUP_NOT_FOUND, f"group {group} does not exist (asked server fake)", group=group, server="fake"

@@ -25,31 +25,45 @@ if TYPE_CHECKING:
     default=None,
     help="List at most so many pathnames. [default: as the server likes]",
 )
+@click.option(
+    "--internal",
+    "is_internal",
+    is_flag=True,
+    help="Also how messages and answers are kept from coming twice: arc states, duplication control, pathnames.",
+)
 @everywhere()
 @in_session
-def describe_command(session: Session, group: str, pathname_limit: int | None) -> int:
-    """Show GROUP: its parents and children, its loop if it is in one, and how it is reached.
+def describe_command(session: Session, group: str, pathname_limit: int | None, is_internal: bool) -> int:
+    """Show GROUP: the server it belongs to, the groups it is in, its direct members, and its loop if it is in one.
 
-    The state of an arc: `normal`; in a loop `shadow` (walked, both ways) or `fade` (not needed to reach everybody).
-    In a pipe each line is one fact, with tabs between its parts.
+    In a pipe each line is one fact, with tabs between its parts. A member whose server is out of reach is `suspended`:
+    it counts as no member until that server is back. JSON always has everything.
 
-    Exits with status 3 if the duplication-control records of some arcs are missing, because the server that the arcs
-    lead to is out of reach; says which server.
+    With --internal the state of each arc is printed: `normal`; in a loop `shadow` (walked, both ways) or `fade` (not
+    needed to reach everybody). The exit status of --internal, and of JSON, is 3 if the duplication-control records of
+    some arcs are missing, because the server that the arcs lead to is out of reach; says which server.
 
     \b
-    Example:
+    Examples:
       shadowtree describe staff@ubc.example
+      shadowtree describe staff@ubc.example --internal
     """
+    is_internal = is_internal or pathname_limit is not None
+    is_short = not (is_internal or session.is_json)
     with session.connect() as names:
-        found = names.describe(group, pathname_limit or 0, at_least_revision=session.at_least_revision)
+        limit = pathname_limit or (1 if is_short else 0)
+        found = names.describe(group, limit, at_least_revision=session.at_least_revision)
     if session.is_json:
         print_json(found)
     elif is_terminal():
-        from shadowtree.cli.render.terminal import show_description
+        from shadowtree.cli.render.descriptions import show_description, show_internals
 
-        show_description(found)
+        (show_internals if is_internal else show_description)(found)
     else:
-        print_lines("\t".join(fact) for fact in _facts(found))
+        print_lines("\t".join(fact) for fact in (_all_facts(found) if is_internal else _facts(found)))
+    if is_short:
+        # Nothing of what is printed comes from another server.
+        return DONE
     if found.unreachable:
         warn_unreachable(found.unreachable)
         return UNCERTAIN
@@ -57,6 +71,22 @@ def describe_command(session: Session, group: str, pathname_limit: int | None) -
 
 
 def _facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
+    yield "group", found.group
+    yield "home", found.home
+    for parent in found.parents:
+        yield "parent", parent.id, *_state(parent.state)
+    for child in found.children:
+        yield "child", child.id, child.kind, *_state(child.state)
+    if found.virtual_node is not None:
+        for component in found.virtual_node.components:
+            yield "loop", component
+
+
+def _state(state: str) -> tuple[str, ...]:
+    return (state,) if state == "suspended" else ()
+
+
+def _all_facts(found: GroupDescription) -> Iterator[tuple[str, ...]]:
     yield "group", found.group
     yield "home", found.home
     if found.virtual_node is not None:

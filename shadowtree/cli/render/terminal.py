@@ -27,7 +27,6 @@ _EFFECT_SENTENCES: Final = {
     "controlled": "now reached in several ways, one of which delivers",
     "released": "no longer reached in several ways",
 }
-_STATE_STYLES: Final = {"normal": "default", "shadow": "green", "fade": "dim", "suspended": "red"}
 
 
 def show_change(change: results.Change) -> None:
@@ -36,44 +35,8 @@ def show_change(change: results.Change) -> None:
     console.print(f"[green]done[/], revision {escape(change.revision)}")
     for effect in change.effects:
         tree = Tree(f"[bold]{effect.kind}[/]: {_EFFECT_SENTENCES[effect.kind]} ({len(effect.groups)})")
-        _add_some(tree, [escape(group) for group in effect.groups])
+        add_some(tree, [escape(group) for group in effect.groups])
         console.print(tree)
-
-
-def show_description(found: results.GroupDescription) -> None:
-    """Draw one group and what is around it."""
-    console = Console(highlight=False)
-    tree = Tree(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
-    if found.virtual_node is not None:
-        node = tree.add(f"virtual node {escape(found.virtual_node.vnid)}: in a loop of")
-        _add_some(node, [escape(component) for component in found.virtual_node.components])
-    _add_some(
-        tree.add(f"parents ({len(found.parents)})"),
-        [f"{escape(parent.id)}  {_state(parent.state)}" for parent in found.parents],
-    )
-    _add_some(
-        tree.add(f"children ({len(found.children)})"),
-        [f"{escape(child.id)}  {child.kind} {_state(child.state)}" for child in found.children],
-    )
-    if found.rd_records:
-        cut_off = ", and more" if found.rd_records_truncated else ""
-        _add_some(
-            tree.add(f"duplication control ({len(found.rd_records)}{cut_off})"),
-            [
-                escape(f"{record.parent} -> {record.child}: DL({record.source}, {record.sink})")
-                + f", closed to {len(record.ancestors)} groups"
-                for record in found.rd_records
-            ],
-        )
-    if found.unreachable:
-        missing = tree.add("[red]duplication control of arcs to these servers is missing[/]: out of reach")
-        _add_some(missing, [escape(server) for server in found.unreachable])
-    more = ", and more" if found.pathnames_truncated else ""
-    _add_some(
-        tree.add(f"pathnames ({len(found.pathnames)}{more})"),
-        [escape(" > ".join(pathname)) for pathname in found.pathnames],
-    )
-    console.print(tree)
 
 
 _COUNTS = (
@@ -239,12 +202,9 @@ def _progress() -> Progress:
     )
 
 
-def _add_some(tree: Tree, lines: list[str]) -> None:
+def add_some(tree: Tree, lines: list[str]) -> None:
+    """Add lines to a tree, as many as a person reads, and how many more there are."""
     for line in lines[:SHOWN_AT_MOST]:
         tree.add(line)
     if len(lines) > SHOWN_AT_MOST:
         tree.add(f"[dim]and {len(lines) - SHOWN_AT_MOST:,} more (--format json has all)[/]")
-
-
-def _state(state: str) -> str:
-    return f"[{_STATE_STYLES[state]}]{state}[/]"

@@ -233,6 +233,15 @@ def test_direct_leaves_out_what_is_reached_through_other_groups(shadowtree, loop
     assert (unknown.status, "`shadowtree memberships --direct bob@z`" in unknown.err) == (4, True)
 
 
+@pytest.mark.parametrize(
+    "command", [("describe", ANN), ("resolve", ANN), ("join", ANN, "bob@z"), ("leave", ANN, "bob@z")]
+)
+def test_a_process_that_is_taken_for_a_group_is_said_to_be_one_and_where_to_look(shadowtree, loop, command):
+    found = shadowtree(*command)
+    assert found.status == 4
+    assert found.err == (f"shadowtree: {ANN} is a process; `shadowtree memberships --direct {ANN}` lists its groups\n")
+
+
 def test_memberships_prints_one_group_a_line(shadowtree, loop):
     assert shadowtree("memberships", ANN).lines == [A, B]
     assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]
@@ -258,8 +267,22 @@ def test_what_became_controlled_is_asked_for_where_effects_are(shadowtree, graph
     ]
 
 
-def test_describe_prints_one_fact_a_line_under_both_its_names(shadowtree, loop):
+def test_describe_prints_what_users_ask_one_fact_a_line_under_both_its_names(shadowtree, loop):
     found = shadowtree("describe", B)
+    assert found.lines == [
+        f"group\t{B}",
+        "home\tfake",
+        f"parent\t{A}",
+        f"child\t{A}\tgroup",
+        f"child\t{ANN}\tprocess",
+        f"loop\t{A}",
+        f"loop\t{B}",
+    ]
+    assert shadowtree("group", "describe", B) == found
+
+
+def test_describe_internal_prints_what_the_protocol_keeps_too(shadowtree, loop):
+    found = shadowtree("describe", B, "--internal")
     assert found.lines == [
         f"group\t{B}",
         "home\tfake",
@@ -271,7 +294,8 @@ def test_describe_prints_one_fact_a_line_under_both_its_names(shadowtree, loop):
         f"child\t{ANN}\tprocess\tnormal",
         f"pathname\t{B}",
     ]
-    assert shadowtree("group", "describe", B) == found
+    assert shadowtree("describe", B, "--pathnames", "5").lines == found.lines
+    assert shadowtree("describe", B, "--internal", "--format", "json") == shadowtree("describe", B, "--format", "json")
 
 
 def test_describe_as_json_has_its_keys(shadowtree, loop):
@@ -285,7 +309,8 @@ def test_describe_as_json_has_its_keys(shadowtree, loop):
 
 def test_describe_names_who_could_not_tell_who_must_not_cross_arcs_to_its_nodes(shadowtree, graph, loop):
     graph.unreachable = {A}
-    found = shadowtree("describe", B)
+    assert shadowtree("describe", B).status == 0
+    found = shadowtree("describe", B, "--internal")
     assert (found.status, found.lines[-2:]) == (3, ["unreachable\tx.example", f"pathname\t{B}"])
     assert "incomplete: out of reach: x.example" in found.err
     found = shadowtree("describe", B, "--format", "json")

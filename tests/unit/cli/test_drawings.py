@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from resolver.membership import MembershipResolver
 from shadowtree.cli.demo.loops import arc_to_turn_round, draw_loop
+from shadowtree.cli.render.descriptions import show_internals
 from shadowtree.cli.render.loops import loops_of
-from shadowtree.cli.render.terminal import show_description
 from shadowtree.cli.render.trees import arcs_in_loops, draw_memberships, draw_walk
 from shadowtree.results import Child, GroupDescription, WalkStep
 from tests.small_graphs import SmallGraph, node_id
@@ -146,7 +146,7 @@ def test_a_loop_is_drawn_with_its_tree_and_what_faded():
 
 
 def test_a_description_tells_a_person_whose_records_are_missing(capsys):
-    show_description(GroupDescription("a@x", "x", None, (), (), (), (), False, "r", unreachable=("c.x", "d.x")))
+    show_internals(GroupDescription("a@x", "x", None, (), (), (), (), False, "r", unreachable=("c.x", "d.x")))
     told = capsys.readouterr().out
     assert "duplication control of arcs to these servers is missing: out of reach" in told
     assert "c.x" in told

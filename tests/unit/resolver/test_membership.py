@@ -27,8 +27,11 @@ def resolver(server):
     return MembershipResolver(server.core)
 
 
-@pytest.mark.parametrize("unknown", [UNKNOWN, ANN, parse_name("g@elsewhere.example")])
-def test_every_question_about_an_unknown_group_or_a_process_is_refused(resolver, unknown):
+@pytest.mark.parametrize(
+    ("unknown", "more"),
+    [(UNKNOWN, {}), (ANN, {"kind": "process"}), (parse_name("g@elsewhere.example"), {"subnet": "elsewhere.example"})],
+)
+def test_every_question_about_an_unknown_group_or_a_process_is_refused(resolver, unknown, more):
     for ask in (
         lambda: resolver.resolve(unknown),
         lambda: list(resolver.walk(unknown)),
@@ -39,7 +42,7 @@ def test_every_question_about_an_unknown_group_or_a_process_is_refused(resolver,
         with pytest.raises(RefusedError) as caught:
             ask()
         assert caught.value.refusal.reason is Reason.GROUP_NOT_FOUND
-        assert dict(caught.value.refusal.facts) == {"group": unknown, "server": "x.example"}
+        assert dict(caught.value.refusal.facts) == {"group": unknown, "server": "x.example", **more}
 
 
 def test_a_group_on_a_loop_is_a_member_of_itself_and_one_on_none_is_not(resolver):

@@ -371,3 +371,14 @@ def test_an_import_of_nothing_is_done(server):
 def test_an_import_may_close_loops_over_what_is_there(server):
     assert isinstance(server.bring([(B, C, 1), (C, A, 1)]), Committed)
     assert resolve(server, A) == ({ANN}, {A, B, C})
+
+
+def test_a_process_that_is_taken_for_a_group_is_named_as_one():
+    core = CoreUnderTest("x")
+    core.create("a@x")
+    core.join("a@x", "ann@x")
+    for operation in (JoinArc(parse_name("ann@x"), parse_name("bob@x")), DeleteGroup(parse_name("ann@x"))):
+        refusal = core.ask(operation)
+        assert (refusal.reason, refusal.facts["kind"]) == (Reason.GROUP_NOT_FOUND, "process")
+    assert "kind" not in core.ask(DeleteGroup(parse_name("nobody@x"))).facts
+    assert core.ask(DeleteGroup(parse_name("nobody@else"))).facts["subnet"] == "else"
