@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from delivery.server import Server
 from namegraph import (
@@ -21,6 +22,7 @@ from namegraph import (
 )
 from nameserver.calls.adapters import Context, Handler, deadline_of, stream_call, unary_call
 from nameserver.calls.stable_listing import made
+from nameserver.calls.who_asks import who_asks
 from nameserver.config.addresses import InvalidAddressError, is_loopback, parse_address
 from nameserver.config.settings import RESTART_GRACE_SECONDS_LIMIT
 from nameserver.driver.planned_end import PlannedEnd
@@ -44,6 +46,13 @@ SUSPENDED_LISTED = 1_000
 ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
+class Say(Protocol):
+    """Writes a line of the log."""
+
+    def __call__(self, level: int, event: str, message: str, **fields: object) -> None:
+        """Write it: `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+
+
 class AdminCalls:
     """Answers for one server."""
 
@@ -56,7 +65,10 @@ class AdminCalls:
         transport: PeerTransport,
         run_loop: RunLoop,
         planned_end: PlannedEnd,
+        say: Say,
     ) -> None:
+        """`say` writes a line of the log."""
+        self._say = say
         self._planned_end = planned_end
         self._core = core
         self._reads = reads
@@ -148,14 +160,16 @@ class AdminCalls:
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
         """Learn where the server of a subnet is reached."""
-        del context
         subnet = _subnet(request.subnet)
         try:
             address = parse_address(request.address, lowest_port=1)
         except InvalidAddressError as error:
             raise refuse(Reason.INVALID_REQUEST, str(error), field="address", address=request.address) from None
         await self._require_owner(subnet, address)
+        before = self._core.peer_addresses.get(subnet)
         await self._run_loop.carry_out(AddPeer(self._run_loop.new_ticket(), subnet, address))
+        message = f"the server of {subnet} is looked for at {address}" + (f", not at {before}" if before else "")
+        self._say(logging.INFO, "peer_added", message, subnet=subnet, address=address, **who_asks(context.peer()))
         self._transport.refresh()
         return self._peer_list()
 
@@ -178,7 +192,7 @@ class AdminCalls:
         if found.server is None:
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"what answers at {address} is no name server of this version; nothing was changed",
+                f"what answers at {address} is not a name server; nothing was changed",
                 field="address",
                 address=address,
             )
@@ -214,6 +228,9 @@ class AdminCalls:
             refusal = error.refusal
             done = f"{ended} memberships were ended, and the subnet stays in the table: " if request.force else ""
             raise refuse(refusal.reason, f"{done}{refusal.message}", **refusal.facts) from None
+        message = f"{subnet} is out of the table of peers"
+        facts = {"memberships_ended": ended} if request.force else {}
+        self._say(logging.INFO, "peer_removed", message, subnet=subnet, **facts, **who_asks(context.peer()))
         self._transport.refresh()
         answer = self._peer_list()
         answer.memberships_ended = ended
@@ -232,7 +249,6 @@ class AdminCalls:
 
     async def drain(self, request: messages.DrainRequest, context: Context) -> messages.DrainResponse:
         """End this server as planned; answers when what was under way is finished."""
-        del context
         planned_end, key = self._planned_end, "restart_grace_seconds"
         if request.HasField("restart_grace_seconds"):
             seconds = request.restart_grace_seconds
@@ -243,7 +259,7 @@ class AdminCalls:
                     field=key,
                 )
             planned_end.restart_grace_seconds = seconds
-        planned_end.begin()
+        planned_end.begin(**who_asks(context.peer()))
         return messages.DrainResponse(is_finished=await planned_end.until_finished())
 
     def _peer_list(self) -> messages.PeerList:
@@ -298,10 +314,11 @@ def admin_service_handlers(
     transport: PeerTransport,
     run_loop: RunLoop,
     planned_end: PlannedEnd,
+    say: Say,
 ) -> AdminHandlers:
-    """What answers the AdminService. `reads` is the core as its readers see it."""
+    """Return what answers the AdminService. `reads` is the core as its readers see it."""
     admin = AdminCalls(
-        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
+        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
     snapshots = SnapshotCalls(core=core, run_loop=run_loop)
 

@@ -196,7 +196,7 @@ async def serve(
     """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
     planned_end = PlannedEnd(settings.detector.restart_grace_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, planned_end.begin)
+        asyncio.get_running_loop().add_signal_handler(number, planned_end.begin, number.name)
     reloading = SettingsReload(settings, log, reload)
     reloading.begin(asyncio.get_running_loop())
     servers = Servers.of(settings)
@@ -360,7 +360,7 @@ def _open(
     messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check)
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
-        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end
+        core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
     request_bytes = RequestBytes()
 
@@ -406,7 +406,8 @@ async def _drain(
     seconds: float,
 ) -> None:
     """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
-    say(logging.INFO, "draining", "told to end: what is under way is finished", seconds=seconds)
+    message = f"told to end by {planned_end.asked_by['asked_by']}: what is under way is finished"
+    say(logging.INFO, "draining", message, seconds=seconds, **planned_end.asked_by)
     grace_seconds = planned_end.restart_grace_seconds
     refusal = Refusal(
         Reason.UNAVAILABLE,

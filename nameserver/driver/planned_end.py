@@ -11,11 +11,15 @@ class PlannedEnd:
     def __init__(self, restart_grace_seconds: float) -> None:
         """`restart_grace_seconds`: for how long peers are to wait for the server; whoever begins it may change that."""
         self.restart_grace_seconds = restart_grace_seconds
+        self.asked_by: dict[str, object] = {}
+        """Fields of the log: who began it."""
         self._begun = asyncio.Event()
         self._finished: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
-    def begin(self) -> None:
-        """Let the server end."""
+    def begin(self, asked_by: object, user: object = None) -> None:
+        """Let the server end. `asked_by`: a signal, or the address of an operator, whose `user` may be known."""
+        if not self._begun.is_set():
+            self.asked_by = {"asked_by": asked_by} if user is None else {"asked_by": asked_by, "user": user}
         self._begun.set()
 
     async def until_begun(self) -> None:

@@ -153,7 +153,7 @@ class CallDetours:
                     return True
             finally:
                 if not is_taken:
-                    await channel.close()
+                    await channel.close(None)
         return False
 
     def _is_it(self, found: Identity, server: ServerId) -> bool:

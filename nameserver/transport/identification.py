@@ -8,6 +8,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from namegraph import ServerId, Subnet
+from nameserver.transport.first_bytes import is_another_kind_of_server
 from shadowtree.v1 import peer_pb2 as messages
 
 IDENTIFY_METHOD = "/shadowtree.v1.PeerService/Identify"
@@ -29,9 +30,12 @@ class Identity:
 
 
 async def identify(address: str) -> Identity | None:
-    """Ask who is at an address; None if no server answers."""
+    """Ask who is at an address; None if nothing answers, yet."""
     async with grpc.aio.insecure_channel(address) as channel:
-        return await identify_over(channel, seconds=IDENTIFY_SECONDS)
+        found = await identify_over(channel, seconds=IDENTIFY_SECONDS)
+    if found is None and await is_another_kind_of_server(address):
+        return Identity(None)
+    return found
 
 
 async def identify_over(channel: grpc.aio.Channel, *, seconds: float) -> Identity | None:
@@ -44,5 +48,7 @@ async def identify_over(channel: grpc.aio.Channel, *, seconds: float) -> Identit
     except grpc.aio.AioRpcError as error:
         return None if error.code() in _NOBODY_THERE else Identity(None)
     except DecodeError:
+        return Identity(None)
+    if not answer.server:
         return Identity(None)
     return Identity(ServerId(answer.server), tuple(map(Subnet, answer.subnets)), answer.start or None)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any, Protocol
 
 import grpc
 
 CONVERSE_METHOD = "/shadowtree.v1.PeerService/Converse"
+
+_PLACE = re.compile(r"^(?:[A-Z_]+: )?(?:ipv4|ipv6|unix):\S+: ")
+"""Leads what gRPC says of an attempt to connect. The address is known."""
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
@@ -92,7 +96,7 @@ def _why(error: grpc.aio.AioRpcError) -> str:
     details = error.details() or error.code().name
     for lead in ("last error: ", "Failed to connect to remote host: "):
         details = details.rpartition(lead)[2]
-    return _one_line(details)
+    return _one_line(_PLACE.sub("", details))
 
 
 def _one_line(text: str) -> str:

@@ -358,7 +358,9 @@ def test_every_method_of_the_contract_is_served():
     directory = SimpleNamespace(until_all_met=None)
     names = name_service_handlers(**built, run_loop=None, directory=directory)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
-    admin = admin_service_handlers(core=core, reads=core, census=None, transport=None, run_loop=None, planned_end=None)
+    admin = admin_service_handlers(
+        core=core, reads=core, census=None, transport=None, run_loop=None, planned_end=None, say=None
+    )
     methods = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
     assert set(admin.here) == set(admin.anywhere) == {method.name for method in methods}
     between_servers = {

@@ -1,6 +1,12 @@
 """Peers that are added while servers run, and servers of which one knows and another does not."""
 
+import os
+import pwd
 import re
+import signal
+import socket
+import socketserver
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -10,6 +16,7 @@ import shadowtree
 from shadowtree import Arc, Join, UnknownServer
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.nameserver.server_process import wait_until
+from tests.integration.nameserver.telling import lines_of
 
 
 @pytest.fixture
@@ -116,11 +123,71 @@ def test_what_is_no_name_server_is_not_added(start, tmp_path):
     port = other.add_insecure_port("127.0.0.1:0")
     other.start()
     try:
-        with pytest.raises(shadowtree.InvalidRequest, match="is no name server of this version; nothing was changed"):
+        with pytest.raises(shadowtree.InvalidRequest, match="is not a name server; nothing was changed"):
             a.add_peer("b.x", f"127.0.0.1:{port}")
     finally:
         other.stop(None).wait()
     assert not list(a.peers())
+
+
+class OldServer(socketserver.BaseRequestHandler):
+    """Answers as a server of HTTP/1 does that knows no HTTP/2."""
+
+    def handle(self):
+        self.request.recv(100)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+class ClosingServer(socketserver.BaseRequestHandler):
+    """Says nothing, and ends each connection."""
+
+
+@pytest.mark.parametrize("handler", [OldServer, ClosingServer])
+def test_a_server_of_another_kind_is_not_added(start, tmp_path, handler):
+    a = shadowtree.Client(start(tmp_path / "a.db", subnets=["a.x"]).address, timeout=20)
+    with socketserver.TCPServer(("127.0.0.1", 0), handler) as other:
+        thread = threading.Thread(target=other.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(shadowtree.InvalidRequest, match="is not a name server; nothing was changed"):
+                a.add_peer("b.x", f"127.0.0.1:{other.server_address[1]}")
+        finally:
+            other.shutdown()
+            thread.join()
+    assert not list(a.peers())
+
+
+def test_an_address_at_which_nothing_answers_yet_is_added(start, tmp_path):
+    """Nobody listens at one, and at the other one a process hangs, which the system lets connect."""
+    a = shadowtree.Client(start(tmp_path / "a.db", subnets=["a.x"]).address, timeout=20)
+    (nobody,) = unused_ports(1)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        a.add_peer("b.x", f"127.0.0.1:{nobody}")
+        a.add_peer("c.x", f"127.0.0.1:{hanging.getsockname()[1]}")
+    assert [peer.subnets for peer in sorted(a.peers(), key=lambda peer: peer.subnets)] == [("b.x",), ("c.x",)]
+
+
+def test_the_log_says_who_adds_and_removes_peers_and_who_ends_the_server(start, tmp_path):
+    server = start(tmp_path / "a.db", subnets=["a.x"], log_level="info", log_format="json")
+    a = shadowtree.Client(server.address, timeout=20)
+    (nobody,) = unused_ports(1)
+    a.add_peer("b.x", f"127.0.0.1:{nobody}")
+    a.remove_peer("b.x")
+    a.drain()
+    lines = lines_of(server)
+    user = pwd.getpwuid(os.getuid()).pw_name
+    for event in ("peer_added", "peer_removed", "draining"):
+        assert lines[event]["user"] == user
+        assert re.fullmatch(r"127\.0\.0\.1:\d+", lines[event]["asked_by"])
+    assert (lines["peer_added"]["subnet"], lines["peer_added"]["address"]) == ("b.x", f"127.0.0.1:{nobody}")
+    assert lines["peer_removed"]["subnet"] == "b.x"
+
+
+def test_the_log_says_which_signal_ends_the_server(start, tmp_path):
+    server = start(tmp_path / "a.db", subnets=["a.x"], log_level="info", log_format="json")
+    server.process.send_signal(signal.SIGINT)
+    line = lines_of(server)["draining"]
+    assert (line["asked_by"], "user" in line) == ("SIGINT", False)
 
 
 def test_an_update_that_leads_to_a_server_that_its_coordinator_does_not_know_is_refused_and_holds_up_nobody(servers):
