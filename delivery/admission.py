@@ -37,7 +37,7 @@ def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_
     for name in (target.name for target in targets):
         is_others = reach.home_of(name) not in (None, server)
         if not (is_others or reach.is_group(name) or reach.is_process(name) or listens_for(name)):
-            raise target_not_found(name, server)
+            raise target_not_found(name, server, reach.renamed_to(name))
 
 
 def goes_on(before: Send, send: Send) -> bool:

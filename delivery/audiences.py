@@ -208,8 +208,9 @@ class Audiences:
             for some in in_slices(processes):
                 found |= BitMap(numbers[process] for process in some if process in numbers)
                 yield len(some)
-            if name in numbers:
-                found.add(numbers[name])
+            addressed = reach.renamed_to(name) or name
+            if addressed in numbers:
+                found.add(numbers[addressed])
         for some in in_slices(processes_below(name, reach)):
             found |= self._gateways.among(some)
             yield len(some)

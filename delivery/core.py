@@ -13,6 +13,7 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from pyroaring import BitMap
@@ -182,14 +183,25 @@ class DeliveryCore:
         """Take a parcel from the log as it was stored."""
         self.origin.keep(record.position, record.encoded)
 
-    def step(self, event: Event | DeliveryEvent, records: Records, now: float) -> tuple[list[PeerLetter], list[Answer]]:
-        """Take one event, or what it did to the graph; returns what is to leave, and what callers are told."""
+    def step(
+        self,
+        event: Event | DeliveryEvent,
+        records: Records,
+        now: float,
+        renames: Iterable[tuple[NodeId, NodeId]] = (),
+    ) -> tuple[list[PeerLetter], list[Answer]]:
+        """Take one event, or what it did to the graph; returns what is to leave, and what callers are told.
+
+        `renames`: old and new name of each group that it renamed.
+        """
         self._now = now
         reach = self._reach
         self.running.step(now)
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self.lost_ways.note(reach.onward_over_removed(records.arcs))
+        for names in renames:
+            self._rename(*names)
         self._take(event)
         self.spreading.make_parcels(reach, at=self.running.seconds)
         self.in_memory.make_parcels(reach, now)
@@ -212,6 +224,18 @@ class DeliveryCore:
         self._answers, self.spreading.answers = [], []
         self._unkept += self._end_of_memory(now)
         return letters, answers
+
+    def _rename(self, old: NodeId, new: NodeId) -> None:
+        """Let all that is known of a group by its name go on under its new one."""
+        # What was accepted for the old name is in parcels before its senders go on under the new name.
+        for spreading in (self.spreading, self.in_memory.spreading):
+            spreading.close()
+            spreading.make_parcels(self._reach, at=self.running.seconds)
+        self.policies.rename(old, new)
+        self.mailboxes.rename(old, new)
+        self.listeners.rename(old, new)
+        for senders in (self.senders, self.in_memory.senders):
+            senders.rename(old, new)
 
     def _audiences_needed(self) -> set[int]:
         """The numbers of those that something else than entries refers to."""

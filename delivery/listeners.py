@@ -60,6 +60,15 @@ class Listeners:
             del self._of[process], self.numbers[process]
             self.version += 1
 
+    def rename(self, old: NodeId, new: NodeId) -> None:
+        """A group has a new name: those who listen for it go on under that, unless others listen for the new name."""
+        if old not in self.numbers or new in self.numbers:
+            return
+        self.numbers[new], self._of[new] = self.numbers.pop(old), self._of.pop(old)
+        for ticket in self._of[new]:
+            self._places[ticket] = new, self._places[ticket][1]
+        self.version += 1
+
     def needed_from(self) -> int | None:
         """The oldest entry that somebody may not have been handed; None where nobody listens."""
         return self._needed.smallest()

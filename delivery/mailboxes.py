@@ -153,6 +153,14 @@ class Mailboxes:
         self._slowest[mailbox.number] = _NOBODY
         self.version += 1
 
+    def rename(self, old: NodeId, new: NodeId) -> None:
+        """A group has a new name: its archive goes along, with all subscriptions, unless the new name has a mailbox."""
+        if old not in self.numbers or new in self.numbers:
+            return
+        self._mailboxes[new] = self._mailboxes.pop(old)
+        self.numbers[new] = self.numbers.pop(old)
+        self.version += 1
+
     @property
     def numbered(self) -> int:
         """The highest number that a mailbox was given; 0 for none."""

@@ -67,8 +67,16 @@ def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> Ta
     return (Target(first, less), *(Target(name, less) for name in sorted(others)))
 
 
-def target_not_found(name: NodeId, server: ServerId) -> RefusedError:
-    """The refusal of a message to what its home does not know."""
+def target_not_found(name: NodeId, server: ServerId, renamed_to: NodeId | None = None) -> RefusedError:
+    """The refusal of a message to what its home does not know, with the name that the group has now."""
+    if renamed_to is not None:
+        return refuse(
+            Reason.TARGET_NOT_FOUND,
+            f"there is no group {name}: it was renamed to {renamed_to}",
+            target=name,
+            server=server,
+            renamed_to=renamed_to,
+        )
     return refuse(
         Reason.TARGET_NOT_FOUND,
         f"there is no group or member {name} at the server {server}",

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from delivery.model import Kept, Quality
 from delivery.reach import Reach
@@ -113,12 +113,21 @@ class Policies:
             home = reach.home_of(needed)
             # Of a group that is at home elsewhere, this server cannot say whether it is there.
             if home in (None, server) and not reach.is_group(needed):
-                raise group_not_found(needed, server, known_subnet=home is not None)
+                renamed_to = reach.renamed_to(needed)
+                raise group_not_found(needed, server, known_subnet=home is not None, renamed_to=renamed_to)
         if policy != DEFAULT:
             self._rows[group] = policy
         elif group in self._rows:
             del self._rows[group]
         return policy
+
+    def rename(self, old: NodeId, new: NodeId) -> None:
+        """A group has a new name: its policy goes along, and policies that name it as the group of senders follow."""
+        if old in self._rows:
+            self._rows[new] = self._rows.pop(old)
+        for group, policy in list(self._rows.items()):
+            if policy.senders == old:
+                self._rows[group] = structs.replace(policy, senders=new)
 
     def forget_deleted(self, records: Records, is_group: Callable[[NodeId], bool]) -> None:
         """Forget the policies of groups that a step has deleted, as the rows that it writes say."""

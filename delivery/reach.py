@@ -73,5 +73,8 @@ class Reach(Protocol):
     def is_process(self, name: NodeId) -> bool:
         """Whether a name is a member of some group here, and no group itself."""
 
+    def renamed_to(self, name: NodeId) -> NodeId | None:
+        """The present name of a group that had this name; None if it is not known, or a group has this name."""
+
     def lives_here(self, name: NodeId) -> bool:
         """Whether a name is such a process, and no other server's."""

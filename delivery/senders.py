@@ -120,6 +120,18 @@ class Senders:
                 self._silent[numbering] = None
                 self._silent.move_to_end(numbering)
 
+    def rename(self, old: NodeId, new: NodeId) -> None:
+        """A group has a new name: messages to it are numbered on under that."""
+        for numbering in [each for each in self._silent if each[1] == old]:
+            renamed = numbering[0], new
+            last = self._last.pop(numbering)
+            del self._silent[numbering]
+            if last.number > self._last.get(renamed, _NONE).number:
+                self._last[renamed] = last
+                self._silent[renamed] = None
+        for numbering in [each for each in self._ahead if each[1] == old]:
+            self._ahead[numbering[0], new] = self._ahead.pop(numbering)
+
     def _forget_silent(self, now_ms: int) -> None:
         """Forget who was silent longest: those beyond the limit, and those whose time is over."""
         while True:

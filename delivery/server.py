@@ -103,7 +103,7 @@ class Server(ServerCore):
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
         """Take one event in; return what the shell must make durable and then let out."""
         found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
-        letters, answers = self.delivery.step(event, found.records, now)
+        letters, answers = self.delivery.step(event, found.records, now, self._context.renames.take_noted())
         self._stepped_at = now
         found.messages.extend(letters)
         found.records.protocol += self.durable.take_rows()

@@ -26,7 +26,7 @@ class Subscriptions:
         """The number of a mailbox. Raises `RefusedError` where there is none."""
         number = self._mailboxes.number_of(process)
         if number is None:
-            raise self._no_mailbox(process)
+            raise self._no_mailbox(process, None)
         return number
 
     def mailbox_of(self, process: NodeId, reach: Reach, *, opens_archive: bool = False) -> int:
@@ -40,9 +40,11 @@ class Subscriptions:
         self._require_home(process, reach)
         if is_pattern(process):
             return self._gateway(process)
+        if (renamed_to := reach.renamed_to(process)) is not None:
+            raise self._no_mailbox(process, renamed_to)
         is_group = reach.is_group(process)
         if is_group and not opens_archive:
-            raise self._no_mailbox(process)
+            raise self._no_mailbox(process, None)
         if "*" in process and not (is_group or reach.is_process(process)):
             raise refuse(
                 Reason.INVALID_REQUEST,
@@ -67,7 +69,15 @@ class Subscriptions:
         """Begin a subscription, or go on with it. Raises `RefusedError` where this server does not take it."""
         return self._listen(event, reach) if event.is_ephemeral else self._subscribe(event, reach)
 
-    def _no_mailbox(self, process: NodeId) -> RefusedError:
+    def _no_mailbox(self, process: NodeId, renamed_to: NodeId | None) -> RefusedError:
+        if renamed_to is not None:
+            return refuse(
+                Reason.MAILBOX_NOT_FOUND,
+                f"{process} has no mailbox: it was renamed to {renamed_to}",
+                process=process,
+                server=self._server,
+                renamed_to=renamed_to,
+            )
         return refuse(
             Reason.MAILBOX_NOT_FOUND,
             f"{process} has no mailbox at the server {self._server}",

@@ -77,11 +77,14 @@ if TYPE_CHECKING:
     from namegraph.model.names import parse_subnet as parse_subnet
     from namegraph.model.names import subnet_of as subnet_of
     from namegraph.model.operations import ChildKind as ChildKind
+    from namegraph.model.operations import Composite as Composite
     from namegraph.model.operations import CreateGroup as CreateGroup
     from namegraph.model.operations import DeleteGroup as DeleteGroup
     from namegraph.model.operations import JoinArc as JoinArc
     from namegraph.model.operations import LeaveArc as LeaveArc
+    from namegraph.model.operations import LeaveEverywhere as LeaveEverywhere
     from namegraph.model.operations import Operation as Operation
+    from namegraph.model.operations import RenameGroups as RenameGroups
     from namegraph.model.outcomes import Committed as Committed
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
@@ -199,11 +202,14 @@ _PUBLIC_NAMES = {
     ),
     "namegraph.model.operations": (
         "ChildKind",
+        "Composite",
         "CreateGroup",
         "DeleteGroup",
         "JoinArc",
         "LeaveArc",
+        "LeaveEverywhere",
         "Operation",
+        "RenameGroups",
     ),
     "namegraph.model.outcomes": (
         "Committed",

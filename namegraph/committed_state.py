@@ -40,6 +40,7 @@ from namegraph.model.operations import DeleteGroup
 from namegraph.model.rows import NodeIndex
 from namegraph.model.slices import Slices
 from namegraph.queries import LONG_FROM_OPERATIONS, CoreQueries
+from namegraph.update.composite import names_in_composite
 from namegraph.update.locality import heads_in
 from namegraph.update.order_queue import LARGE_FROM_NODES
 from namegraph.wire.codec import NotAMessageError, decode_in_view
@@ -129,7 +130,11 @@ def _is_large(letter: bytes) -> bool:
 
 def _size(command: UpdateCommand, core: ServerCore) -> int:
     """How many operations an update is made of, those included that deletions with force come to."""
-    graph, size = core.graph, len(command.operations)
+    graph, size = core.graph, len(command.operations) + len(command.elsewhere)
+    for name in names_in_composite(command.composite):
+        node = graph.index.get(name)
+        if node is not None:
+            size += 2 * (len(graph.children[node]) + len(graph.parents[node]))
     if size <= LONG_FROM_OPERATIONS:
         for operation in command.operations:
             node = graph.index.get(operation.group) if isinstance(operation, DeleteGroup) and operation.force else None
@@ -155,7 +160,7 @@ def _are_above_many(nodes: Iterable[NodeIndex], core: ServerCore) -> bool:
 def _heads_of(event: Event) -> Collection[NodeId]:
     match event:
         case UpdateCommand(operations=operations):
-            return heads_in(operations)
+            return (*heads_in(operations), *names_in_composite(event.composite))
         case ReadCommand(group=group):
             return (group,)
         case PeerMessage(lane=Lane.LETTERS, encoded=encoded):

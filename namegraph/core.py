@@ -12,6 +12,7 @@ that it affects is under way. Source: protocol.md sections 3 and 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from heapq import nsmallest
 from typing import Self, assert_never
 
@@ -43,8 +44,8 @@ from namegraph.graph.apply_delta import commit, name_effects
 from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.graph.virtual_node_changes import compute_topology
-from namegraph.model.names import ServerId, Subnet
-from namegraph.model.operations import JoinArc, LeaveArc
+from namegraph.model.names import NodeId, ServerId, Subnet
+from namegraph.model.operations import Composite, JoinArc, LeaveArc, LeaveEverywhere, Operation
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
@@ -67,6 +68,7 @@ from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, dig
 from namegraph.update.admission import Collector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import read_share
+from namegraph.update.composite import expand, home_of_composite, left_groups, renames_in
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.forgetting import Forgetting
 from namegraph.update.import_plan import ImportOperations
@@ -297,6 +299,17 @@ class ServerCore(CoreQueries):
             return Reply(command.ticket, first, place)
         if command.deadline is not None and now > command.deadline:
             raise _deadline_passed()
+        if isinstance(command, UpdateCommand) and command.composite is not None:
+            try:
+                command = replace(command, operations=self._expanded(command.composite, command.elsewhere))
+            except RefusedError as error:
+                if not _left_no_trace(error.refusal):
+                    self._outcomes.remember(command.request_id, digest, error.refusal, records)
+                return Reply(command.ticket, error.refusal)
+            if not command.operations:
+                outcome: Outcome = Committed(self.revision)
+                self._outcomes.remember(command.request_id, digest, outcome, records)
+                return Reply(command.ticket, outcome)
         if not self._context.is_alone and not self._concerns_this_server_alone(command):
             self._coordinator.require_room()
             plan = _plan_of(command, self._context)
@@ -308,6 +321,14 @@ class ServerCore(CoreQueries):
             return Reply(command.ticket, outcome)
         self._outcomes.remember(command.request_id, digest, outcome, records)
         return Reply(command.ticket, outcome, self._place_of(outcome))
+
+    def _expanded(self, composite: Composite, elsewhere: Iterable[NodeId]) -> tuple[Operation, ...]:
+        """The operations that a command stands for; raises `RefusedError` where another server must be asked."""
+        context = self._context
+        if home_of_composite(context, composite) != self.server:
+            node = composite.member if isinstance(composite, LeaveEverywhere) else composite.renames[0][0]
+            raise not_for_this_server(context, node)
+        return expand(context, composite, elsewhere)
 
     def _concerns_this_server_alone(self, command: UpdateCommand | ImportCommand) -> bool:
         """Raises `RefusedError` where another server must be asked, or one is needed that was never met."""
@@ -324,7 +345,9 @@ class ServerCore(CoreQueries):
             require_kinds_of_waiting(context, command.operations)
         for name in names:
             self.peers.require_met(name)
-        if first and context.home_of(first[0]) != self.server and not self._stands_in(command):
+        is_composite = isinstance(command, UpdateCommand) and command.composite is not None
+        is_ours = is_composite or not first or context.home_of(first[0]) == self.server
+        if not is_ours and not self._stands_in(command):
             raise not_for_this_server(context, first[0])
         return concerns_one
 
@@ -471,6 +494,8 @@ class ServerCore(CoreQueries):
         self._coordinator.events.clear()
         if context.counter != counter_before:
             records.counter = context.counter
+        if context.renames.is_due(now):
+            context.renames.count(now)
         if context.absences.is_due(now):
             context.absences.count(context.absent(), now)
         if isinstance(event, Tick) or not records.is_empty() or context.durable.must_write:
@@ -584,6 +609,8 @@ class ServerCore(CoreQueries):
         for node, kind in changes.kinds.items():
             if NodeKind.GROUP in (kind, graph.kind(node)):
                 self._context.note_group(graph.ids[node], final_priority, is_present=kind is NodeKind.GROUP)
+        renames = () if isinstance(command, ImportCommand) else renames_in(command.composite, command.operations)
+        self._context.renames.note(renames)
         self._context.change_log.note(final_priority, self.server, command.origin, changes_of_delta(graph, changes))
         topology = compute_topology(graph, self.ancestors, changes, final_priority=final_priority)
         written, effects = commit(
@@ -603,13 +630,16 @@ class ServerCore(CoreQueries):
             counts = ImportCounts(len(changes.added), changes.groups_created, changes.already_there)
             return Committed(revision, counts=counts)
         effects_named = name_effects(graph, self._table, self.server, effects)
-        return Committed(revision, effects_named, unchanged=changes.unchanged)
+        left = left_groups(command.composite, command.operations)
+        unchanged = changes.unchanged if command.composite is None else ()
+        return Committed(revision, effects_named, unchanged=unchanged, left=left)
 
     def _collect(self, command: UpdateCommand | ImportCommand) -> GraphDelta:
         match command:
             case UpdateCommand():
                 operations = command.operations
-                return Collector(self._context).collect(list(enumerate(operations, start=1)), size=len(operations))
+                size = 1 if command.composite is not None else len(operations)
+                return Collector(self._context).collect(list(enumerate(operations, start=1)), size=size)
             case ImportCommand():
                 return collect_import(self.graph, self._table, self.server, command)
 
@@ -620,7 +650,15 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
             if context.unconfirmed:
                 operations = tuple(marked(context, operation) for operation in operations)
             numbered = tuple(enumerate(operations, start=1))
-            return Plan(numbered, len(operations), reports_control=command.reports_control, origin=command.origin)
+            size = 1 if command.composite is not None else len(operations)
+            return Plan(
+                numbered,
+                size,
+                reports_control=command.reports_control,
+                origin=command.origin,
+                composite=command.composite,
+                elsewhere=command.elsewhere,
+            )
         case ImportCommand():
             # To those who asked for it, it is one operation.
             return Plan(ImportOperations(context, command), 1, is_import=True, origin=command.origin)

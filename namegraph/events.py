@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId, Subnet
-from namegraph.model.operations import Operation
+from namegraph.model.operations import Composite, Operation
 from namegraph.model.outcomes import Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import PROTOCOL_VERSION
@@ -30,6 +30,10 @@ class UpdateCommand:
     reports_control: bool = False
     """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
     origin: Origin = NO_ORIGIN
+    composite: Composite | None = None
+    """What the client asks for in place of `operations`, which are then empty."""
+    elsewhere: tuple[NodeId, ...] = ()
+    """With `LeaveEverywhere` of a foreign process: its groups at other servers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,15 @@ class CoreQueries:
         """The refusal for a group that this server does not know: UNAVAILABLE where others may know of it."""
         return no_group_here(group, self.uncertainty(unheard))
 
+    def renamed_to(self, name: NodeId) -> NodeId | None:
+        """The present name of a group that had this name; None if it is not known, or a group has this name."""
+        renames, graph = self._context.renames, self.graph
+        if not renames or graph.group(name) is not None:
+            return None
+        node = graph.index.get(name)
+        # Of another server's group that is above nodes of this one, its arcs are known.
+        return None if node is not None and graph.children[node] else renames.newest(name)
+
     def arcs_judged_elsewhere(self, group: NodeIndex) -> dict[ServerId, list[ArcId]]:
         """The normal arcs from a group of this server of which other servers compute who must not cross them.
 

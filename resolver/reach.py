@@ -48,9 +48,12 @@ class GraphReach:
         """Plans that are being made, by group."""
 
     def below(self, group: NodeId) -> Below:
-        """What a group of any server reaches here."""
+        """What a group of any server reaches here; of a group that was renamed, under its old name too.
+
+        A message to the old name may be on its way.
+        """
         graph = self._core.graph
-        node = graph.index.get(group)
+        node = graph.index.get(self._core.renamed_to(group) or group)
         if node is None:
             return NOBODY
         if not self._is_group_here(node):
@@ -71,7 +74,7 @@ class GraphReach:
 
     def prepare(self, group: NodeId, room: int) -> int:
         """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
-        node = self._core.graph.index.get(group)
+        node = self._core.graph.index.get(self._core.renamed_to(group) or group)
         if node is None or not self._is_group_here(node):
             self._filling.pop(group, None)
             return room
@@ -163,6 +166,10 @@ class GraphReach:
         graph = self._core.graph
         node = graph.index.get(name)
         return node is not None and graph.kind(node) is NodeKind.PROCESS
+
+    def renamed_to(self, name: NodeId) -> NodeId | None:
+        """The present name of a group that had this name; None if it is not known, or a group has this name."""
+        return self._core.renamed_to(name)
 
     def lives_here(self, name: NodeId) -> bool:
         """Whether a name is such a process, and no other server's."""

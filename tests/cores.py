@@ -39,6 +39,13 @@ class CoreUnderTest(Verbs):
         )
         return self._step(command, now)
 
+    def do_composite(self, composite):
+        """Carry out a command in place of operations."""
+        number = next(self._numbers)
+        outcome = self._step(UpdateCommand(number, RequestId(f"r{number}"), (), composite=composite), 0.0)
+        assert isinstance(outcome, Committed), outcome
+        return outcome
+
     def bring(self, rows, *, request_id=None, groups=()):
         """Import rows of (parent, child, kind number)."""
         names: dict[NodeId, int] = {}

@@ -6,7 +6,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from namegraph.model.names import NodeId
+from namegraph.model.names import NodeId, Subnet
 
 
 class ChildKind(Enum):
@@ -59,3 +59,23 @@ class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc
+
+
+class LeaveEverywhere(Struct, frozen=True, array_like=True, tag=True):
+    """Take a member out of all groups that it is a direct member of, or of all those of one subnet."""
+
+    member: NodeId
+    subnet: Subnet | None = None
+
+
+class RenameGroups(Struct, frozen=True, array_like=True, tag=True):
+    """Give groups of one server other names; their arcs go along.
+
+    Each group with its new name. The first group must exist; the others are renamed where they exist.
+    """
+
+    renames: tuple[tuple[NodeId, NodeId], ...]
+
+
+Composite = LeaveEverywhere | RenameGroups
+"""What a client may ask for in place of operations: its coordinator finds the operations."""

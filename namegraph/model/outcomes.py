@@ -59,6 +59,8 @@ class Committed:
     """For a read: groups that could not be entered, since arcs to them are suspended."""
     unchanged: tuple[int, ...] = ()
     """Places, from 1, of operations that were to be done if needed, and were not needed."""
+    left: tuple[NodeId, ...] = ()
+    """For `LeaveEverywhere`: the groups that the member left, sorted."""
 
 
 Outcome = Committed | Refusal

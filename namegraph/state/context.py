@@ -24,6 +24,7 @@ from namegraph.state.durable_maps import ARCS, PRESENCE, SERVERS, SUBNETS, Durab
 from namegraph.state.forgotten_arcs import ForgottenArcs
 from namegraph.state.group_versions import GroupVersions
 from namegraph.state.in_doubt import UpdatesInDoubt
+from namegraph.state.renames import Renames
 from namegraph.state.view_phase import ViewPhase
 from namegraph.wire.codec import Message
 from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, ViewId
@@ -67,6 +68,7 @@ class ServerContext:
         self.group_versions = GroupVersions(durable)
         self.forgotten = ForgottenArcs(durable)
         self.absences = Absences(durable)
+        self.renames = Renames(durable)
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
         """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
         self.doubts = UpdatesInDoubt(durable)
@@ -222,6 +224,10 @@ class ServerContext:
 
         While nobody is away that matters only once one was deleted: who coordinated that may not hear that it is done.
         """
+        if self.renames and is_present:
+            self.renames.forget_used((group,))
+        elif self.renames:
+            self.renames.forget_deleted(group)
         is_again = not is_present or self.group_versions.is_noted(group)
         if self.is_parted or not self.is_healed or (is_again and not self.is_alone):
             self.group_versions.note(group, final, is_present=is_present)

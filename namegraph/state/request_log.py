@@ -112,7 +112,7 @@ def digest_of(command: UpdateCommand | ImportCommand) -> str:
     digest = hashlib.blake2b(digest_size=12)
     match command:
         case UpdateCommand():
-            digest.update(repr(command.operations).encode())
+            digest.update(repr(command.composite or command.operations).encode())
         case ImportCommand():
             digest.update("\n".join(command.names).encode())
             for column in (command.parents, command.children, command.groups):
@@ -124,6 +124,7 @@ def digest_of(command: UpdateCommand | ImportCommand) -> str:
 
 def encode_outcome(outcome: Outcome) -> str:
     """An outcome as JSON."""
+    value: dict[str, object]
     match outcome:
         case Committed():
             value = {
@@ -133,6 +134,8 @@ def encode_outcome(outcome: Outcome) -> str:
             }
             if outcome.unchanged:
                 value["unchanged"] = _runs(outcome.unchanged)
+            if outcome.left:
+                value["left"] = outcome.left
         case Refusal():
             value = {"reason": outcome.reason, "message": outcome.message, "facts": dict(outcome.facts)}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -153,6 +156,7 @@ def decode_outcome(text: str) -> Outcome:
         effects,
         None if counts is None else ImportCounts(**counts),
         unchanged=tuple(place for first, last in value.get("unchanged", ()) for place in range(first, last + 1)),
+        left=tuple(map(NodeId, value.get("left", ()))),
     )
 
 

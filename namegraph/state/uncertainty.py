@@ -89,14 +89,17 @@ class Uncertainty:
                     found.update(self._changing_above(graph.ids[tail]))
         return sorted(found)
 
-    def into(self, name: NodeId) -> list[str]:
-        """Servers that may know of other groups that a node is a direct member of."""
+    def into(self, name: NodeId, *, of_own_groups: bool = False) -> list[str]:
+        """Servers that may know of other groups that a node is a direct member of.
+
+        `of_own_groups`: of groups of this server alone, whose arcs are known here while the node's home is away.
+        """
         context, graph = self.context, self._graph
         if context.view_change_in_progress or not context.is_healed:
             return self._everybody()
         changing = {one.coordinator for one in self._missed_by_any if one.holds(name)}
         found = {*self.unheard, *self.behind, *changing}
-        node = graph.index.get(name)
+        node = None if of_own_groups else graph.index.get(name)
         for tail in () if node is None else context.suspended_parents(node):
             found.add(context.home_of(name if context.owns(tail) else graph.ids[tail]))
         return sorted(found - {context.server})

@@ -167,6 +167,8 @@ class Collector:
                 group=join.parent,
                 member=join.child,
             )
+        if owns_child and join.kind is ChildKind.AUTO and kind is NodeKind.ABSENT:
+            self._require_no_old_name(join.child)
         arc = (parent, child)
         if self._arcs.get(arc, 0) is None:
             self._joined_again.add(arc)
@@ -192,6 +194,12 @@ class Collector:
             if may_be_group is not None:
                 raise may_be_group
             self._kinds[child] = NodeKind.PROCESS
+
+    def _require_no_old_name(self, name: NodeId) -> None:
+        """Refuse to take the old name of a group for a process, unless the client says that it is one."""
+        renamed_to = self._context.renames.newest(name)
+        if renamed_to is not None:
+            raise group_not_found(name, self._context.server, known_subnet=True, renamed_to=renamed_to)
 
     def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
         """Nobody is told that there is nothing to do where the opposite may have been done, and is not known here."""
@@ -425,11 +433,35 @@ def no_group_here(group: NodeId, uncertainty: Uncertainty) -> RefusedError:
         return may_be_group
     node = context.graph.index.get(group)
     is_process = node is not None and context.graph.kind(node) is NodeKind.PROCESS
-    return group_not_found(group, context.server, known_subnet=is_known, is_process=is_process)
+    return group_not_found(
+        group,
+        context.server,
+        known_subnet=is_known,
+        is_process=is_process,
+        renamed_to=context.renames.newest(group),
+    )
 
 
-def group_not_found(group: NodeId, server: ServerId, *, known_subnet: bool, is_process: bool = False) -> RefusedError:
-    """The refusal for a group that does not exist, naming the server asked. `is_process`: a process has this id."""
+def group_not_found(
+    group: NodeId,
+    server: ServerId,
+    *,
+    known_subnet: bool,
+    is_process: bool = False,
+    renamed_to: NodeId | None = None,
+) -> RefusedError:
+    """The refusal for a group that does not exist, naming the server asked. `is_process`: a process has this id.
+
+    `renamed_to`: the name that the group has now.
+    """
+    if renamed_to is not None:
+        return refuse(
+            Reason.GROUP_NOT_FOUND,
+            f"there is no group {group}: it was renamed to {renamed_to}",
+            group=group,
+            server=server,
+            renamed_to=renamed_to,
+        )
     if is_process:
         return refuse(
             Reason.GROUP_NOT_FOUND,

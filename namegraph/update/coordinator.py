@@ -25,7 +25,7 @@ from dataclasses import replace
 
 from namegraph.graph.apply_delta import name_effects
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc
+from namegraph.model.operations import CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
 from namegraph.model.outcomes import Committed, ImportCounts
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority, revision_of
@@ -36,6 +36,7 @@ from namegraph.state.durable_maps import UPDATES, DurableMap
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
 from namegraph.update.commit_share import share_of
+from namegraph.update.composite import expand, left_groups, renames_in
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
 from namegraph.update.import_plan import ImportOperations
@@ -43,6 +44,7 @@ from namegraph.update.participant import Participant
 from namegraph.update.participant_shares import parts_of
 from namegraph.update.transaction import RUNNING, BegunAgain, Ended, Over, Phase, Plan, Transaction
 from namegraph.wire.codec import encode_outcome
+from namegraph.wire.columns import unpack_arcs
 from namegraph.wire.message_parts import Cover, OnwardServers, PendingEntry, Step, Update, UpdateId
 from namegraph.wire.update_messages import (
     Abort,
@@ -128,6 +130,15 @@ class Coordinator:
         if plan.without is not None and context.is_in_view(plan.without):
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {plan.without} is back; nothing was done"))
             return update_id
+        if plan.composite is not None:
+            found = self._found_anew(plan)
+            if isinstance(found, Refusal):
+                self._abort(running, found)
+                return update_id
+            if not found.operations:
+                self._end_empty(running)
+                return update_id
+            plan = running.plan = found
         covers: dict[ServerId, tuple[dict[NodeId, None], dict[NodeId, None]]] = {}
         if plan.read is not None:
             covers[context.home_of(plan.read)] = ({}, {plan.read: None})
@@ -417,13 +428,51 @@ class Coordinator:
         if not running.is_judged():
             return
         _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
+        if running.plan.composite is not None:
+            self._end_refused_composite(running, first)
+            return
         if not (first.to_leave or _group_gone(running, first) or self._is_joined_since(running, first)):
-            is_for_server = first.refusal.reason is Reason.UNAVAILABLE
-            self._abort(running, first.refusal, place=None if is_for_server else running.final)
+            self._abort_in_order(running, first.refusal)
         elif running.attempt >= ATTEMPTS_LIMIT and not running.plan.is_own:
             self._abort(running, Refusal(Reason.UNAVAILABLE, KEPT_CHANGING))
         else:
             self._begin_again(running, first)
+
+    def _end_refused_composite(self, running: Transaction, first: Refuse) -> None:
+        """Begin again if the graph has come to call for other operations; else refuse the update."""
+        plan = running.plan
+        gone = first.refusal.facts.get("group") if first.refusal.reason is Reason.GROUP_NOT_FOUND else None
+        plan = replace(plan, elsewhere=tuple(group for group in plan.elsewhere if group != gone))
+        found = self._found_anew(plan)
+        if isinstance(found, Refusal):
+            self._abort_in_order(running, found)
+        elif found.operations != running.plan.operations:
+            self._begin_composite_again(running, found)
+        else:
+            self._abort_in_order(running, first.refusal)
+
+    def _begin_composite_again(self, running: Transaction, plan: Plan) -> None:
+        if running.attempt >= ATTEMPTS_LIMIT:
+            self._abort(running, Refusal(Reason.UNAVAILABLE, KEPT_CHANGING))
+            return
+        self._end_without_trace(running)
+        self._start_again(running, plan, attempt=running.attempt + 1)
+
+    def _found_anew(self, plan: Plan) -> Plan | Refusal:
+        """The plan with the operations that its command stands for now, or why it cannot be done."""
+        assert plan.composite is not None
+        context = self._context
+        try:
+            operations = expand(context, plan.composite, plan.elsewhere)
+        except RefusedError as error:
+            return error.refusal
+        return replace(plan, operations=tuple(enumerate((marked(context, each) for each in operations), start=1)))
+
+    def _end_empty(self, running: Transaction) -> None:
+        """End an update of which nothing is left to do."""
+        self._end_without_trace(running)
+        outcome = Committed(revision_of(running.tentative, coordinator=self._context.server))
+        self._tell(running, Ended(running.update_id, outcome, None), Over(running.update_id))
 
     def _is_joined_since(self, running: Transaction, refuse: Refuse) -> bool:
         """Whether the home of a parent has joined an arc that this server was to leave by itself."""
@@ -445,6 +494,11 @@ class Coordinator:
         """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
         self._end_without_trace(running)
         self._tell(running, Ended(running.update_id, refusal, place), Over(running.update_id, is_done=False))
+
+    def _abort_in_order(self, running: Transaction, refusal: Refusal) -> None:
+        """End an update that is refused at its turn, unless a server is to blame."""
+        is_for_server = refusal.reason is Reason.UNAVAILABLE
+        self._abort(running, refusal, place=None if is_for_server else running.final)
 
     def _begin_again(self, running: Transaction, refuse: Refuse) -> None:
         self._end_without_trace(running)
@@ -519,8 +573,23 @@ class Coordinator:
         if running.plan.cut is not None:
             self._finish_cut(running)
             return
+        plan, operations = running.plan, _single_operations(running.plan)
+        if plan.composite is not None:
+            found = self._found_anew(plan)
+            if isinstance(found, Refusal):
+                self._abort_in_order(running, found)
+                return
+            if found.operations != plan.operations:
+                self._begin_composite_again(running, found)
+                return
         try:
-            decision = decide(running.update_id, running.readies, final=running.final, origin=running.plan.origin)
+            decision = decide(
+                running.update_id,
+                running.readies,
+                final=running.final,
+                origin=plan.origin,
+                renames=renames_in(plan.composite, operations),
+            )
         except UnsaidError as error:
             server = self._context.home_of(error.node)
             self._context.faults.append((server, PeerFault.UNSAID))
@@ -601,7 +670,9 @@ class Coordinator:
         effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
         # A server at fault may name a place that the update does not have.
         unchanged = tuple(place for place in decision.unchanged if 1 <= place <= running.plan.size)
-        return Committed(revision, effects, unchanged=unchanged)
+        if running.plan.composite is not None:
+            unchanged = ()
+        return Committed(revision, effects, unchanged=unchanged, left=_left(running.plan, decision))
 
     def restore(self) -> list[Transaction]:
         """After a restart: let everybody forget what was not decided; return what was, and has a caller."""
@@ -609,6 +680,22 @@ class Coordinator:
             if not running.is_decided:
                 self._end_without_trace(running)
         return [running for running in self._running.values() if not running.plan.is_own]
+
+
+def _single_operations(plan: Plan) -> list[Operation]:
+    """The operations of a composite command."""
+    if plan.composite is None or isinstance(plan.operations, ImportOperations):
+        return []
+    return [each for _, each in plan.operations if isinstance(each, CreateGroup | DeleteGroup | JoinArc | LeaveArc)]
+
+
+def _left(plan: Plan, decision: Decision) -> tuple[NodeId, ...]:
+    """The groups that were left, as the homes of these groups say."""
+    asked = left_groups(plan.composite, _single_operations(plan))
+    if not asked:
+        return ()
+    gone = {change.arc.parent for change in unpack_arcs(decision.outcome.arcs) if not change.is_present}
+    return tuple(group for group in asked if group in gone)
 
 
 def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:

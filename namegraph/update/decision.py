@@ -50,7 +50,12 @@ class Decision:
 
 
 def decide(
-    update_id: UpdateId, readies: Mapping[ServerId, Ready], *, final: Priority, origin: Origin = NO_ORIGIN
+    update_id: UpdateId,
+    readies: Mapping[ServerId, Ready],
+    *,
+    final: Priority,
+    origin: Origin = NO_ORIGIN,
+    renames: tuple[tuple[NodeId, NodeId], ...] = (),
 ) -> Decision:
     """Compute the outcome of an update for which everybody is ready; raises `UnsaidError`."""
     records: dict[NodeId, AncestryRecord] = {}
@@ -84,6 +89,7 @@ def decide(
             relay,
             tuple(sorted(base for base in bases.items() if base[0] not in relayed)),
             origin,
+            renames,
         ),
         after,
         [(kind, list(components)) for kind, components in topology.effects],

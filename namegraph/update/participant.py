@@ -245,6 +245,8 @@ class Participant:
         records = self._records
         changes = changes_of_share(self._context, share)
         self._context.change_log.note(share.final, share.update_id.coordinator, share.origin, changes)
+        # A group that is renamed is deleted below: old names must not lead to that name any more by then.
+        self._context.renames.note(share.renames)
         relayed = nodes_in(share.relay)
         records.install(share.relay)
         for node, base in share.bases:
@@ -258,6 +260,14 @@ class Participant:
             if node not in relayed:
                 records.rename(node, vnid, final=share.final)
         records.settle()
+        self._forget_names_in_use()
+
+    def _forget_names_in_use(self) -> None:
+        """Forget old names that groups above nodes of this server have again."""
+        renames, graph = self._context.renames, self._graph
+        if renames:
+            known = ((name, graph.index.get(name)) for name in renames.names)
+            renames.forget_used([name for name, node in known if node is not None and graph.children[node]])
 
     def _follow_unconfirmed(self, update: Update, children: list[NodeId], waiting: Container[ArcId]) -> None:
         """Note which arcs to these children are unconfirmed: the homes of their other ends have not joined them.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from namegraph.model.changes import NO_ORIGIN, Origin
 from namegraph.model.names import NodeId, ServerId
-from namegraph.model.operations import JoinArc
+from namegraph.model.operations import Composite, JoinArc
 from namegraph.model.outcomes import GraphEffect, Outcome
 from namegraph.model.priorities import Priority
 from namegraph.model.rows import RequestId
@@ -56,6 +56,10 @@ class Plan:
     without: ServerId | None = None
     """A server that must be out of reach: where it is back, nothing is done."""
     origin: Origin = NO_ORIGIN
+    composite: Composite | None = None
+    """What the client asked for, where this server found the operations: they are found anew as the update begins."""
+    elsewhere: tuple[NodeId, ...] = ()
+    """As of `UpdateCommand`."""
 
     @property
     def joins_offline(self) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import compress
 
-from namegraph.model.names import NodeId
+from namegraph.model.names import NodeId, ServerId, subnet_of
 from namegraph.model.operations import ChildKind, JoinArc, LeaveArc
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.priorities import Priority
@@ -47,6 +47,8 @@ def fault_in_share(
     entry, update = entries.by_update[share.update_id], entries.updates[share.update_id]
     if share.final != entry.final:
         return PeerFault.OTHER_PLACE
+    if not all(_may_rename(share.update_id.coordinator, *names, context) for names in share.renames):
+        return PeerFault.OTHER_GROUPS
     groups = _groups_agreed(share, update, context=context, records=records, entries=entries)
     is_here = are_here([change.group for change in share.groups], context)
     if set(compress(share.groups, is_here)) != groups.items():
@@ -66,6 +68,11 @@ def fault_in_share(
     if not are_loops_agreed(share, groups, context=context, records=records):
         return PeerFault.OTHER_LOOPS
     return None if _can_be_read_back(said, groups, context, records, entries) else PeerFault.IMPOSSIBLE
+
+
+def _may_rename(coordinator: ServerId, old: NodeId, new: NodeId, context: ServerContext) -> bool:
+    """True if the coordinator is the home of both names."""
+    return context.table.home_of(old) == coordinator and subnet_of(old) == subnet_of(new)
 
 
 def _groups_agreed(

@@ -159,6 +159,9 @@ class UpdateOutcome(Struct, frozen=True, array_like=True):
     bases: tuple[tuple[NodeId, Priority], ...]
     """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
     origin: Origin = NO_ORIGIN
+    renames: tuple[tuple[NodeId, NodeId], ...] = ()
+    """Old and new name of each group that the update renames: these are deleted and created. Servers of before pass it
+    over, and take messages to the old name, sent before, for messages to a group that is gone."""
 
 
 class Commit(Struct, frozen=True, array_like=True, tag=True):

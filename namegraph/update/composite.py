@@ -1,0 +1,195 @@
+"""Commands that stand for operations which the server that coordinates them finds: `LeaveEverywhere`, `RenameGroups`.
+
+    command --> expand: the operations on the graph as it is --> an update like any other
+                  ^                                                |
+                  '--- at its turn the graph calls for others -----'
+
+At the turn of the update, nothing that affects the same nodes is under way. So the coordinator compares then: if the
+graph has come to call for other operations, the update begins again with these. No composite command travels.
+
+The coordinator knows all arcs that a command is about: it is the home of the group that is renamed, the home of the
+member that leaves, or the home of the subnet whose groups it leaves. A foreign process lives at each of its parents'
+homes. Which of its groups are at other servers the shell has asked, and gives as `elsewhere`.
+
+Source: protocol.md section 5, *Renaming, leaving everywhere*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import assert_never
+
+from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.operations import (
+    ChildKind,
+    Composite,
+    CreateGroup,
+    DeleteGroup,
+    JoinArc,
+    LeaveArc,
+    LeaveEverywhere,
+    Operation,
+    RenameGroups,
+)
+from namegraph.model.refusals import Reason, refuse
+from namegraph.model.rows import NodeIndex, NodeKind
+from namegraph.state.context import ServerContext
+from namegraph.state.uncertainty import Uncertainty
+from namegraph.update.admission import no_group_here
+
+LEAVES_LIMIT = 100_000
+"""Groups that one member leaves in one update: as many as operations of a client's update."""
+
+LEFT_BYTES_LIMIT = 8 * 1024 * 1024
+"""Of the names of these groups: the answer, which is kept for its request id, has all of them."""
+
+
+def expand(context: ServerContext, command: Composite, elsewhere: Iterable[NodeId] = ()) -> tuple[Operation, ...]:
+    """Return the operations that a command stands for now; raise `RefusedError` if it cannot be done."""
+    match command:
+        case LeaveEverywhere():
+            return _leaves(context, command, elsewhere)
+        case RenameGroups(renames):
+            return _renaming(context, dict(renames))
+        case _:
+            assert_never(command)
+
+
+def home_of_composite(context: ServerContext, command: Composite) -> ServerId:
+    """The server that coordinates a command."""
+    match command:
+        case LeaveEverywhere(member, subnet):
+            owner = None if subnet is None else context.table.owner_of(subnet)
+            return context.home_of(member) if owner is None else owner
+        case RenameGroups(renames):
+            return context.home_of(renames[0][0])
+        case _:
+            assert_never(command)
+
+
+def names_in_composite(command: Composite | None) -> tuple[NodeId, ...]:
+    """The nodes whose arcs a command may change; none without a command."""
+    match command:
+        case None:
+            return ()
+        case LeaveEverywhere(member):
+            return (member,)
+        case RenameGroups(renames):
+            return tuple(old for old, _ in renames)
+
+
+def left_groups(command: Composite | None, operations: Iterable[Operation]) -> tuple[NodeId, ...]:
+    """The groups that a member leaves by these operations, sorted; none for other commands."""
+    if not isinstance(command, LeaveEverywhere):
+        return ()
+    return tuple(sorted(operation.parent for operation in operations if isinstance(operation, LeaveArc)))
+
+
+def renames_in(command: Composite | None, operations: Iterable[Operation]) -> tuple[tuple[NodeId, NodeId], ...]:
+    """The old and the new name of each group that these operations rename."""
+    if not isinstance(command, RenameGroups):
+        return ()
+    deleted = {operation.group for operation in operations if isinstance(operation, DeleteGroup)}
+    return tuple((old, new) for old, new in command.renames if old in deleted)
+
+
+def _leaves(context: ServerContext, command: LeaveEverywhere, elsewhere: Iterable[NodeId]) -> tuple[Operation, ...]:
+    member, subnet = command.member, command.subnet
+    away = Uncertainty(context).into(member, of_own_groups=subnet is not None)
+    if away:
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"cannot tell which groups {member} is in: out of reach: {', '.join(away)}; nothing was done",
+            member=member,
+            unreachable="\n".join(away),
+        )
+    graph = context.graph
+    node = graph.index.get(member)
+    parents: set[NodeId] = set()
+    if node is not None:
+        parents.update(graph.ids[parent] for parent in (*graph.parents[node], *context.suspended_parents(node)))
+    if subnet is not None:
+        parents = {parent for parent in parents if subnet_of(parent) == subnet}
+    elif context.table.home_of(member) is None:
+        parents = {parent for parent in parents if context.home_of(parent) == context.server}
+    others = set(elsewhere) - parents
+    names_bytes = sum(map(len, parents)) + sum(map(len, others))
+    if len(parents) + len(others) > LEAVES_LIMIT or names_bytes > LEFT_BYTES_LIMIT:
+        raise refuse(
+            Reason.LIMIT_EXCEEDED,
+            f"{member} is in {len(parents) + len(others)} groups, and one update leaves at most {LEAVES_LIMIT} with "
+            f"{LEFT_BYTES_LIMIT} bytes of names: name a subnet",
+            limit=str(LEAVES_LIMIT),
+            field="subnet",
+        )
+    # Others may have left a group elsewhere since it was asked for.
+    return tuple(LeaveArc(parent, member, if_needed=parent in others) for parent in sorted(parents | others))
+
+
+def _renaming(context: ServerContext, renames: Mapping[NodeId, NodeId]) -> tuple[Operation, ...]:
+    graph, uncertainty = context.graph, Uncertainty(context)
+    first = next(iter(renames))
+    _require_possible(renames)
+    nodes: dict[NodeId, NodeIndex] = {}
+    for old in renames:
+        node = graph.group(old)
+        if node is not None:
+            nodes[old] = node
+        elif old == first:
+            raise no_group_here(old, uncertainty)
+    changed: dict[NodeId, NodeId] = {old: renames[old] for old in nodes}
+    for old, node in nodes.items():
+        _require_all_in_reach(context, uncertainty, old, node)
+    creates = [CreateGroup(new) for new in changed.values()]
+    leaves: dict[tuple[NodeId, NodeId], LeaveArc] = {}
+    joins: dict[tuple[NodeId, NodeId], JoinArc] = {}
+    for node in nodes.values():
+        for parent, child in _arcs_at(context, node):
+            ends = graph.ids[parent], graph.ids[child]
+            arc = graph.arc(parent, child)
+            # A rejected arc ends with the old name.
+            leaves[ends] = LeaveArc(*ends, if_needed=arc is None)
+            if arc is not None:
+                kind = ChildKind.GROUP if graph.kind(child) is NodeKind.GROUP else ChildKind.PROCESS
+                joins[ends] = JoinArc(changed.get(ends[0], ends[0]), changed.get(ends[1], ends[1]), kind, arc.cost)
+    deletes = [DeleteGroup(old) for old in changed]
+    return (*creates, *(leaves[ends] for ends in sorted(leaves)), *(joins[ends] for ends in sorted(joins)), *deletes)
+
+
+def _require_possible(renames: Mapping[NodeId, NodeId]) -> None:
+    for old, new in renames.items():
+        if old == new:
+            raise refuse(Reason.INVALID_REQUEST, f"{old} has this name already", field="new_name")
+        if subnet_of(old) != subnet_of(new):
+            raise refuse(
+                Reason.INVALID_REQUEST,
+                f"{old} cannot become {new}: a group stays in its subnet {subnet_of(old)}, whose server is its home; "
+                f"create {new}, and join the members to it",
+                field="new_name",
+            )
+
+
+def _require_all_in_reach(context: ServerContext, uncertainty: Uncertainty, old: NodeId, node: NodeIndex) -> None:
+    """Raise `RefusedError` if an arc of the group may be known to a server alone that is out of reach."""
+    graph = context.graph
+    for parent, child in _arcs_at(context, node):
+        suspended = graph.suspended.get((parent, child))
+        if suspended is not None and not context.is_rejected(suspended):
+            raise context.out_of_reach(context.home_of(graph.ids[child if parent == node else parent]))
+    away = sorted({*uncertainty.into(old), *uncertainty.out_of(old)})
+    if away:
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"cannot tell all arcs of {old}: out of reach: {', '.join(away)}; nothing was done",
+            group=old,
+            unreachable="\n".join(away),
+        )
+
+
+def _arcs_at(context: ServerContext, node: NodeIndex) -> Iterator[tuple[NodeIndex, NodeIndex]]:
+    """Parent and child of each arc of a group, suspended ones too."""
+    graph = context.graph
+    for parent in (*graph.parents[node], *graph.suspended_into.get(node, ())):
+        yield parent, node
+    for child in (*graph.children[node], *graph.suspended_from.get(node, ())):
+        yield node, child
