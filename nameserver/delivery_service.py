@@ -69,6 +69,7 @@ def delivery_service_handlers(
         machine=machine,
         known=known,
         is_group=lambda name: core.graph.group(name) is not None,
+        renamed_to=core.renamed_to,
         routing=routing,
         forwarder=forwarder,
     )
@@ -103,6 +104,7 @@ def delivery_question_handlers(
     questions = MaySendCalls(
         machine=machine,
         known=graph.index,
+        renamed_to=core.renamed_to,
         exists=lambda name: name in graph.index and graph.kind(graph.index[name]) is not NodeKind.ABSENT,
         routing=routing,
         who_may_send=WhoMaySend(policy_of=machine.policy_of, routing=routing, forwarder=forwarder, check=check),

@@ -1,8 +1,8 @@
 """The NameService: which method is answered by what, and where.
 
-of one name's home     CreateGroup, DeleteGroup, Join, Leave (see `arc_home`), ApplyUpdates, DescribeGroup, Resolve,
-                       ListChanges, Watch, and ListGroups and Export of one subnet: answered here, or forwarded as
-                       they are (`homes`)
+of one name's home     CreateGroup, DeleteGroup, RenameGroup, Join, Leave (see `arc_home`), LeaveEverywhere,
+                       ApplyUpdates, DescribeGroup, Resolve, ListChanges, Watch, and ListGroups and Export of one
+                       subnet: answered here, or forwarded as they are (`homes`)
 of several servers     Check, CheckBulk, ListMemberships, FindSpellings, ListGroups, Export, Import, Confirm, and
                        Resolve, which the group's home begins, or of a set of groups who is asked: their own files
 """
@@ -56,7 +56,12 @@ from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from shadowtree.v1 import name_service_pb2 as messages
 
-AboutGroup: TypeAlias = messages.CreateGroupRequest | messages.DeleteGroupRequest | messages.DescribeGroupRequest
+AboutGroup: TypeAlias = (
+    messages.CreateGroupRequest
+    | messages.DeleteGroupRequest
+    | messages.DescribeGroupRequest
+    | messages.RenameGroupRequest
+)
 
 
 CheckHere: TypeAlias = Method[messages.CheckRequest]
@@ -84,8 +89,16 @@ def name_service_handlers(
     cross_checks = _cross_checks(core, checks, resolutions, routing, forwarder, run_loop)
     request_ids = RequestIds()
     listed = SubnetGuard(core=core, routing=routing)
+    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     updates = UpdateCalls(
-        run_loop=run_loop, graph=core.graph, request_ids=request_ids, listed=listed, restarting=directory
+        run_loop=run_loop,
+        graph=core.graph,
+        request_ids=request_ids,
+        listed=listed,
+        restarting=directory,
+        elsewhere=memberships,
+        has_answered=core.has_answered,
+        require_owned=routing.require_owned,
     )
     imports = ImportCalls(
         run_loop=run_loop,
@@ -109,7 +122,6 @@ def name_service_handlers(
     )
     confirmations = Confirmations(core=core, parts=parts, forwarder=forwarder)
     group_lists = GroupListCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
-    memberships = MembershipCalls(core=core, resolver=resolver, routing=routing, forwarder=forwarder)
     spellings = SpellingCalls(core=core, routing=routing, forwarder=forwarder)
     exports = ExportCalls(resolver=resolver, run_loop=run_loop, routing=routing, forwarder=forwarder)
     bulk_checks = BulkCheckCalls(
@@ -135,6 +147,8 @@ def name_service_handlers(
     delete = homes.unary("DeleteGroup", _group, updates.delete_group, changes=True)
     join = homes.unary("Join", stand_ins.of_join, updates.join, changes=True)
     leave = homes.unary("Leave", stand_ins.of_leave, updates.leave, changes=True)
+    leave_everywhere = homes.unary("LeaveEverywhere", _subnet_or_member, updates.leave_everywhere, changes=True)
+    rename = homes.unary("RenameGroup", _group, updates.rename_group, changes=True)
     apply = homes.unary("ApplyUpdates", _first_parent, updates.apply_updates, changes=True)
     describe = homes.unary("DescribeGroup", _group, reading(questions.describe_group, of=_groups), changes=False)
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
@@ -150,6 +164,8 @@ def name_service_handlers(
         "ListGroups": unary_call(list_groups, messages.ListGroupsRequest),
         "Join": unary_call(join, messages.JoinRequest),
         "Leave": unary_call(leave, messages.LeaveRequest),
+        "LeaveEverywhere": unary_call(leave_everywhere, messages.LeaveEverywhereRequest),
+        "RenameGroup": unary_call(rename, messages.RenameGroupRequest),
         "ApplyUpdates": unary_call(apply, messages.ApplyUpdatesRequest),
         "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
         "ListChanges": stream_call(list_changes, messages.ListChangesRequest),
@@ -233,6 +249,10 @@ def _members(request: messages.CheckRequest | messages.ListMembershipsRequest) -
 
 def _first_parent(request: messages.ApplyUpdatesRequest) -> str:
     return request.operations[0].parent if request.operations else ""
+
+
+def _subnet_or_member(request: messages.LeaveEverywhereRequest) -> str:
+    return request.subnet or request.member
 
 
 def _group_or_subnet(request: messages.ListChangesRequest | messages.WatchRequest) -> str:

@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from shadowtree.results import GroupList as GroupList
     from shadowtree.results import HiddenGroup as HiddenGroup
     from shadowtree.results import ImportSummary as ImportSummary
+    from shadowtree.results import LeftGroups as LeftGroups
     from shadowtree.results import MemberOf as MemberOf
     from shadowtree.results import Memberships as Memberships
     from shadowtree.results import Parent as Parent
@@ -141,6 +142,7 @@ _PUBLIC_NAMES = {
         "GroupList",
         "HiddenGroup",
         "ImportSummary",
+        "LeftGroups",
         "MemberOf",
         "Memberships",
         "Parent",

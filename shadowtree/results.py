@@ -48,6 +48,16 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftGroups:
+    """What `leave_everywhere` did: as `Change`, and the groups that the member was a direct member of."""
+
+    member: MemberId
+    left: tuple[GroupId, ...]
+    effects: tuple[Effect, ...]
+    revision: Revision
+
+
+@dataclass(frozen=True, slots=True)
 class HiddenGroup:
     """A group whose members the caller may not see: how many there are."""
 

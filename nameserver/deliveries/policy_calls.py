@@ -29,6 +29,7 @@ class PolicyCalls:
         machine: DeliveryMachine,
         known: KnownIds,
         is_group: Callable[[NodeId], bool],
+        renamed_to: Callable[[NodeId], NodeId | None],
         routing: Routing,
         forwarder: Forwarder,
     ) -> None:
@@ -36,6 +37,7 @@ class PolicyCalls:
         self._machine = machine
         self._known = known
         self._is_group = is_group
+        self._renamed_to = renamed_to
         self._routing = routing
         self._forwarder = forwarder
 
@@ -64,7 +66,8 @@ class PolicyCalls:
         if not is_group:
             routing = self._routing
             is_owned = routing.owner_kind(group) is OwnerKind.OURS
-            raise group_not_found(group, routing.server, known_subnet=is_owned)
+            renamed_to = self._renamed_to(group)
+            raise group_not_found(group, routing.server, known_subnet=is_owned, renamed_to=renamed_to)
         return _told(group, policy)
 
     def _read_senders(self, text: str) -> str | None:

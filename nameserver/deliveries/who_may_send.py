@@ -135,6 +135,10 @@ class WhoMaySend:
             return None if answer.is_member else no_sender(f"{process} is none")
         if refusal.reason is not Reason.GROUP_NOT_FOUND:
             return Refusal(refusal.reason, f"{only}: {refusal.message}", refusal.facts)
+        renamed_to = refusal.facts.get("renamed_to")
+        if renamed_to is not None:
+            # Its home has told this server's policies of the new name only if nodes of this server were below it.
+            return await self._objection_to(group, NodeId(renamed_to), process, context)
         if senders == group:
             # It was deleted meanwhile: there is nobody to send to.
             return None
@@ -161,8 +165,10 @@ class MaySendCalls:
         exists: Callable[[NodeId], bool],
         routing: Routing,
         who_may_send: WhoMaySend,
+        renamed_to: Callable[[NodeId], NodeId | None],
     ) -> None:
-        """`exists`: whether a name is a group, or a member of one, here."""
+        """`exists`: whether a name is a group, or a member of one, here. `renamed_to`: the present name of a group."""
+        self._renamed_to = renamed_to
         self._machine = machine
         self._known = known
         self._exists = exists
@@ -184,7 +190,7 @@ class MaySendCalls:
         # What is told may rest on what is not durable yet.
         await machine.until_durable()
         if missing:
-            raise target_not_found(missing[0], routing.server)
+            raise target_not_found(missing[0], routing.server, self._renamed_to(missing[0]))
         if objection is not None:
             raise RefusedError(objection)
         return MaySendResponse()

@@ -169,7 +169,7 @@ class DistributedChecks:
         verdicts = Verdicts(answers_of(findings), self.core.revision)
         if end >= 0:
             del verdicts.answers[end:]
-            verdicts.refused = no_such_group(groups[end], self.routing)
+            verdicts.refused = no_such_group(groups[end], self.routing, self.core.renamed_to(groups[end]))
         elif question.explain:
             verdicts.pathname = list(self.checks.pathname(groups[0], members[0]))
         return verdicts
@@ -193,6 +193,8 @@ class _Inquiry:
         self._others: tuple[list[ServerId], list[str]] | None = None
         self._pathnames: list[list[str]] = []
         self._revisions: list[str] = [asking.core.revision]
+        self._renamed: dict[str, NodeId] = {}
+        """Present names of groups that were renamed, as their homes say, by the name asked for."""
         self.is_in_transition = False
         """Whether some server that was asked, this one included, may know more in a moment."""
 
@@ -230,7 +232,7 @@ class _Inquiry:
             if pair.is_below:
                 answers.append(YES)
             elif pair.is_denied:
-                refused = no_such_group(group, self._routing)
+                refused = no_such_group(group, self._routing, self._renamed.get(group))
                 break
             elif pair.silent and not pair.is_settled:
                 answers.append(UNCERTAIN)
@@ -338,6 +340,7 @@ class _Inquiry:
             self._pairs[position].asked |= {own}
         findings = self._checks.findings(groups, members, settles=True)
         self._take(own, positions, findings)
+        self._renamed |= self._checks.renamed(groups, findings)
         self._take_apart(positions, findings, self._checks.away(groups, members, findings))
         if self._question.explain:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
@@ -379,6 +382,7 @@ class _Inquiry:
                 for position in positions:
                     self._pairs[position].silent.add(server)
             self._take(server, positions, findings)
+            self._renamed.update((each.name, NodeId(each.to)) for each in part.renamed)
             self._take_apart(positions, findings, part.apart)
             self._take_pathname(part.pathname)
 
@@ -439,7 +443,7 @@ def uncertain(question: Question, verdicts: Verdicts) -> RefusedError:
     )
 
 
-def no_such_group(group: NodeId, routing: Routing) -> RefusedError:
+def no_such_group(group: NodeId, routing: Routing, renamed_to: NodeId | None = None) -> RefusedError:
     """The refusal to answer for a group that its home does not have, or that could have none."""
     home = routing.known_home(group)
-    return group_not_found(group, home or routing.server, known_subnet=home is not None)
+    return group_not_found(group, home or routing.server, known_subnet=home is not None, renamed_to=renamed_to)

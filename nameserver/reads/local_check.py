@@ -55,6 +55,12 @@ class LocalChecks:
         self._settle(groups, members, found, denied, uncertainty)
         return found
 
+    def renamed(self, groups: Sequence[str], findings: Iterable[int]) -> dict[str, NodeId]:
+        """The present names of groups that are not known here, where they were renamed; by the name asked for."""
+        missing = {group for group, finding in zip(groups, findings, strict=True) if finding in UNSURE}
+        found = ((group, self._core.renamed_to(NodeId(group))) for group in sorted(missing))
+        return {group: to for group, to in found if to is not None}
+
     @property
     def may_miss_something(self) -> bool:
         """Whether an answer must be looked at twice."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from namegraph import CoreQueries, NodeId, RefusedError, ServerId, subnet_of
+from namegraph import CoreQueries, NodeId, Reason, RefusedError, ServerId, refuse, subnet_of
 from nameserver.calls.adapters import Chunks, Context
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.reads.resolve_stream import headed
@@ -57,6 +57,28 @@ class MembershipCalls:
         whom = [server for server in servers if server not in found.silent]
         await asyncio.gather(*(self._ask(server, request, context, found) for server in whom))
         return _chunks(found)
+
+    async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
+        """The groups at other servers that a process is a direct member of which no server owns; sorted.
+
+        None of a member that a server owns: its home knows them. Raises `RefusedError` (UNAVAILABLE) where a server is
+        out of reach.
+        """
+        if self._routing.owner_kind(member) is not OwnerKind.UNOWNED or self._routing.is_alone:
+            return ()
+        found = _Found(is_direct=True)
+        servers, never_met = await self._routing.others()
+        request = messages.ListMembershipsRequest(member=member, direct=True)
+        await asyncio.gather(*(self._ask(server, request, context, found) for server in servers))
+        away = sorted({*found.silent, *never_met})
+        if away:
+            raise refuse(
+                Reason.UNAVAILABLE,
+                f"cannot tell which groups {member} is in: out of reach: {', '.join(away)}; nothing was done",
+                member=member,
+                unreachable="\n".join(away),
+            )
+        return tuple(sorted(map(NodeId, set(found.groups))))
 
     async def _ask_home(
         self, member: NodeId, request: messages.ListMembershipsRequest, context: Context, found: _Found

@@ -71,6 +71,10 @@ class PeerQuestionCalls:
             is_in_transition=not self._core.is_steady,
             revision=newest(revisions),
             pathname=self._checks.pathname(groups[0], members[0]) if request.explain else (),
+            renamed=[
+                messages.CheckPartResponse.Renamed(name=name, to=to)
+                for name, to in self._checks.renamed(groups, findings).items()
+            ],
         )
 
     async def describe_arcs(

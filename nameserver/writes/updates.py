@@ -1,24 +1,30 @@
-"""CreateGroup, DeleteGroup, Join, Leave and ApplyUpdates: each becomes one update of the core."""
+"""The calls that change a few arcs or groups: each becomes one update of the core."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import secrets
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from msgspec import structs
 
 from namegraph import (
     Committed,
+    Composite,
+    LeaveEverywhere,
     NameGraph,
     NodeId,
     Operation,
     Reason,
     Refusal,
     RefusedError,
+    RenameGroups,
     RequestId,
+    Subnet,
     UpdateCommand,
+    are_canonical,
     refuse,
 )
 from nameserver.calls.adapters import Context, deadline_of
@@ -33,6 +39,10 @@ from shadowtree.v1 import names_pb2 as values
 APPLY_OPERATIONS_LIMIT = 100_000
 """Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
 
+
+COMPANION_SUFFIXES = ("+owners", "+muted")
+"""Behind the local part of a group's name: the groups of those who rule a mailing list, and of those who get no mail of
+it (docs/mail.md). A group that is renamed takes them along."""
 
 OPERATIONS_READ_AT_ONCE = 500
 """Reading so many takes some milliseconds, after which others are served."""
@@ -52,6 +62,13 @@ class _Update(Protocol):
 
 def _is_missing(group: NodeId, refusal: Refusal) -> bool:
     return refusal.reason is Reason.GROUP_NOT_FOUND and refusal.facts.get("group") == group
+
+
+class GroupsElsewhere(Protocol):
+    """Asks other servers for the groups of a foreign process."""
+
+    async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
+        """Its groups at other servers; none of a member that a server owns. Raises `RefusedError` (UNAVAILABLE)."""
 
 
 class RequestIds:
@@ -77,7 +94,15 @@ class UpdateCalls:
         request_ids: RequestIds,
         listed: SubnetGuard,
         restarting: Restarting,
+        elsewhere: GroupsElsewhere,
+        has_answered: Callable[[str], bool],
+        require_owned: Callable[[Subnet | None], None],
     ) -> None:
+        """`has_answered`: whether this server remembers the outcome of a request id. `require_owned` raises
+        `RefusedError` where nobody owns a subnet."""
+        self._require_owned = require_owned
+        self._elsewhere = elsewhere
+        self._has_answered = has_answered
         self._restarting = restarting
         self._listed = listed
         self._run_loop = run_loop
@@ -124,7 +149,46 @@ class UpdateCalls:
             await asyncio.sleep(0)
         return await self._update(tuple(operations), request, context)
 
+    async def rename_group(self, request: messages.RenameGroupRequest, context: Context) -> values.Change:
+        """Give a group, and its companions, another name."""
+        old = conversion.read_id(request.group, "group", self._known)
+        new = conversion.read_id(request.new_name, "new_name", self._known)
+        renames = ((old, new), *self._companions(old, new))
+        return conversion.change(await self._carry_out((), request, context, composite=RenameGroups(renames)))
+
+    async def leave_everywhere(
+        self, request: messages.LeaveEverywhereRequest, context: Context
+    ) -> messages.LeaveEverywhereResponse:
+        """Take a member out of all its groups, or out of those of a subnet."""
+        member = conversion.read_id(request.member, "member", self._known)
+        subnet = conversion.read_subnet(request.subnet)
+        self._require_owned(subnet)
+        elsewhere: tuple[NodeId, ...] = ()
+        if subnet is None and not self._has_answered(request.request_id):
+            elsewhere = await self._elsewhere.groups_of_foreign(member, context)
+        composite = LeaveEverywhere(member, subnet)
+        committed = await self._carry_out((), request, context, composite=composite, elsewhere=elsewhere)
+        return messages.LeaveEverywhereResponse(change=conversion.change(committed), left=committed.left)
+
+    def _companions(self, old: NodeId, new: NodeId) -> Iterator[tuple[NodeId, NodeId]]:
+        """The names of what goes along with a group, where it may exist; raises `RefusedError` for one too long."""
+        for suffix in COMPANION_SUFFIXES:
+            names = [name.replace("@", f"{suffix}@") for name in (old, new)]
+            if are_canonical(names) or names[0] in self._known:
+                yield NodeId(names[0]), conversion.read_id(names[1], "new_name", self._known)
+
     async def _update(self, operations: tuple[Operation, ...], request: _Update, context: Context) -> values.Change:
+        return conversion.change(await self._carry_out(operations, request, context))
+
+    async def _carry_out(
+        self,
+        operations: tuple[Operation, ...],
+        request: _Update,
+        context: Context,
+        *,
+        composite: Composite | None = None,
+        elsewhere: tuple[NodeId, ...] = (),
+    ) -> Committed:
         self._listed.require_for(operations, request.request_id)
         run_loop = self._run_loop
         request_id = self._request_ids.given_or_new(request.request_id)
@@ -139,8 +203,10 @@ class UpdateCalls:
                 deadline,
                 reports_control=request.report_control,
                 origin=origin,
+                composite=composite,
+                elsewhere=elsewhere,
             )
             return await run_loop.carry_out(command)
 
         seconds = None if deadline is None else deadline - run_loop.now()
-        return conversion.change(await outlast_restarts(attempt, self._restarting, seconds=seconds))
+        return await outlast_restarts(attempt, self._restarting, seconds=seconds)

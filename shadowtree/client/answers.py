@@ -345,6 +345,12 @@ def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
         yield Arc(parent=parent, child=child, kind=_word(_NODE_KINDS, kind))
 
 
+def read_left(member: MemberId, message: name_service_pb2.LeaveEverywhereResponse) -> results.LeftGroups:
+    """Read what a member left."""
+    change = read_change(message.change)
+    return results.LeftGroups(member, tuple(message.left), change.effects, change.revision)
+
+
 _KNOWS_NO_DIRECT: Final = "the server does not know direct memberships: it is older than this client; upgrade it"
 
 

@@ -254,6 +254,39 @@ class Client:
                 return calls.UNCHANGED
             raise
 
+    async def leave_everywhere(
+        self,
+        member: MemberId,
+        subnet: SubnetName | None = None,
+        *,
+        effects: bool = False,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.LeftGroups:
+        """Take `member` out of all groups that it is an immediate member of, in one atomic update.
+
+        With `subnet` only out of groups of that subnet. Raises `Unavailable` where a server is out of reach that may
+        know of more groups; nothing is done then.
+        """
+        call = calls.leave_everywhere(member, subnet=subnet, effects=effects, request_id=request_id)
+        return await self._call(call, timeout)
+
+    async def rename_group(
+        self,
+        old: GroupId,
+        new: GroupId,
+        *,
+        effects: bool = False,
+        request_id: RequestId | None = None,
+        timeout: Seconds | None = None,
+    ) -> results.Change:
+        """Give a group another name in its subnet, in one atomic update.
+
+        Its parents, members, companions (`+owners`, `+muted`), policy and archive go along. For 30 days `GroupNotFound`
+        for the old name has the new one in its facts, as `renamed_to`.
+        """
+        return await self._call(calls.rename_group(old, new, effects=effects, request_id=request_id), timeout)
+
     async def apply(
         self,
         operations: Iterable[Join | Leave],

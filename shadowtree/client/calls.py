@@ -162,6 +162,32 @@ def leave(
     return UnaryCall("Leave", request, answers.read_change, request_id)
 
 
+def leave_everywhere(
+    member: MemberId, *, subnet: SubnetName | None, effects: bool, request_id: RequestId | None
+) -> UnaryCall[results.LeftGroups]:
+    """Remove all arcs to a member, or those from groups of one subnet."""
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.LeaveEverywhereRequest,
+        member=member,
+        subnet=given(subnet, "subnet"),
+        report_control=effects,
+        request_id=request_id,
+    )
+    return UnaryCall("LeaveEverywhere", request, partial(answers.read_left, as_kept(member)), request_id)
+
+
+def rename_group(
+    old: GroupId, new: GroupId, *, effects: bool, request_id: RequestId | None
+) -> UnaryCall[results.Change]:
+    """Give a group another name."""
+    request_id = request_id_or_new(request_id)
+    request = message_of(
+        name_service_pb2.RenameGroupRequest, group=old, new_name=new, report_control=effects, request_id=request_id
+    )
+    return UnaryCall("RenameGroup", request, answers.read_change, request_id)
+
+
 def apply(
     operations: Iterable[Join | Leave], *, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:

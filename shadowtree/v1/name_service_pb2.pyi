@@ -68,6 +68,38 @@ class LeaveRequest(_message.Message):
     if_needed: bool
     def __init__(self, parent: _Optional[str] = ..., child: _Optional[str] = ..., kind: _Optional[_Union[_names_pb2.ChildKind, str]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
 
+class LeaveEverywhereRequest(_message.Message):
+    __slots__ = ("member", "subnet", "request_id", "report_control")
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    SUBNET_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    member: str
+    subnet: str
+    request_id: str
+    report_control: bool
+    def __init__(self, member: _Optional[str] = ..., subnet: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
+
+class LeaveEverywhereResponse(_message.Message):
+    __slots__ = ("change", "left")
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
+    LEFT_FIELD_NUMBER: _ClassVar[int]
+    change: _names_pb2.Change
+    left: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, change: _Optional[_Union[_names_pb2.Change, _Mapping]] = ..., left: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RenameGroupRequest(_message.Message):
+    __slots__ = ("group", "new_name", "request_id", "report_control")
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    NEW_NAME_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    new_name: str
+    request_id: str
+    report_control: bool
+    def __init__(self, group: _Optional[str] = ..., new_name: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
+
 class ApplyUpdatesRequest(_message.Message):
     __slots__ = ("operations", "request_id", "report_control")
     class Operation(_message.Message):

@@ -66,6 +66,16 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
                 _registered_method=True)
+        self.LeaveEverywhere = channel.unary_unary(
+                '/shadowtree.v1.NameService/LeaveEverywhere',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereResponse.FromString,
+                _registered_method=True)
+        self.RenameGroup = channel.unary_unary(
+                '/shadowtree.v1.NameService/RenameGroup',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.RenameGroupRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+                _registered_method=True)
         self.ApplyUpdates = channel.unary_unary(
                 '/shadowtree.v1.NameService/ApplyUpdates',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesRequest.SerializeToString,
@@ -165,6 +175,24 @@ class NameServiceServicer:
 
     def Leave(self, request, context):
         """Ends an immediate membership. GROUP_NOT_FOUND, NOT_A_MEMBER.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def LeaveEverywhere(self, request, context):
+        """Ends all immediate memberships of a group or process, or those in the groups of one subnet, as one atomic update over
+        all servers. UNAVAILABLE where a server is out of reach that may know of more: then nothing is done.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenameGroup(self, request, context):
+        """Gives a group another name in its subnet, as one atomic update over all servers. Its parents, members, companions
+        (groups of its name with `+owners` and `+muted`), policy and archive go along. GROUP_NOT_FOUND; GROUP_EXISTS and
+        NAME_IN_USE for the new name, also of a companion; INVALID_REQUEST where the new name is of another subnet;
+        UNAVAILABLE where the server of a parent or member is out of reach.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -283,6 +311,16 @@ def add_NameServiceServicer_to_server(servicer, server):
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
+            ),
+            'LeaveEverywhere': grpc.unary_unary_rpc_method_handler(
+                    servicer.LeaveEverywhere,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereResponse.SerializeToString,
+            ),
+            'RenameGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenameGroup,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.RenameGroupRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
             ),
             'ApplyUpdates': grpc.unary_unary_rpc_method_handler(
@@ -503,6 +541,60 @@ class NameService:
             target,
             '/shadowtree.v1.NameService/Leave',
             shadowtree_dot_v1_dot_name__service__pb2.LeaveRequest.SerializeToString,
+            shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LeaveEverywhere(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/LeaveEverywhere',
+            shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.LeaveEverywhereResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenameGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/RenameGroup',
+            shadowtree_dot_v1_dot_name__service__pb2.RenameGroupRequest.SerializeToString,
             shadowtree_dot_v1_dot_names__pb2.Change.FromString,
             options,
             channel_credentials,

@@ -242,20 +242,29 @@ class CheckPartRequest(_message.Message):
     def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ..., explain: _Optional[bool] = ..., resolve: _Optional[bool] = ...) -> None: ...
 
 class CheckPartResponse(_message.Message):
-    __slots__ = ("answers", "revision", "pathname", "apart", "view", "is_in_transition")
+    __slots__ = ("answers", "revision", "pathname", "apart", "view", "is_in_transition", "renamed")
+    class Renamed(_message.Message):
+        __slots__ = ("name", "to")
+        NAME_FIELD_NUMBER: _ClassVar[int]
+        TO_FIELD_NUMBER: _ClassVar[int]
+        name: str
+        to: str
+        def __init__(self, name: _Optional[str] = ..., to: _Optional[str] = ...) -> None: ...
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
     REVISION_FIELD_NUMBER: _ClassVar[int]
     PATHNAME_FIELD_NUMBER: _ClassVar[int]
     APART_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
     IS_IN_TRANSITION_FIELD_NUMBER: _ClassVar[int]
+    RENAMED_FIELD_NUMBER: _ClassVar[int]
     answers: bytes
     revision: str
     pathname: _containers.RepeatedScalarFieldContainer[str]
     apart: _containers.RepeatedScalarFieldContainer[str]
     view: str
     is_in_transition: bool
-    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., is_in_transition: _Optional[bool] = ...) -> None: ...
+    renamed: _containers.RepeatedCompositeFieldContainer[CheckPartResponse.Renamed]
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., pathname: _Optional[_Iterable[str]] = ..., apart: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., is_in_transition: _Optional[bool] = ..., renamed: _Optional[_Iterable[_Union[CheckPartResponse.Renamed, _Mapping]]] = ...) -> None: ...
 
 class DescribeArcsRequest(_message.Message):
     __slots__ = ("parents", "children", "at_least_revision")

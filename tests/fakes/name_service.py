@@ -137,6 +137,34 @@ class FakeNameService(NameServiceServicer):
     def Leave(self, request: Any, context: Any) -> Any:
         return self._write(request, context, (request, lambda: self._leave(request)))
 
+    def LeaveEverywhere(self, request: Any, context: Any) -> Any:
+        left = [
+            parent
+            for parent, child in sorted(self.graph.arcs)
+            if child == request.member and request.subnet in ("", subnet_of(parse_name(parent)))
+        ]
+
+        def leave() -> list[names_pb2.Effect]:
+            for parent in left:
+                del self.graph.arcs[parent, request.member]
+            return []
+
+        change = self._write(request, context, (request, leave))
+        return name_service_pb2.LeaveEverywhereResponse(change=change, left=left)
+
+    def RenameGroup(self, request: Any, context: Any) -> Any:
+        return self._write(request, context, (request, lambda: self._rename(request.group, request.new_name)))
+
+    def _rename(self, old: str, new: str) -> list[names_pb2.Effect]:
+        self._must_exist(old)
+        self._create(new)
+        self.graph.groups.discard(old)
+        arcs = self.graph.arcs.items()
+        renamed = {(new if p == old else p, new if c == old else c): kind for (p, c), kind in arcs}
+        self.graph.arcs.clear()
+        self.graph.arcs.update(renamed)
+        return []
+
     def ApplyUpdates(self, request: Any, context: Any) -> Any:
         steps = [(each, partial(self._leave if each.leave else self._join, each)) for each in request.operations]
         return self._write(request, context, *steps)
@@ -351,7 +379,10 @@ class FakeNameService(NameServiceServicer):
                     try:
                         effects += do()
                     except RefusedError as error:
-                        if not (operation.if_needed and error.reason in _UNNEEDED[type(operation).__name__]):
+                        if not (
+                            getattr(operation, "if_needed", False)
+                            and error.reason in _UNNEEDED[type(operation).__name__]
+                        ):
                             raise
                         unchanged.append(place)
                 self.graph.revision += 1

@@ -103,6 +103,29 @@ def delete_command(
     )
 
 
+@group_command.command("rename")
+@click.argument("group")
+@click.argument("new_name")
+@effects_option
+@request_id_option
+@everywhere()
+@in_session
+def rename_command(session: Session, group: str, new_name: str, with_effects: bool, request_id: str | None) -> None:
+    """Give GROUP the name NEW_NAME, of the same subnet, in one update.
+
+    Parents, members, what holds for messages to GROUP, and its archive go along; so do the groups with `+owners` and
+    `+muted` behind its name. Refused, with nothing done, if NEW_NAME is in use, or the server of a parent or member is
+    out of reach. For 30 days whoever asks for the old name is told the new one.
+
+    \b
+    Example:
+      shadowtree group rename lab@ubc.example workshop@ubc.example
+    """
+    with session.connect() as names, _time_display(f"renaming {group}"):
+        change = names.rename_group(group, new_name, effects=with_effects, request_id=request_id)
+    print_change(change, is_json=session.is_json)
+
+
 def _time_display(what: str | None) -> AbstractContextManager[None]:
     """At a terminal, what is under way: a group of 300,000 members takes seconds."""
     if what is None or not sys.stderr.isatty():

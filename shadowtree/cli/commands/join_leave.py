@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.render.complaints import warn
-from shadowtree.cli.render.output import ALREADY_THERE, NOT_THERE, print_change, print_change_if_needed
+from shadowtree.cli.render.output import (
+    ALREADY_THERE,
+    NOT_THERE,
+    is_terminal,
+    print_change,
+    print_change_if_needed,
+    print_json,
+    print_lines,
+)
 from shadowtree.cli.support.options import (
     Session,
     effects_option,
@@ -19,6 +27,7 @@ from shadowtree.cli.support.options import (
 )
 from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
+from shadowtree.results import Change
 
 if TYPE_CHECKING:
     from shadowtree.client.sync import Client
@@ -102,7 +111,9 @@ def join_command(
 
 @click.command("leave")
 @click.argument("parent")
-@click.argument("member")
+@click.argument("member", required=False)
+@click.option("--everywhere", "is_everywhere", is_flag=True, help="MEMBER alone is given; it leaves all its groups.")
+@click.option("--subnet", metavar="SUBNET", help="With --everywhere: only groups of this subnet.")
 @_group_option
 @_process_option
 @if_there_option
@@ -113,7 +124,9 @@ def join_command(
 def leave_command(
     session: Session,
     parent: str,
-    member: str,
+    member: str | None,
+    is_everywhere: bool,
+    subnet: str | None,
     is_group: bool,
     is_process: bool,
     if_there: bool,
@@ -128,12 +141,26 @@ def leave_command(
     With --if-there a MEMBER that is no immediate member is no error: the line `not a member` says so (JSON: `found`).
     The group must exist.
 
+    With --everywhere MEMBER leaves all groups that `shadowtree memberships --direct` tells, in one update. Prints these
+    groups, sorted, one a line. Refused, with nothing done, if a server is out of reach that may know of more groups.
+
     \b
-    Example:
+    Examples:
       shadowtree leave staff@ubc.example ann@ubc.example
+      shadowtree leave --everywhere ann@ubc.example
+      shadowtree leave --everywhere ann@ubc.example --subnet sfu.example
     """
     from shadowtree.client.calls import as_kept
 
+    if is_everywhere:
+        if member is not None or is_group or is_process or if_there:
+            raise click.UsageError("--everywhere takes MEMBER alone, without PARENT, --group, --process and --if-there")
+        _leave_everywhere(session, parent, subnet, with_effects=with_effects, request_id=request_id)
+        return
+    if subnet is not None:
+        raise click.UsageError("--subnet is for --everywhere")
+    if member is None:
+        raise click.UsageError("Missing argument 'MEMBER'.")
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
         change = names.leave(parent, member, kind, if_there=if_there, effects=with_effects, request_id=request_id)
@@ -148,6 +175,19 @@ def leave_command(
         names=(as_kept(parent), as_kept(member)),
         is_json=session.is_json,
     )
+
+
+def _leave_everywhere(
+    session: Session, member: str, subnet: str | None, *, with_effects: bool, request_id: str | None
+) -> None:
+    with session.connect() as names:
+        found = names.leave_everywhere(member, subnet, effects=with_effects, request_id=request_id)
+    if session.is_json:
+        print_json(found)
+        return
+    print_lines(found.left)
+    if is_terminal():
+        print_change(Change(found.revision, found.effects), is_json=False)
 
 
 def _is_no_group(names: Client, member: str) -> bool:

@@ -59,12 +59,16 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--offline with --group or --process joins when that is back"
         case BadFile() if command == _IMPORT and "line" in error.facts:
             return "--skip-bad leaves out bad lines"
+        case GroupNotFound() if "renamed_to" in error.facts:
+            return ""
         case GroupNotFound() if error.facts.get("kind") == "process" and "group" in error.facts:
             return f"`shadowtree memberships --direct {shlex.quote(error.facts['group'])}` lists its groups"
         case GroupNotFound() if command in (_RESOLVE, _DESCRIBE) and {"group", "subnet"} <= error.facts.keys():
             return (
                 f"if it is a person, `shadowtree memberships --direct {shlex.quote(error.facts['group'])}` lists groups"
             )
+        case Unavailable() if command == _LEAVE and error.unreachable and "member" in error.facts:
+            return "--subnet S leaves the groups of one subnet, whose server is there"
         case GroupNotFound() if command == _JOIN and "group" in error.facts:
             return f"`shadowtree group create {shlex.quote(error.facts['group'])}` creates it"
     return ""

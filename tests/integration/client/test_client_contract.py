@@ -85,6 +85,31 @@ def test_a_write_that_is_done_if_needed_says_that_it_was_not(names, new):
         names.leave(a, ann, if_there=True)
 
 
+def test_somebody_leaves_all_groups_or_those_of_a_subnet(names, new):
+    a, b, ann = new("a"), new("b", "y.example"), new.name("ann", "people.example")
+    for group in (a, b):
+        names.join(group, ann)
+    left = names.leave_everywhere(ann, "y.example")
+    assert isinstance(left, shadowtree.LeftGroups)
+    assert (left.member, left.left) == (ann, (b,))
+    assert left.revision
+    assert names.leave_everywhere(ann).left == (a,)
+    assert names.leave_everywhere(ann).left == ()
+
+
+def test_a_renamed_group_keeps_its_members_and_parents(names, new):
+    a, b, ann, renamed = new("a"), new("b"), new.name("ann"), new.name("renamed")
+    names.join(a, b)
+    names.join(b, ann)
+    assert isinstance(names.rename_group(b, renamed), shadowtree.Change)
+    assert names.resolve(a, groups=True).groups == (renamed,)
+    assert names.resolve(renamed).processes == (ann,)
+    with pytest.raises(shadowtree.GroupExists):
+        names.rename_group(a, renamed)
+    with pytest.raises(shadowtree.GroupNotFound):
+        names.rename_group(b, new.name("other"))
+
+
 def test_direct_members_and_direct_memberships_are_those_of_one_arc(names, new):
     a, b, c = new("a"), new("b", "y.example"), new("c")
     ann, bob = new.name("ann", "people.example"), new.name("bob", "people.example")

@@ -242,6 +242,29 @@ def test_a_process_that_is_taken_for_a_group_is_said_to_be_one_and_where_to_look
     assert found.err == (f"shadowtree: {ANN} is a process; `shadowtree memberships --direct {ANN}` lists its groups\n")
 
 
+def test_leaving_everywhere_prints_what_was_left(shadowtree, graph, loop):
+    assert shadowtree("leave", "--everywhere", ANN, "--subnet", "y.example").lines == []
+    left = shadowtree("leave", "--everywhere", ANN, "--format", "json").json
+    assert list(left) == ["member", "left", "effects", "revision"]
+    assert (left["member"], left["left"]) == (ANN, [B])
+    assert graph.arcs == {(A, B): 1, (B, A): 1}
+    shadowtree("join", A, ANN)
+    assert shadowtree("leave", "--everywhere", ANN).lines == [A]
+    for words in (
+        (A, ANN, "--everywhere"),
+        (ANN, "--everywhere", "--group"),
+        (ANN,),
+        (A, ANN, "--subnet", "x.example"),
+    ):
+        assert shadowtree("leave", *words).status == 2
+
+
+def test_a_group_is_renamed(shadowtree, graph, loop):
+    assert shadowtree("group", "rename", A, "c@x.example").status == 0
+    assert graph.groups == {B, "c@x.example"}
+    assert shadowtree("group", "rename", B, "c@x.example").status == 4
+
+
 def test_memberships_prints_one_group_a_line(shadowtree, loop):
     assert shadowtree("memberships", ANN).lines == [A, B]
     assert list(shadowtree("memberships", ANN, "--format", "json").json) == KEYS["memberships"]

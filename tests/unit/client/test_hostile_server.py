@@ -34,6 +34,8 @@ VERBS = {
     "ListGroups": lambda names, folder: names.groups(),
     "Join": lambda names, folder: names.join(G, M),
     "Leave": lambda names, folder: names.leave(G, M),
+    "LeaveEverywhere": lambda names, folder: names.leave_everywhere(M),
+    "RenameGroup": lambda names, folder: names.rename_group(G, "h@a.example"),
     "ApplyUpdates": lambda names, folder: names.apply([shadowtree.Join(G, M)]),
     "Import": lambda names, folder: names.import_arcs([]),
     "Export": lambda names, folder: list(names.export()),
