@@ -28,6 +28,7 @@ END_PATIENCE_SECONDS = 120
 
 SERVING = r"serving .* on (\S+)$"
 """The line of a name server that accepts calls."""
+SHADOWTREE = (sys.executable, "-m", "shadowtree")
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 
 
@@ -96,11 +97,17 @@ def name_server(folder: Path, *, subnets: Sequence[str], build: Build = NOW) -> 
 
 @contextmanager
 def name_servers(
-    folder: Path, shares: Sequence[Sequence[str]], *, build: Build = NOW, settings: str = ""
+    folder: Path,
+    shares: Sequence[Sequence[str]],
+    *,
+    build: Build = NOW,
+    settings: str = "",
+    program: Sequence[str] = SHADOWTREE,
 ) -> Iterator[list[ServerProcess]]:
     """A name server for each share of subnets, all connected with one another.
 
-    `settings`: what else all of them are told, as TOML. The database of each is its number with `.db`.
+    `settings`: what else all of them are told, as TOML. The database of each is its number with `.db`. `program`: the
+    command line to which `serve` is added.
     """
     (folder / "settings.toml").write_text(settings)
     addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
@@ -110,7 +117,7 @@ def name_servers(
     with ExitStack() as stack:
         servers = []
         for number, address in enumerate(addresses):
-            command = [sys.executable, "-m", "shadowtree", "serve", "--listen", address]
+            command = [*program, "serve", "--listen", address]
             command += ["--database", f"sqlite:///{folder / f'{number}.db'}"]
             command += ["--subnet", f"@{folder / f'{number}-subnets'}", "--config", str(folder / "settings.toml")]
             for other in range(len(shares)):

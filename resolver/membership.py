@@ -270,9 +270,9 @@ class MembershipResolver:
             if node is None:
                 continue
             known = [*graph.children[node], *(self._core.suspended_children(node) if graph.suspended else ())]
-            children = sorted([(graph.ids[child], graph.kind(child)) for child in known])
-            for child, kind in children:
-                yield ExportRow(group, child, kind)
+            children = sorted(known, key=graph.ids.__getitem__)
+            for child in children:
+                yield ExportRow(group, graph.ids[child], graph.kind(child))
             if not children:
                 yield ExportRow(group, "", NodeKind.GROUP)
 

@@ -1,10 +1,11 @@
-"""Finds out how long a server's event loop was held: what a caller who comes at the wrong moment must wait for.
+"""Finds out how much a server's event loop does in one turn: a caller may have to wait for all of it.
 
-A *turn* is all that the loop does between two looks at its sockets. A `LoopWatch` measures the processor time of the
-loop's thread in every turn. What other programs do meanwhile does not count.
+A *turn* is all that the loop does between two looks at its sockets. A `LoopWatch` measures every turn of the loop's
+thread by a `Meter`. `CallsMeter` counts calls of functions, which are the same on every machine and beside every load.
+`SecondsMeter` takes the processor time of the thread.
 
 `python tests/loop_watch.py REPORT serve ...` is the command line with a watch on it: at its end the file
-`REPORT-<process id>.json` lists the long turns.
+`REPORT-<process id>.json` lists the turns that took long.
 """
 
 from __future__ import annotations
@@ -20,41 +21,110 @@ from collections import Counter
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
-
-SHOWN_FROM_SECONDS = 0.010
-LOOK_SECONDS = 0.003
-"""Between two looks of the second thread."""
+from typing import Protocol
 
 FRAMES_SHOWN = 30
+
+
+class Meter(Protocol):
+    """Measures what the thread that made it does."""
+
+    shown_from: float
+    """The least of a turn that is reported."""
+
+    def read(self) -> float:
+        """What the thread has done since it began."""
+
+    def take_places(self) -> list[tuple[str, int]]:
+        """Where the thread was seen at work since this was last asked, the most frequent place first."""
+
+
+class CallsMeter:
+    """Counts the functions that a thread calls, Python's and C's: one or two for each node, arc or row it handles.
+
+    A call of C that handles many items counts as one. The thread takes some times as long while it is counted.
+    """
+
+    shown_from = 10_000
+    SEEN_EVERY = 1_000
+    """Calls between two places that are noted."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+        self._seen: Counter[str] = Counter()
+        sys.setprofile(self._note)
+
+    def read(self) -> float:
+        """Calls so far."""
+        return self._calls
+
+    def take_places(self) -> list[tuple[str, int]]:
+        """Places that are noted one call in `SEEN_EVERY`."""
+        found, self._seen = self._seen.most_common(), Counter()
+        return found
+
+    def _note(self, frame: FrameType, event: str, _: object) -> None:
+        if event == "call" or event == "c_call":
+            self._calls += 1
+            if not self._calls % self.SEEN_EVERY:
+                self._seen[_place(frame)] += 1
+
+
+class SecondsMeter:
+    """Takes the processor time of a thread; a second thread sees where it is."""
+
+    shown_from = 0.010
+    LOOK_SECONDS = 0.003
+    """Between two looks of the second thread."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+        self._seen: Counter[str] = Counter()
+        threading.Thread(target=self._look_for_ever, daemon=True).start()
+
+    def read(self) -> float:
+        """Seconds so far, of the thread that asks."""
+        return time.thread_time()
+
+    def take_places(self) -> list[tuple[str, int]]:
+        """Places that the second thread saw."""
+        found, self._seen = self._seen.most_common(), Counter()
+        return found
+
+    def _look_for_ever(self) -> None:
+        while True:
+            time.sleep(self.LOOK_SECONDS)
+            frame = sys._current_frames().get(self._thread)
+            if frame is not None:
+                self._seen[_place(frame)] += 1
 
 
 class LoopWatch:
     """Measures the turns of the event loop of the thread that makes it; one for a process.
 
-    Of a long turn it notes the steps of the core that were in it, and which functions a second thread saw at work.
+    Of a long turn it notes the steps of the core that were in it, and which functions were seen at work.
     """
 
-    def __init__(self, report: Path) -> None:
+    def __init__(self, report: Path, meter: Meter) -> None:
         """Begins at once; writes the report when the process ends."""
         self._report = report
+        self._meter = meter
         self._turns: list[dict[str, object]] = []
         self._thread = threading.get_ident()
-        self._clock = time.pthread_getcpuclockid(self._thread)
         self._begun: float | None = None
-        """The processor time of the loop's thread when the turn under way began; None between turns."""
+        """The meter when the turn under way began; None between turns."""
         self._begun_at = 0.0
-        self._seen: Counter[str] = Counter()
         self._steps: list[tuple[str, float]] = []
         self._watch_turns()
-        threading.Thread(target=self._look_for_ever, daemon=True).start()
         atexit.register(self._write)
 
-    def step_taken(self, what: str, seconds: float) -> None:
+    def step_taken(self, what: str, amount: float) -> None:
         """Note a step of the core in the turn under way."""
-        self._steps.append((what, seconds))
+        self._steps.append((what, amount))
 
     def _write(self) -> None:
-        self._report.write_text(json.dumps(sorted(self._turns, key=itemgetter("cpu"), reverse=True)))
+        sys.setprofile(None)
+        self._report.write_text(json.dumps(sorted(self._turns, key=itemgetter("amount"), reverse=True)))
 
     def _watch_turns(self) -> None:
         watch = self
@@ -64,7 +134,7 @@ class LoopWatch:
         def watched_handle(handle: asyncio.Handle) -> None:
             if watch._begun is None and threading.get_ident() == watch._thread:
                 watch._begun_at = time.monotonic()
-                watch._begun = time.thread_time()
+                watch._begun = watch._meter.read()
             run_handle(handle)
 
         def watched_turn(loop: asyncio.BaseEventLoop) -> None:
@@ -78,30 +148,19 @@ class LoopWatch:
     def _end_turn(self) -> None:
         if self._begun is None:
             return
-        seconds = time.thread_time() - self._begun
+        amount = self._meter.read() - self._begun
         self._begun = None
-        if seconds >= SHOWN_FROM_SECONDS:
-            took = time.monotonic() - self._begun_at
+        places = self._meter.take_places()
+        if amount >= self._meter.shown_from:
             self._turns.append(
                 {
                     "at": self._begun_at,
-                    "cpu": seconds,
-                    "clock": took,
-                    "steps": [step for step in self._steps if step[1] >= SHOWN_FROM_SECONDS / 10],
-                    "seen": self._seen.most_common(),
+                    "amount": amount,
+                    "steps": [step for step in self._steps if step[1] >= self._meter.shown_from / 10],
+                    "seen": places,
                 }
             )
         self._steps = []
-        self._seen = Counter()
-
-    def _look_for_ever(self) -> None:
-        while True:
-            time.sleep(LOOK_SECONDS)
-            begun = self._begun
-            if begun is not None and time.clock_gettime(self._clock) - begun >= SHOWN_FROM_SECONDS:
-                frame = sys._current_frames().get(self._thread)
-                if frame is not None:
-                    self._seen[_place(frame)] += 1
 
 
 def _place(frame: FrameType | None) -> str:
@@ -116,28 +175,28 @@ def _place(frame: FrameType | None) -> str:
     return " > ".join(reversed(found))
 
 
-def watch_server(report: str) -> None:
+def watch_server(report: str, meter: Meter) -> None:
     """Watch the server that this thread is going to run: its turns, and the steps of the core in them."""
     from nameserver.driver.run_loop import RunLoop
 
-    watch = LoopWatch(Path(report))
+    watch = LoopWatch(Path(report), meter)
     step = RunLoop._step
 
     def watched_step(run_loop: RunLoop, event: object) -> None:
-        begun = time.thread_time()
+        begun = meter.read()
         try:
             step(run_loop, event)
         finally:
             size = len(getattr(event, "encoded", b""))
             what = f"{type(event).__name__} of {size:,} bytes" if size else type(event).__name__
-            watch.step_taken(what, time.thread_time() - begun)
+            watch.step_taken(what, meter.read() - begun)
 
     RunLoop._step = watched_step  # type: ignore[method-assign]
 
 
 def _main() -> None:
     del sys.path[0]
-    watch_server(f"{sys.argv[1]}-{os.getpid()}.json")
+    watch_server(f"{sys.argv[1]}-{os.getpid()}.json", SecondsMeter())
     sys.argv[:] = ["shadowtree", *sys.argv[2:]]
     from shadowtree.cli.main import run
 

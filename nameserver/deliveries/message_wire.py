@@ -19,8 +19,8 @@ from shadowtree.v1 import delivery_pb2 as wire
 
 HEADER_NAME_LIMIT: Final = 200
 
-RECIPIENTS_BYTES: Final = 64 * 1024
-"""Of the names in one response."""
+RECIPIENTS_TOGETHER: Final = 1_000
+"""Names in one response: 1.3 MB at most, as a name takes up to 1,274 bytes."""
 
 FILTER_LIMIT: Final = 64
 """Groups, and senders, that one endpoint may name."""
@@ -75,14 +75,11 @@ def read_reader(text: str, field: str, known: KnownIds) -> NodeId:
 
 def tell_recipients(names: Sequence[NodeId]) -> Iterator[bytes]:
     """Whole `SubscribeResponse`s that name whom messages are for; what follows the last one goes with it."""
-    begin, size = 0, 0
-    for number, name in enumerate(names):
-        size += len(name.encode())
-        if size > RECIPIENTS_BYTES:
-            more = wire.SubscribeResponse(recipients=names[begin:number], more_recipients=True)
-            yield more.SerializeToString()
-            begin, size = number, len(name.encode())
-    yield wire.SubscribeResponse(recipients=names[begin:]).SerializeToString()
+    last = max(len(names) - 1, 0) // RECIPIENTS_TOGETHER
+    for number in range(last):
+        some = names[number * RECIPIENTS_TOGETHER : (number + 1) * RECIPIENTS_TOGETHER]
+        yield wire.SubscribeResponse(recipients=some, more_recipients=True).SerializeToString()
+    yield wire.SubscribeResponse(recipients=names[last * RECIPIENTS_TOGETHER :]).SerializeToString()
 
 
 def in_one(responses: Sequence[bytes]) -> bytes:

@@ -37,8 +37,8 @@ import json, os, sys
 from nameserver.server import StartError, run
 from nameserver.config.settings import SettingsError, load_settings
 if "LOOP_REPORT" in os.environ:
-    from tests.loop_watch import watch_server
-    watch_server(os.environ["LOOP_REPORT"])
+    from tests.loop_watch import CallsMeter, watch_server
+    watch_server(os.environ["LOOP_REPORT"], CallsMeter())
 try:
     sys.exit(run(load_settings(None, json.loads(sys.argv[1]), os.environ)))
 except (SettingsError, StartError) as error:

@@ -1,4 +1,8 @@
-"""No turn of a server's event loop takes long: whoever asks meanwhile is answered."""
+"""No turn of a server's event loop handles very many nodes, arcs or rows: a caller meanwhile is answered.
+
+The tests count calls of functions, which no other program on the machine changes. `python -m benchmarks loop_turns`
+takes the time.
+"""
 
 import gzip
 import json
@@ -25,42 +29,42 @@ EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs
 GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 """The demo loads it and all below it."""
 
-LONGEST_SECONDS = 0.020
+MOST_CALLS = 60_000
+"""Of one turn: some 10 ms. Each scene has more nodes than this, so one look at all of them in a turn is too much."""
 CALL_SECONDS = 120
 
 MEMBERS = 200_000
 BATCH = 20_000
 FEW = 50
-RECIPIENTS = 50_000
-READ = 60_000
+RECIPIENTS = 80_000
+READ = 80_000
 AFFECTED = 250_000
 SUSPENDED = 50_000
 SET_GROUPS = 1_000
 """As many as are resolved together."""
 
-pytestmark = pytest.mark.flaky(reruns=2)
-"""What shares the processor's caches makes some turn longer now and then; a long step is long each time."""
-
 BUSY_LOOP = """
 import asyncio, sys, time
 from pathlib import Path
-from tests.loop_watch import LoopWatch
+from tests.loop_watch import CallsMeter, LoopWatch
 
-def busy(seconds):
-    end = time.thread_time() + seconds
-    while time.thread_time() < end:
-        pass
+def call():
+    pass
+
+def busy(calls):
+    for _ in range(calls):
+        call()
 
 async def main():
     await asyncio.sleep(0)
-    busy(0.03)
+    busy(20_000)
     await asyncio.sleep(0)
     time.sleep(0.05)
     for part in range(30):
-        busy(0.001)
+        busy(1_000)
         await asyncio.sleep(0)
 
-LoopWatch(Path(sys.argv[1]))
+LoopWatch(Path(sys.argv[1]), CallsMeter())
 asyncio.run(main())
 """
 
@@ -74,8 +78,8 @@ class Stalls:
     def during(self, span):
         """What took too long in a span of time, the longest first, in words."""
         begin, end = span
-        found = [turn for turn in self._turns if begin <= turn["at"] < end and turn["cpu"] > LONGEST_SECONDS]
-        return [_in_words(turn) for turn in sorted(found, key=lambda turn: turn["cpu"], reverse=True)]
+        found = [turn for turn in self._turns if begin <= turn["at"] < end and turn["amount"] > MOST_CALLS]
+        return [_in_words(turn) for turn in sorted(found, key=lambda turn: turn["amount"], reverse=True)]
 
 
 @contextmanager
@@ -110,12 +114,12 @@ def part(tmp_path):
     return write_part(EXAMPLE, GROUP, tmp_path)
 
 
-def test_long_turns_are_told_by_the_processor_time_of_their_thread(tmp_path):
+def test_a_turn_with_many_calls_is_reported_and_many_small_ones_are_not(tmp_path):
     report = tmp_path / "report"
     subprocess.run([sys.executable, "-c", BUSY_LOOP, str(report)], check=True)
     (turn,) = json.loads(report.read_text())
-    assert 0.03 <= turn["cpu"] < 0.05
-    assert any("busy" in place for place, _ in turn["seen"])
+    assert 20_000 <= turn["amount"] < 20_100
+    assert all("busy" in place for place, _ in turn["seen"])
 
 
 def test_an_import_on_one_server_lists_of_its_groups_and_first_resolutions_of_the_largest_together(watched):
@@ -263,8 +267,8 @@ def test_a_server_with_very_many_arcs_to_others_is_lost_and_the_status_then(watc
         with span() as telling:
             listed = client.status().suspended
         assert 0 < len(listed) < SUSPENDED
+        servers.start_again(1)
         with span() as healing:
-            servers.start_again(1)
             wait_until(lambda: client.status().arcs_suspended == 0, "healing")
     found = stalls()
     assert found.during(applying) == []
@@ -310,4 +314,4 @@ def _largest_groups(arcs, count):
 
 def _in_words(turn):
     most = [f"{count} x {place}" for place, count in turn["seen"][:5]]
-    return f"{turn['cpu'] * 1e3:.0f} ms in {turn['steps']}: {most}"
+    return f"{turn['amount']:,} calls in {turn['steps']}: {most}"

@@ -95,7 +95,7 @@ async def test_a_mailbox_that_is_opened_meanwhile_changes_the_audience_and_not_t
 
 
 async def test_many_are_named_in_several_responses_and_the_client_puts_them_together(scene, names, monkeypatch):
-    monkeypatch.setattr("nameserver.deliveries.message_wire.RECIPIENTS_BYTES", 25)
+    monkeypatch.setattr("nameserver.deliveries.message_wire.RECIPIENTS_TOGETHER", 3)
     servers, place = scene
     people = [f"p{number}@a.x" for number in range(10)]
     for person in people:
