@@ -132,10 +132,10 @@ def full_disk_of(process):
         resource.prlimit(process, resource.RLIMIT_FSIZE, unlimited)
 
 
-def wait_until(condition, what):
+def wait_until(condition, what, *, patience_seconds=PATIENCE_SECONDS):
     """Ask now and then until it holds: less often the longer it takes, so that it is seen a fifth too late at most."""
     began = time.monotonic()
     while not condition():
         waited = time.monotonic() - began
-        assert waited < PATIENCE_SECONDS, f"never came: {what}"
+        assert waited < patience_seconds, f"never came: {what}"
         time.sleep(min(max(LOOK_SECONDS, waited / 5), LONGEST_LOOK_SECONDS))

@@ -31,7 +31,8 @@ GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 
 MOST_CALLS = 60_000
 """Of one turn: some 10 ms. Each scene has more nodes than this, so one look at all of them in a turn is too much."""
-CALL_SECONDS = 120
+CALL_SECONDS = LONG_SECONDS = 300
+"""Counting and other programs make servers several times slower."""
 
 MEMBERS = 200_000
 BATCH = 20_000
@@ -213,7 +214,10 @@ def test_a_walk_to_very_many_members_of_one_server_and_updates_above_them(watche
     with _client(servers) as client:
         client.import_file(rows)
         with span() as walking:
-            assert len(client.resolve(crowd, walk=True).walk) == AFFECTED
+            # Other programs may hold a server up for so long that it counts as lost: then the answer is incomplete.
+            wait_until(
+                lambda: len(client.resolve(crowd, walk=True).walk) == AFFECTED, "a walk", patience_seconds=LONG_SECONDS
+            )
         with span() as updating:
             for parent in parents:
                 client.create_group(parent)
@@ -263,13 +267,17 @@ def test_a_server_with_very_many_arcs_to_others_is_lost_and_the_status_then(watc
             client.apply([shadowtree.Join(other, f"p{number}@b.example") for number in range(BATCH)])
         with span() as losing:
             assert servers.processes[1].terminate() == (0, "")
-            wait_until(lambda: client.status().arcs_suspended == SUSPENDED + BATCH, "what is suspended")
+            wait_until(
+                lambda: client.status().arcs_suspended == SUSPENDED + BATCH,
+                "suspended arcs",
+                patience_seconds=LONG_SECONDS,
+            )
         with span() as telling:
             listed = client.status().suspended
         assert 0 < len(listed) < SUSPENDED
         servers.start_again(1)
         with span() as healing:
-            wait_until(lambda: client.status().arcs_suspended == 0, "healing")
+            wait_until(lambda: client.status().arcs_suspended == 0, "healing", patience_seconds=LONG_SECONDS)
     found = stalls()
     assert found.during(applying) == []
     assert found.during(losing) == []
