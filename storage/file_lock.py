@@ -1,8 +1,9 @@
 """Exclusive use of a SQLite file by one server: an operating system lock on `FILE.lock` beside it.
 
 The lock belongs to the open file, so the system releases it when the process ends, however it ends. The lock
-file itself stays: removing it would let two servers each lock a file of that name. It holds the process id,
-for the message that the second server gives. Programs that only look at the database are not held up.
+file itself stays: removing it would let two servers each lock a file of that name. It holds the process id
+and the kind of program, for the message that the second server gives. Programs that only look at the database
+are not held up.
 """
 
 from __future__ import annotations
@@ -50,10 +51,11 @@ class FileLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(self._descriptor, 32, 0).decode("ascii", "replace").strip()
+            process, _, of = os.pread(self._descriptor, 64, 0).decode("ascii", "replace").strip().partition(" ")
+            holder = f"another {self._of}" if of in ("", self._of) else f"a {of}"
             raise DatabaseInUseError(
                 database=str(self._database),
-                problem=f"another {self._of} (process {holder or 'unknown'}) is using it",
+                problem=f"{holder} (process {process or 'unknown'}) is using it",
                 remedy="stop that server, or give this one a database of its own",
             ) from error
         except OSError as error:
@@ -64,7 +66,7 @@ class FileLock:
             ) from error
         try:
             os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
+            os.pwrite(self._descriptor, f"{os.getpid()} {self._of}\n".encode("ascii"), 0)
         except OSError as error:
             raise DatabaseUnavailableError(
                 database=str(self._database),

@@ -9,12 +9,15 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from mailing.config.listeners import clash
 from mailing.config.signing_key import KeyFileError, read_private_key
+from mailing.rules.addresses import is_mail_domain
 from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
+from nameserver.config.settings import LogFormat, LogLevel, LogSettings
 from shadowtree.vocabulary import GroupId, SubnetName
 
 DEFAULT_SERVER = "127.0.0.1:7400"
@@ -83,6 +86,8 @@ class MailSettings:
     """What messages pass through; None: none do."""
     metrics_listen: str | None = None
     """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
+    log: LogSettings = field(default_factory=LogSettings)
+    """Form and level of the log; followed while the gateway runs."""
 
 
 def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
@@ -105,6 +110,9 @@ def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
             f'{path}: nothing would be answered; give maps_listen = "{SUGGESTED_MAPS}", '
             f'policy_listen = "{SUGGESTED_POLICY}", lmtp_listen = "{SUGGESTED_LMTP}", or several'
         )
+    clashing = clash(found)
+    if clashing is not None:
+        raise SettingsError(f"{file.place_of(clashing[0])}: {clashing[1]}")
     settings: dict[GroupId, ListSettings] = found.get("lists", {})
     for group in settings:
         if group.rpartition("@")[2] not in subnets.values():
@@ -131,6 +139,7 @@ def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
         found.get("policy_listen"),
         _distribution(path, found),
         found.get("metrics_listen"),
+        LogSettings(found.get("log_format", LogFormat.TEXT), found.get("log_level", LogLevel.INFO)),
     )
 
 
@@ -245,7 +254,7 @@ def _read_domains(value: object) -> dict[str, SubnetName]:
     found = {}
     for domain, subnet in _table(value, "a table of mail domains and subnets").items():
         try:
-            found[_domain(domain)] = _domain(_text(subnet))
+            found[_mail_domain(domain)] = _mail_domain(_text(subnet))
         except _WrongValueError as error:
             raise _WrongValueError(str(error), domain) from None
     return found
@@ -412,6 +421,8 @@ _KEYS: Mapping[str, Reader] = {
     "click_listen": _read_listen,
     "click_url": _read_click_url,
     "metrics_listen": _read_listen,
+    "log_format": _word_reader(LogFormat),
+    "log_level": _word_reader(LogLevel),
     "arc": _read_arc,
     "domains": _read_domains,
     "defaults": _read_list,
@@ -443,6 +454,13 @@ def _domain(text: str) -> str:
         return parse_subnet(text)
     except InvalidNameError as error:
         raise _WrongValueError(f"{text!r:.80} is no domain: {error.why}") from None
+
+
+def _mail_domain(text: str) -> str:
+    domain = _domain(text)
+    if not is_mail_domain(domain):
+        raise _WrongValueError(f"{text!r:.80} is no domain that mail is sent to; lists.ubc.example is one")
+    return domain
 
 
 def _address(text: str, *, lowest_port: int) -> str:

@@ -22,7 +22,10 @@ def read_private_key(path: Path) -> dict[str, int]:
     try:
         from dkim.crypto import UnparsableKeyError, parse_pem_private_key
     except ImportError:
-        raise KeyFileError("seals need a library that is not installed: that of the extra mail") from None
+        raise KeyFileError(
+            "seals need the library dkimpy, which is not installed: run, in the sources of Shadowtree: "
+            "pip install '.[mail]'"
+        ) from None
     try:
         content = read_regular_file(path, limit_bytes=KEY_FILE_BYTES_LIMIT)
         may_others = path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH)

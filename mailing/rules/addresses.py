@@ -38,8 +38,7 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
     local, at_sign, domain = name.rpartition("@")
     if not at_sign or not local:
         raise UndeliverableError("it is not LOCAL@DOMAIN")
-    if not _DOMAIN.fullmatch(domain) or _THIS_HOST.fullmatch(domain):
-        # A mail server adds a domain of its own to a single label, and takes mail to localhost itself.
+    if not is_mail_domain(domain):
         raise UndeliverableError(f"{domain!r} is no domain that mail is sent to")
     if not local.isascii() and not with_smtputf8:
         raise UndeliverableError("it is not ASCII, and what a lookup answers is sent without SMTPUTF8")
@@ -57,6 +56,11 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
     if octets + 1 + len(domain) > ADDRESS_OCTETS_LIMIT:
         raise UndeliverableError(f"it has more than {ADDRESS_OCTETS_LIMIT} octets")
     return f"{local}@{domain}"
+
+
+def is_mail_domain(domain: str) -> bool:
+    """Return False for a domain to which no mail is sent: a mail server adds to a single label, and keeps localhost."""
+    return _DOMAIN.fullmatch(domain) is not None and _THIS_HOST.fullmatch(domain) is None
 
 
 def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:

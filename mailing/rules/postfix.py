@@ -40,9 +40,12 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
 
 
 def distribution_lines(
-    domains: Iterable[str], *, maps: str | None, policy: str | None, lmtp: str, smtp: str
+    domains: Iterable[str], *, maps: str | None, policy: str | None, lmtp: str, smtp: str, notes: Iterable[str] = ()
 ) -> list[str]:
-    """Lines for `main.cf` and `master.cf` by which messages pass through the gateway; raises `NoPortError`."""
+    """Lines for `main.cf` and `master.cf` by which messages pass through the gateway; raises `NoPortError`.
+
+    `notes`: comments to stand in front.
+    """
     if maps is None:
         raise NoPortError("maps_listen: no value; Postfix asks there which lists there are")
     for key, address in (("maps_listen", maps), ("lmtp_listen", lmtp)):
@@ -50,6 +53,7 @@ def distribution_lines(
     listed = sorted(domains)
     return [
         "# main.cf: lists by distribution. Needs Postfix 3.7 or newer.",
+        *notes,
         "# Domains whose addresses are all lists. Add relay domains of your own behind them.",
         f"relay_domains = {' '.join(listed)}",
         "# Unknown lists are refused at RCPT. Add maps of your own behind it.",

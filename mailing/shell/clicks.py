@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable
 
 from mailing.rules.clicks import PATH, HttpRequest, clicked_wish, page
@@ -9,7 +10,7 @@ from mailing.rules.commands import Deed
 from mailing.rules.lookups import why_not
 from mailing.rules.spooled import Wish
 from mailing.shell.commands import Commands
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.spooling import read_clocks
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 
@@ -51,7 +52,8 @@ class Clicks:
         except GroupNotFound:
             return _NOT_FOUND
         except ShadowtreeError as error:
-            LOGGER.warning("%s cannot leave %s now: %s", wish.person, wish.group, why_not(error))
+            said = f"{wish.person} cannot leave {wish.group} now: {why_not(error)}"
+            say(logging.WARNING, "refused", said, list=wish.group, person=wish.person, why=why_not(error))
             return page("503 Service Unavailable", "This cannot be done now. Please try again later.")
         if deed is Deed.REFUSED:
             return page("403 Forbidden", f"The name service does not allow this for {wish.person} and {wish.group}.")

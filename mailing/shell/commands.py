@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 
 from mailing.rules.addresses import is_deliverable, unquoted
 from mailing.rules.authors import Author
@@ -44,7 +45,7 @@ from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
 from mailing.shell.deciding import Deciding
 from mailing.shell.deeds import Deeds
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling, read_clocks
 from mailing.shell.ways import WaysUnknownError, ways_to
@@ -80,7 +81,8 @@ class Commands:
         limits = self._limits_of_deciders if question.asked in DECISIONS else self._limits
         mail.may_be_answered = limits.takes(person, read_clocks().ticks)
         if not mail.may_be_answered:
-            LOGGER.warning("%s: %s wrote too often, and is not answered", command.group, person)
+            said = f"{command.group}: {person} wrote too often, and is not answered"
+            say(logging.WARNING, "not_answered", said, list=command.group, person=person)
         reply = await self._reply(mail, author, question)
         if mail.may_be_answered and reply is not SAFE:
             limits.give_back(person)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,7 @@ from mailing.rules.events import Cleared, Dropped, Retried
 from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
 from mailing.shell.deciding import Deciding
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
@@ -73,16 +74,7 @@ class Control:
 
     async def listen(self, path: Path) -> asyncio.Server:
         """Take connections; raises `OSError`, also where another gateway does at that path."""
-        with suppress(FileNotFoundError):
-            if stat.S_ISSOCK(path.stat().st_mode):
-                await _require_that_nobody_answers(path)
-                # Left by a gateway that was killed.
-                path.unlink()
-        mask = os.umask(0o177)
-        try:
-            return await asyncio.start_unix_server(self._serve, _shortest(path), limit=REQUEST_LIMIT)
-        finally:
-            os.umask(mask)
+        return await listen_at(path, self._serve)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -151,7 +143,9 @@ class Control:
     @staticmethod
     def _told(word: Word, answer: Answer) -> Answer:
         for message in answer.messages:
-            LOGGER.info("%s: %s by command, for %s", message.id, word, ", ".join(message.lists))
+            lists = ", ".join(message.lists)
+            said = f"{message.id}: {word} by command, for {lists}"
+            say(logging.INFO, "decided_by_command", said, id=message.id, lists=lists, command=word)
         return answer
 
     async def _one(self, id_: str) -> Answer:
@@ -165,7 +159,7 @@ class Control:
         if found is None:
             return Answer(error=f"{person} is not suppressed")
         await self._spooling.tell_durably(Cleared(person))
-        LOGGER.info("%s: sent to again", person)
+        say(logging.INFO, "cleared", f"{person}: sent to again", person=person)
         return Answer(suppressed=(suppressed(found),))
 
     def _state(self, id_: str) -> State | None:
@@ -173,6 +167,22 @@ class Control:
 
     def _is_held(self, id_: str) -> bool:
         return any(each.message.id == id_ and each.message.is_held for each, _ in self._spooling.unfinished())
+
+
+async def listen_at(
+    path: Path, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None]
+) -> asyncio.Server:
+    """Take connections at a path; raises `OSError`, also where another gateway does."""
+    with suppress(FileNotFoundError):
+        if stat.S_ISSOCK(path.stat().st_mode):
+            await _require_that_nobody_answers(path)
+            # Left by a gateway that was killed.
+            path.unlink()
+    mask = os.umask(0o177)
+    try:
+        return await asyncio.start_unix_server(serve, _shortest(path), limit=REQUEST_LIMIT)
+    finally:
+        os.umask(mask)
 
 
 def _no_message(id_: str) -> Answer:

@@ -7,6 +7,7 @@ no request, or half of one, is hung up on; whoever reads no answers is read no f
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -24,6 +25,12 @@ IDLE_SECONDS = 400.0
 """Postfix gives up an idle connection to a policy server after 300."""
 
 Request = TypeVar("Request")
+
+
+def why_not_listening(error: OSError) -> str:
+    """Return what the system says; the event loop writes around it."""
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else str(error.strerror or error)
 
 
 class Listener(Generic[Request]):
@@ -53,7 +60,10 @@ class Listener(Generic[Request]):
     def opened(self, conversation: Conversation[Request]) -> None:
         """Make room for one more."""
         if len(self._open) >= CONNECTIONS_LIMIT:
-            self._repeated.tell(f"{self.name}: more than {CONNECTIONS_LIMIT} connections: the one idle longest ends")
+            self._repeated.tell(
+                "connection_closed",
+                f"{self.name}: more than {CONNECTIONS_LIMIT} connections: the one idle longest ends",
+            )
             min(self._open, key=lambda each: (each.is_busy, each.heard_at)).hang_up()
         self._open[conversation] = None
 
@@ -63,7 +73,7 @@ class Listener(Generic[Request]):
 
     def hang_up_on(self, conversation: Conversation[Request], why: str) -> None:
         """End one that cannot be understood."""
-        self._repeated.tell(f"{self.name}: connection closed: {why}")
+        self._repeated.tell("connection_closed", f"{self.name}: connection closed: {why}")
         conversation.hang_up()
 
     def sweep(self) -> None:

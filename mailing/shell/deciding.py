@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from mailing.rules.commands import Deed
 from mailing.rules.deciding import Outcome, outcome_of_decision
 from mailing.rules.events import Admit, Admitted, Approved, NotAdmitted, Rejected
 from mailing.rules.lookups import why_not
 from mailing.rules.spooled import Message
 from mailing.shell.deeds import Deeds
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.spooling import Spooling, read_clocks
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId
@@ -33,7 +35,8 @@ class Deciding:
         outcome = outcome_of_decision(message, group, approves=approves, date=read_clocks().date)
         if outcome.is_decision:
             await self._decide(message, group, approves=approves)
-        LOGGER.info("%s: by mail, for %s: %s", message.id, group, outcome)
+        said = f"{message.id}: by mail, for {group}: {outcome}"
+        say(logging.INFO, "decided", said, id=message.id, list=group, outcome=str(outcome))
         return message, outcome
 
     async def by_command(self, message: Message, *, approves: bool) -> None:
@@ -53,7 +56,8 @@ class Deciding:
         except GroupNotFound as error:
             self._spooling.tell(NotAdmitted(request.id, why_not(error), is_lasting=True))
         except ShadowtreeError as error:
-            LOGGER.warning("%s cannot join %s now: %s", wish.person, wish.group, why_not(error))
+            said = f"{wish.person} cannot join {wish.group} now: {why_not(error)}"
+            say(logging.WARNING, "refused", said, list=wish.group, person=wish.person, why=why_not(error))
             self._spooling.tell(NotAdmitted(request.id, why_not(error)))
         else:
             is_done = deed is Deed.JOIN

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 from mailing.rules.commands import Deed, Membership
 from mailing.rules.lists import MUTED, beside
 from mailing.rules.posting import names_of_sender
 from mailing.rules.spooled import Wish
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.ways import WaysUnknownError, pathnames_to
 from shadowtree.errors import (
@@ -76,9 +77,17 @@ class Deeds:
                 case Deed.UNMUTE:
                     await self._unmute(muted, person)
         except _LASTING as error:
-            LOGGER.warning("%s of %s is refused: %s", deed, person, error.message)
+            said = f"{deed} of {person} is refused: {error.message}"
+            say(logging.WARNING, "refused", said, list=group, person=person, deed=str(deed), why=error.message)
             return Deed.REFUSED
-        LOGGER.info("%s by mail: %s, %s", group, person, deed)
+        say(
+            logging.INFO,
+            "asked_by_mail",
+            f"{group} by mail: {person}, {deed}",
+            list=group,
+            person=person,
+            deed=str(deed),
+        )
         return deed
 
     async def _join(self, group: GroupId, person: MemberId) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -14,13 +15,13 @@ from mailing.rules.queue import Stats
 from mailing.shell.clicks import Clicks
 from mailing.shell.commands import Commands
 from mailing.shell.control import Control
-from mailing.shell.conversations import Listener
+from mailing.shell.conversations import Listener, why_not_listening
 from mailing.shell.deciding import Deciding
 from mailing.shell.deeds import Deeds
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
-from mailing.shell.log import LOGGER, Repeated
+from mailing.shell.log import Repeated, say
 from mailing.shell.names import Names
 from mailing.shell.other_bounces import detector
 from mailing.shell.others import Others
@@ -52,7 +53,9 @@ class Distributing:
         except SpoolError as error:
             spool.close()
             raise StartError(str(error)) from None
-        LOGGER.info("messages in the spool: %d under way, %d done", len(found.unfinished), len(found.finished))
+        under_way, done = len(found.unfinished), len(found.finished)
+        said = f"messages in the spool: {under_way} under way, {done} done"
+        say(logging.INFO, "spool", said, under_way=under_way, done=done)
         self._settings = settings
         self._spooling = Spooling(spool, found)
         deeds = Deeds(names)
@@ -86,7 +89,8 @@ class Distributing:
         try:
             found = await self.listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
         except OSError as error:
-            raise StartError(f"cannot listen on {self._settings.lmtp_listen}: {error.strerror}") from None
+            why = why_not_listening(error)
+            raise StartError(f"cannot listen on {self._settings.lmtp_listen}: {why} (lmtp_listen)") from None
         try:
             self._control_server = await self._control.listen(self._settings.control)
         except OSError as error:
@@ -102,7 +106,7 @@ class Distributing:
         try:
             return f"{host}:{await self.clicks.listen(host.removeprefix('[').removesuffix(']'), int(port))}"
         except OSError as error:
-            raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+            raise StartError(f"cannot listen on {address}: {why_not_listening(error)} (click_listen)") from None
 
     def stats(self) -> Stats:
         """How it is, and what there was since the start."""

@@ -6,24 +6,34 @@ the ports -> say so -> follow the groups -> SIGTERM or SIGINT -> what was asked 
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from importlib.metadata import version
 from typing import Any
 
 from mailing.config.settings import MailSettings, SettingsError
+from mailing.rules.confirmation import nobody_confirms, who_confirms
 from mailing.rules.framing import NetstringReader, PolicyReader
-from mailing.shell.conversations import CONNECTIONS_LIMIT, Listener
+from mailing.shell.conversations import CONNECTIONS_LIMIT, Listener, why_not_listening
 from mailing.shell.distributing import Distributing, StartError
-from mailing.shell.log import LOGGER, Repeated, written_log
+from mailing.shell.log import Repeated, say, written_log
 from mailing.shell.lookups import Lookups
 from mailing.shell.names import Names
 from mailing.shell.posting import Posting
 from mailing.shell.spooling import read_clocks
+from mailing.spool.engines import shown_database
+from nameserver.telemetry.log_lines import Log
 from shadowtree.aio import Client
 
+NO_METRICS = (
+    "metrics_listen needs the library prometheus-client, which is not installed: run, in the sources of Shadowtree: "
+    "pip install '.[metrics]'"
+)
 DRAIN_SECONDS = 10.0
 FIRST_SECONDS = 5.0
 """For so long the first reading of the groups is waited for; lookups end as "not now" until it is done."""
@@ -40,11 +50,18 @@ def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
     `SettingsError`.
     """
     _allow_open_files()
-    with written_log():
-        return asyncio.run(serve(settings, announce=_announce, reload=reload))
+    with written_log(settings.log, min(settings.lists.subnets)) as log:
+        say(logging.INFO, "starting", "the gateway starts", version=version("shadowtree"), process=os.getpid())
+        say(logging.INFO, "settings", "the settings in force", **_shown(settings))
+        _say_who_confirms(settings)
+        status = asyncio.run(serve(settings, announce=_announce, reload=reload, log=log))
+        say(logging.INFO, "ended", "the gateway has ended")
+        return status
 
 
-async def serve(settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings]) -> int:
+async def serve(
+    settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings], log: Log
+) -> int:
     """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -62,7 +79,7 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
         if distributing is not None:
             lookups.suppression = distributing
         swept = (maps, policy) if distributing is None else (maps, policy, distributing.clicks)
-        loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing)
+        loop.add_signal_handler(signal.SIGHUP, _reload, reload, settings, lookups, posting, distributing, log)
         others: list[asyncio.Task[Any]] = []
         end_metrics: Callable[[], None] | None = None
         waiting: asyncio.Task[Any] = asyncio.create_task(ended.wait())
@@ -83,7 +100,9 @@ async def serve(settings: MailSettings, *, announce: Callable[[str], None], relo
                 metrics, end_metrics = _listen_for_metrics(settings.metrics_listen, lookups, distributing)
                 told.append(f"metrics {metrics}")
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
+            say(logging.INFO, "serving", f"mail is served: {', '.join(told)}", **dict(each.split() for each in told))
             await asyncio.wait((waiting, *others), return_when=asyncio.FIRST_COMPLETED)
+            say(logging.INFO, "draining", "told to end: what is under way is finished", seconds=DRAIN_SECONDS)
             ending = (maps, policy) if distributing is None else (maps, policy, distributing)
             await asyncio.gather(*(each.end(DRAIN_SECONDS) for each in ending))
             for task in others:
@@ -108,7 +127,7 @@ async def _listen(listener: Listener[Any], address: str) -> str:
     try:
         found = await listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} ({listener.name}_listen)") from None
     return f"{host}:{found}"
 
 
@@ -119,7 +138,7 @@ def _listen_for_metrics(
     try:
         from mailing.shell.metrics import GatewayCollector, serve_metrics
     except ImportError:
-        raise StartError("metrics_listen needs a library that is not installed: that of the extra metrics") from None
+        raise StartError(NO_METRICS) from None
     host, _, port = address.rpartition(":")
     collector = GatewayCollector(
         lookups.counts, None if distributing is None else distributing.stats, lambda: read_clocks().date
@@ -127,7 +146,7 @@ def _listen_for_metrics(
     try:
         found, end = serve_metrics(collector, host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {error.strerror}") from None
+        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} (metrics_listen)") from None
     return f"{host}:{found}", end
 
 
@@ -146,20 +165,62 @@ def _reload(
     lookups: Lookups,
     posting: Posting,
     distributing: Distributing | None,
+    log: Log,
 ) -> None:
     """At SIGHUP: nothing that is wrong with the settings ends a gateway that runs."""
     try:
         settings = reload()
     except SettingsError as error:
-        LOGGER.error("the settings were not read again: %s", error)
+        say(logging.ERROR, "settings_refused", f"the settings were not read again: {error}")
         return
+    log.set(settings.log)
     if settings.lists.subnets != running.lists.subnets:
-        LOGGER.warning("the settings of lists were not read again: the domains changed, which takes a restart")
+        said = "the settings of lists were not read again: the domains changed, which takes a restart"
+        say(logging.WARNING, "settings_refused", said)
         return
     lookups.lists = posting.lists = settings.lists
     if distributing is not None and settings.distribution is not None:
         distributing.follow(settings.lists, settings.distribution)
-    LOGGER.info("the settings of lists were read again")
+    _say_who_confirms(settings)
+    say(logging.INFO, "settings_read_again", "the settings of lists were read again")
+
+
+def _say_who_confirms(settings: MailSettings) -> None:
+    """Mail that is held is not lost, but nobody may look for it there."""
+    through = settings.distribution
+    if through is None:
+        return
+    warning, note = (each(settings.lists, through.authserv_id) for each in (nobody_confirms, who_confirms))
+    if warning is not None:
+        say(logging.WARNING, "authors_unconfirmed", warning)
+    elif note is not None:
+        say(logging.INFO, "authors", note, authserv_id=through.authserv_id)
+
+
+def _shown(settings: MailSettings) -> dict[str, object]:
+    """Return settings by their keys, without passwords."""
+    through = settings.distribution
+    shown: dict[str, object] = {
+        "server": settings.server,
+        "maps_listen": settings.maps_listen,
+        "policy_listen": settings.policy_listen,
+        "metrics_listen": settings.metrics_listen,
+        "log_format": settings.log.format.value,
+        "log_level": settings.log.level.value,
+        "domains": ",".join(f"{domain}={subnet}" for domain, subnet in sorted(settings.lists.subnets.items())),
+        "lists": len(settings.lists.settings),
+    }
+    if through is not None:
+        shown |= {
+            "lmtp_listen": through.lmtp_listen,
+            "database": shown_database(through.database),
+            "smtp": through.smtp,
+            "control": str(through.control),
+            "authserv_id": through.authserv_id,
+            "click_listen": through.click_listen,
+            "arc": None if through.arc is None else through.arc.domain,
+        }
+    return shown
 
 
 def _announce(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterator
 
@@ -26,7 +27,7 @@ from mailing.rules.message import Content, read_content
 from mailing.rules.places import CommandPlace, owners_of, place_of
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.sealing import Sealing
 from mailing.shell.spooling import DEFERRED, REFUSED, TAKEN, Spooling
@@ -124,14 +125,10 @@ class HandingOver:
         refused, deferred = await sending.over(connection)
         taken = len(chunk.waiting) - len(refused) - len(deferred)
         self._spooling.copies.update({TAKEN: taken, REFUSED: len(refused), DEFERRED: len(deferred)})
-        LOGGER.info(
-            "%s: %d of %s taken, %d refused, %d wait",
-            message.id,
-            taken,
-            message.destinations[chunk.destination].group,
-            len(refused),
-            len(deferred),
-        )
+        group = message.destinations[chunk.destination].group
+        said = f"{message.id}: {taken} of {group} taken, {len(refused)} refused, {len(deferred)} wait"
+        facts = {"taken": taken, "refused": len(refused), "deferred": len(deferred)}
+        say(logging.INFO, "handed_over", said, id=message.id, list=group, **facts)
         return Handed(message.id, chunk.number, refused, deferred, frozenset(sending.unknown))
 
     def copies(self, message: Message, destination: Destination, content: Content) -> Copies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -21,7 +22,7 @@ from mailing.rules.return_path import BouncePlace, bounce_place
 from mailing.rules.shares import CONTENT_BYTES_LIMIT
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.commands import Commands
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.posting import may_post
 from mailing.shell.spooling import COMPLAINED, UNPROVEN, Spooling, read_clocks
@@ -171,7 +172,8 @@ class MessageIntake:
         )
         if reply.is_good:
             places = ", ".join(f"{each.group} {each.standing}" for each in destinations)
-            LOGGER.info("%s: from <%s>, %d bytes: %s", id_, sender.address, len(content), places)
+            said = f"{id_}: from <{sender.address}>, {len(content)} bytes: {places}"
+            say(logging.INFO, "accepted", said, id=id_, sender=sender.address, bytes=len(content))
         return reply
 
     async def _judged(self, destination: Destination, sender: str, author: Author) -> Destination | Reply:
@@ -210,7 +212,13 @@ class MessageIntake:
         self._spooling.reports[COMPLAINED if wishes else UNPROVEN] += 1
         try:
             for wish in wishes:
-                LOGGER.info("%s: %s complains", wish.group, wish.person)
+                say(
+                    logging.INFO,
+                    "complained",
+                    f"{wish.group}: {wish.person} complains",
+                    list=wish.group,
+                    person=wish.person,
+                )
                 await self._commands.grant(wish)
         except GroupNotFound:
             return None

@@ -74,7 +74,7 @@ class LmtpListener:
         task = asyncio.current_task()
         assert task is not None
         if len(self._open) >= CONNECTIONS_LIMIT:
-            self._repeated.tell(f"{self.name}: more than {CONNECTIONS_LIMIT} connections")
+            self._repeated.tell("connection_refused", f"{self.name}: more than {CONNECTIONS_LIMIT} connections")
             writer.write(reply_line("421 4.3.2", "too many connections"))
             writer.close()
             return
@@ -84,7 +84,9 @@ class LmtpListener:
         except (ConnectionError, asyncio.CancelledError):
             pass
         except TimeoutError:
-            self._repeated.tell(f"{self.name}: connection closed: nothing came for {IDLE_SECONDS:.0f} seconds")
+            self._repeated.tell(
+                "connection_closed", f"{self.name}: connection closed: nothing came for {IDLE_SECONDS:.0f} seconds"
+            )
         finally:
             del self._open[task]
             writer.close()

@@ -1,55 +1,59 @@
-"""What the gateway tells its operator: a line an event, on standard error, by a thread of its own."""
+"""Log of the gateway: a line an event, on standard error, in the form of the name server's log.
+
+`say` names the kind of an event for programs, says it to people, and holds the facts as fields.
+"""
 
 from __future__ import annotations
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging.handlers import QueueHandler, QueueListener
-from queue import Queue
+
+from nameserver.config.settings import LogSettings
+from nameserver.telemetry.log_lines import Log
 
 LOGGER = logging.getLogger("shadowtree.mail")
 
-LINES_WAITING_LIMIT = 10_000
-"""Lines that wait to be written; further ones are dropped: what takes them is stuck."""
-
 
 @contextmanager
-def written_log() -> Iterator[None]:
-    """Have lines written meanwhile."""
-    logging.raiseExceptions = False
-    lines: Queue[logging.LogRecord] = Queue(LINES_WAITING_LIMIT)
-    handler, writer = QueueHandler(lines), logging.StreamHandler(sys.stderr)
-    writer.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    listener = QueueListener(lines, writer)
-    LOGGER.propagate = False
-    LOGGER.setLevel(logging.INFO)
-    LOGGER.addHandler(handler)
-    listener.start()
+def written_log(settings: LogSettings, name: str) -> Iterator[Log]:
+    """Have lines written meanwhile; `name`: that of the gateway."""
+    log = Log(settings, (LOGGER,))
+    log.name(name)
+    log.begin()
     try:
-        yield
+        yield log
     finally:
-        LOGGER.removeHandler(handler)
-        listener.stop()
+        log.end()
+
+
+def say(level: int, event: str, message: str, **fields: object) -> None:
+    """Write a line. `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+    if LOGGER.isEnabledFor(level):
+        LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
+
+
+def count_of(number: int, noun: str) -> str:
+    """Return a number with its noun, which takes an "s" where there are several."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 class Repeated:
     """Events that others can cause as often as they like: the first of a kind is told at once, more by their number."""
 
     def __init__(self) -> None:
-        self._untold: Counter[str] = Counter()
+        self._untold: Counter[tuple[str, str]] = Counter()
 
-    def tell(self, event: str) -> None:
+    def tell(self, event: str, message: str) -> None:
         """Take note of an event."""
-        if event not in self._untold:
-            LOGGER.warning("%s", event)
-        self._untold[event] += 1
+        if (event, message) not in self._untold:
+            say(logging.WARNING, event, message)
+        self._untold[event, message] += 1
 
     def tell_numbers(self) -> None:
         """Tell how many there were since the last time, and begin anew."""
-        for event, count in self._untold.items():
+        for (event, message), count in self._untold.items():
             if count > 1:
-                LOGGER.warning("%s: %d times", event, count)
+                say(logging.WARNING, event, f"{message}: {count} times", count=count)
         self._untold.clear()

@@ -7,6 +7,7 @@ nobody can say whether it is, lookups end as "not now".
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
@@ -16,7 +17,7 @@ from typing import TypeVar
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
 from mailing.shell.kept_answers import Asked, KeptAnswers
-from mailing.shell.log import LOGGER
+from mailing.shell.log import count_of, say
 from shadowtree.aio import Client
 from shadowtree.client.change_record import AsyncChangeStream
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, Unavailable
@@ -103,7 +104,8 @@ class SubnetIndex:
             except ShadowtreeError as error:
                 why = why_not(error)
             if self._changes is not None or why != self._why_not:
-                LOGGER.warning("the groups of %s are not followed: %s", self._subnet, why)
+                said = f"not watching the groups of {self._subnet}: {why}"
+                say(logging.WARNING, "groups_unknown", said, subnet=self._subnet, why=why)
             self._changes, self._why_not = None, why
             self.tried.set()
             await asyncio.sleep(PAUSE_SECONDS)
@@ -138,7 +140,8 @@ class SubnetIndex:
         self._index.replace(self._subnet, listed.groups)
         self._on_change()
         self._confirmed_at, self._changes = asked_at, changes
-        LOGGER.info("groups of %s that are followed: %d", self._subnet, len(listed.groups))
+        said = f"watching {count_of(len(listed.groups), 'group')} of {self._subnet}"
+        say(logging.INFO, "watching", said, subnet=self._subnet, groups=len(listed.groups))
 
     def _apply(self, update: RecordedUpdate) -> None:
         for change in update.changes:

@@ -6,7 +6,7 @@ import logging
 from email.message import Message
 
 from mailing.rules.reports import Detector
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 
 
 def detector() -> Detector:
@@ -14,7 +14,9 @@ def detector() -> Detector:
     try:
         from flufl.bounce import scan_message
     except ImportError:
-        LOGGER.info("bounces that are no standard reports do not count: the extra mail is not installed")
+        say(
+            logging.INFO, "extra_missing", "some non-standard bounces are ignored; `pip install '.[mail]'` enables them"
+        )
         return lambda _: False
     # It tells of each detector that it asks, and of each that fails, with a traceback.
     logging.getLogger("flufl.bounce").disabled = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from mailing.rules.lookups import shown, why_not
 from mailing.rules.places import owners_of
 from mailing.rules.shares import Named, sort_out
 from mailing.rules.spooled import Destination, OtherShare
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.others import Others
 from shadowtree.errors import GroupNotFound, ShadowtreeError
@@ -44,9 +45,11 @@ class Resolving:
         async with self._places:
             event = await self._event(effect)
         if isinstance(event, NotResolved):
-            LOGGER.warning("%s waits, for %s: %s", event.id, _groups(effect), event.why)
+            said = f"{event.id} waits, for {_groups(effect)}: {event.why}"
+            say(logging.WARNING, "waits", said, id=event.id, lists=_groups(effect), why=event.why)
         elif isinstance(event, Resolved) and event.missing:
-            LOGGER.warning("%s: not everybody of %s is reached: %s", event.id, _groups(effect), event.missing)
+            said = f"{event.id}: not everybody of {_groups(effect)} is reached: {event.missing}"
+            say(logging.WARNING, "not_all_reached", said, id=event.id, lists=_groups(effect), why=event.missing)
         self._tell(event)
 
     async def _event(self, effect: Resolve) -> Event:

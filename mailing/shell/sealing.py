@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from mailing.rules.authors import own_results
 from mailing.rules.list_headers import Copies
 from mailing.rules.message import Content, read_content
 from mailing.rules.spooled import Message
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 
 THREADS = 4
 SEALS_KEPT = 1_000
@@ -52,7 +53,7 @@ class Sealing:
             return
         why = await asyncio.get_running_loop().run_in_executor(self._threads, lambda: _why_not_published(key))
         if why is not None:
-            LOGGER.warning("seals: %s", why)
+            say(logging.WARNING, "key_not_published", f"seals: {why}")
 
     def use(self, key: SigningKey | None) -> None:
         """Seal with another key from now on, or not at all."""
@@ -95,7 +96,8 @@ class Sealing:
             self._threads, lambda: self._make(key, message, header, content, read, is_copy=is_copy)
         )
         self._counts[outcome] += 1
-        LOGGER.info("%s: %s", message.id, outcome if outcome == SEALED else f"not sealed: {why}")
+        said = outcome if outcome == SEALED else f"not sealed: {why}"
+        say(logging.INFO, "sealed" if outcome == SEALED else "not_sealed", f"{message.id}: {said}", id=message.id)
         return seal
 
     def _make(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 
 from mailing.rules.events import Event, NotPosted, Post, Posted, Shared
 from mailing.rules.list_headers import trace_of
@@ -23,7 +24,7 @@ from mailing.rules.shares import (
 )
 from mailing.rules.spooled import Destination, Origin
 from mailing.shell.handover import HandingOver
-from mailing.shell.log import LOGGER, Repeated
+from mailing.shell.log import Repeated, count_of, say
 from mailing.shell.names import Names
 from mailing.shell.others import Others
 from mailing.shell.resolving import target_for
@@ -78,7 +79,7 @@ class Sharing:
         async with self._places:
             event = await self._posted(effect)
         if isinstance(event, NotPosted):
-            LOGGER.warning("%s: its shares wait: %s", event.id, event.why)
+            say(logging.WARNING, "waits", f"{event.id}: its shares wait: {event.why}", id=event.id, why=event.why)
         self._spooling.tell(event)
 
     async def _posted(self, effect: Post) -> Event:
@@ -148,17 +149,24 @@ class Sharing:
                     await self._listen()
             except TakenOver:
                 self._is_taken_over = True
-                LOGGER.error("no shares are taken or sent until the next start: %s", _TAKEN_OVER)
+                say(
+                    logging.ERROR,
+                    "shares_taken_over",
+                    f"no shares are taken or sent until the next start: {_TAKEN_OVER}",
+                )
                 return
             except ShadowtreeError as error:
-                LOGGER.warning("shares do not come: %s", why_not(error))
+                say(logging.WARNING, "shares_away", f"shares do not come: {why_not(error)}")
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _listen(self) -> None:
         async with self._names.client.listen(PATTERN, subscription=SUBSCRIPTION, from_="now") as carried:
             async for each in carried:
                 if each.gap:
-                    LOGGER.error("%d messages were let go before they were taken here; shares may be lost", each.gap)
+                    said = (
+                        f"{count_of(each.gap, 'message')} were let go before they were taken here; shares may be lost"
+                    )
+                    say(logging.ERROR, "shares_lost", said, count=each.gap)
                 if each.headers.get(HEADER) == FORMAT:
                     await self._take(each)
                 await each.acknowledge()
@@ -172,7 +180,7 @@ class Sharing:
         except NotAShareError as error:
             why = str(error)
         if why:
-            self._repeated.tell(f"a share is refused: {why}")
+            self._repeated.tell("share_refused", f"a share is refused: {why}")
             return
         is_own = share.lists[0].group.rpartition("@")[2] in own
         event = Shared(
@@ -190,7 +198,8 @@ class Sharing:
         while not (await self._spooling.take(event)).is_good:
             await asyncio.sleep(PAUSE_SECONDS)
         groups = ", ".join(each.group for each in share.lists)
-        LOGGER.info("%s: a share for %d people of %s", share.id, len(event.people), groups)
+        said = f"{share.id}: a share for {len(event.people)} people of {groups}"
+        say(logging.INFO, "share_taken", said, id=share.id, lists=groups, people=len(event.people))
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
         """Each with the position of the first list that reaches them, as it is now."""
@@ -202,7 +211,8 @@ class Sharing:
             found = await self._names.everybody(targets, [await self._others.own()])
             firsts = dict(zip(found.processes, found.process_targets, strict=True))
         except ShadowtreeError as error:
-            LOGGER.warning("%s: everybody gets the copy of its first list: %s", share.id, why_not(error))
+            said = f"{share.id}: everybody gets the copy of its first list: {why_not(error)}"
+            say(logging.WARNING, "first_list", said, id=share.id, why=why_not(error))
         return tuple((person, firsts.get(person, 0)) for person in people)
 
 

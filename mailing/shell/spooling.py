@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
@@ -44,7 +45,7 @@ from mailing.rules.queue import UNFINISHED_STATES, Stats
 from mailing.rules.reports import FailureReport
 from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
-from mailing.shell.log import LOGGER
+from mailing.shell.log import say
 from mailing.shell.sealing import SEALS
 from mailing.spool.store import Found, Spool, SpoolError, SpoolInterruptedError, SpoolLostError
 from shadowtree.vocabulary import GroupId, MemberId
@@ -136,7 +137,7 @@ class Spooling:
             if changes:
                 await self._in_thread(self._spool.commit, changes)
         except SpoolError as error:
-            LOGGER.error("what was decided last was not written: %s", error)
+            say(logging.ERROR, "database_fails", f"what was decided last was not written: {error}")
         await self._in_thread(self._spool.close)
         self._thread.shutdown()
 
@@ -226,7 +227,9 @@ class Spooling:
                     self.reports[REPEATED] += 1
                     return OWN_BOUNCE
             group = known.message.destinations[chunk.destination].group
-            LOGGER.info("%s: %s of %s bounced: %s", id_, chunk.people[at[1]], group, why)
+            person = chunk.people[at[1]]
+            said = f"{id_}: {person} of {group} bounced: {why}"
+            say(logging.INFO, "bounced", said, id=id_, list=group, person=person, why=why)
             self.reports[COUNTED] += 1
             await durable
         except SpoolError:
@@ -314,7 +317,9 @@ class Spooling:
                 case Save():
                     self._follow(effect)
                 case Keep(Failing(person, group, why=why, probe=probe, suppressed=suppressed)) if probe or suppressed:
-                    LOGGER.info("%s: %s is %s: %s", group, person, "suppressed" if suppressed else "probed", why)
+                    became = "suppressed" if suppressed else "probed"
+                    said = f"{group}: {person} is {became}: {why}"
+                    say(logging.INFO, became, said, list=group, person=person, why=why)
         self._effects.append((effects, durable))
         self._is_wanted.set()
         return bool(effects)
@@ -329,14 +334,9 @@ class Spooling:
         elif message.id in self._open:
             self._open.discard(message.id)
             groups = ", ".join(each.group for each in message.destinations)
-            LOGGER.info(
-                "%s: %s, for %s: %d people, %d bounced",
-                message.id,
-                message.state,
-                groups,
-                message.people,
-                message.bounced,
-            )
+            said = f"{message.id}: {message.state}, for {groups}: {message.people} people, {message.bounced} bounced"
+            facts = {"people": message.people, "bounced": message.bounced}
+            say(logging.INFO, str(message.state), said, id=message.id, lists=groups, **facts)
         if message.is_probe:
             self._ids[token_of(self.secret, message.id)] = message.id
 
@@ -390,14 +390,14 @@ class Spooling:
             raise
         except SpoolError as error:
             if not self.is_failing:
-                LOGGER.error("nothing is accepted: %s", error)
+                say(logging.ERROR, "database_fails", f"nothing is accepted: {error}")
             self.is_failing = True
             self._refuse_all(error)
             if isinstance(error, SpoolInterruptedError):
                 await self._resume()
             return False
         if self.is_failing:
-            LOGGER.info("the database takes messages again")
+            say(logging.INFO, "database_writes", "the database takes messages again")
         self.is_failing = False
         return True
 
@@ -407,7 +407,7 @@ class Spooling:
         except SpoolLostError:
             raise
         except SpoolError as error:
-            LOGGER.warning("the database is not back: %s", error)
+            say(logging.WARNING, "database_fails", f"the database is not back: {error}")
 
     def _refuse_all(self, error: SpoolError) -> None:
         for loader in tuple(self._loaders):

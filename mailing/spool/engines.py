@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -11,6 +12,7 @@ from typing import Protocol
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
+from storage.errors import DatabaseUnavailableError
 from storage.file_lock import FileLock
 from storage.open import require_psycopg
 from storage.sqlite import BUSY_TIMEOUT_MS, check_place, translating
@@ -41,6 +43,31 @@ class SpoolEngine(Protocol):
 
     def close(self) -> None:
         """Give the database up."""
+
+
+def may_open(url: str) -> bool:
+    """Return True if a URL names a database that can be looked at, False if its file will be made.
+
+    Raises `StorageError` if the file could not be made.
+    """
+    parsed = parse_database_url(url)
+    if parsed.get_backend_name() != "sqlite":
+        return True
+    path = check_place(parsed)
+    if path.exists():
+        return True
+    if not os.access(path.parent, os.W_OK | os.X_OK, effective_ids=True):
+        raise DatabaseUnavailableError(
+            database=str(path),
+            problem=f"the folder {path.parent} cannot be written",
+            remedy="let this user write the folder",
+        )
+    return False
+
+
+def shown_database(url: str) -> str:
+    """Return a URL without its password."""
+    return show_url(parse_database_url(url))
 
 
 def open_engine(url: str) -> SpoolEngine:

@@ -14,7 +14,7 @@ from mailing.rules.events import Change, Spooled
 from mailing.rules.failures import Digest, Failing
 from mailing.rules.spooled import FINAL_STATES, Chunk, Message
 from mailing.spool.batch import Batch
-from mailing.spool.engines import SpoolEngine, open_engine
+from mailing.spool.engines import SpoolEngine, may_open, open_engine
 from mailing.spool.tables import CHUNKS, CONTENTS, DIGESTS, FAILING, FIRST_LAYOUT, MESSAGES, METADATA, SPOOL
 from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.errors import (
@@ -115,14 +115,18 @@ class Spool:
     def find(self) -> Found:
         """Everything, every row of it looked at; raises `DatabaseDamagedError` with the row that is not right."""
         with self._engine.translate_errors(), self._engine.connection.begin():
-            messages = [self._message_of(row) for row in self._all(MESSAGES)]
-            chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
-            for row in self._all(CHUNKS):
-                if row[0] in chunks:
-                    chunks[row[0]].append(_CHUNKS.decode(row[2]))
-            contents = {row[0] for row in self._all(CONTENTS)}
-            failing = tuple(_FAILING.decode(row[1]) for row in self._all(FAILING))
-            digests = tuple(_DIGESTS.decode(row[1]) for row in self._all(DIGESTS))
+            return self.look()
+
+    def look(self) -> Found:
+        """The same, inside a transaction that is under way."""
+        messages = [self._message_of(row) for row in self._all(MESSAGES)]
+        chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
+        for row in self._all(CHUNKS):
+            if row[0] in chunks:
+                chunks[row[0]].append(_CHUNKS.decode(row[2]))
+        contents = {row[0] for row in self._all(CONTENTS)}
+        failing = tuple(_FAILING.decode(row[1]) for row in self._all(FAILING))
+        digests = tuple(_DIGESTS.decode(row[1]) for row in self._all(DIGESTS))
         for id_, found in chunks.items():
             if id_ not in contents:
                 self._refuse(CONTENTS, (id_,), "is missing")
@@ -184,6 +188,19 @@ def open_spool(url: str) -> Spool:
         engine.close()
         raise
     return Spool(engine, secret=secret, opened=opened)
+
+
+def try_spool(url: str) -> None:
+    """Raise `SpoolError` if a gateway could not start with this database; nothing in it changes."""
+    if not may_open(url):
+        return
+    engine = open_engine(url)
+    try:
+        with engine.translate_errors(), engine.connection.begin() as transaction:
+            Spool(engine, secret=_settle(engine), opened="").look()
+            transaction.rollback()
+    finally:
+        engine.close()
 
 
 def _settle(engine: SpoolEngine) -> bytes:

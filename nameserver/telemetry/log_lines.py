@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import Queue
 
-from namegraph import ServerId
 from nameserver.config.settings import LogFormat, LogSettings
 
 LINES_WAITING_LIMIT = 10_000
@@ -37,7 +36,7 @@ class Lines(logging.Formatter):
     def __init__(self, log_format: LogFormat) -> None:
         super().__init__()
         self.log_format = log_format
-        self.server: ServerId | None = None
+        self.server: str | None = None
         """Known once the database is open."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -56,7 +55,9 @@ class Lines(logging.Formatter):
 class Log:
     """The log of this process, from `begin` to `end`."""
 
-    def __init__(self, settings: LogSettings) -> None:
+    def __init__(self, settings: LogSettings, loggers: tuple[logging.Logger, ...] = (LOGGER, OF_LIBRARIES)) -> None:
+        """Write what `loggers` are given; the first one is our own, and follows the level of the settings."""
+        self._loggers = loggers
         self._lines = Lines(settings.format)
         writer = logging.StreamHandler(sys.stderr)
         writer.setFormatter(self._lines)
@@ -69,24 +70,24 @@ class Log:
         """Take lines from now on."""
         # What takes the lines may be a file on the disk that is full, or nobody: that must not be told on it.
         logging.raiseExceptions = False
-        LOGGER.propagate = False
-        for logger in (LOGGER, OF_LIBRARIES):
+        self._loggers[0].propagate = False
+        for logger in self._loggers:
             logger.addHandler(self._handler)
         self._listener.start()
 
     def end(self) -> None:
         """Write what waits, and take no more."""
-        for logger in (LOGGER, OF_LIBRARIES):
+        for logger in self._loggers:
             logger.removeHandler(self._handler)
         self._listener.stop()
 
     def set(self, settings: LogSettings) -> None:
         """Follow these settings from now on."""
         self._lines.log_format = settings.format
-        LOGGER.setLevel(settings.level.upper())
+        self._loggers[0].setLevel(settings.level.upper())
 
-    def name(self, server: ServerId) -> None:
-        """Say from now on which server it is."""
+    def name(self, server: str) -> None:
+        """Say from now on which server, or mail gateway, it is."""
         self._lines.server = server
 
 

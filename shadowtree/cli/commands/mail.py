@@ -51,7 +51,7 @@ mail_command.add_command(sync_command)
 
 @mail_command.command("serve")
 @_config_option
-@click.option("--check-config", is_flag=True, help="Only say whether the settings are good.")
+@click.option("--check-config", is_flag=True, help="Only try what a start would: settings, libraries, ports, database.")
 def serve_command(config_file: Path, check_config: bool) -> int:
     """Answer the lookups of a mail server, say who may post, and distribute messages, until SIGTERM or Ctrl-C.
 
@@ -72,11 +72,15 @@ def serve_command(config_file: Path, check_config: bool) -> int:
         settings = load_settings(config_file, with_key=True)
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
+    from mailing.shell.distributing import StartError
+
     if check_config:
-        _warn_unless_published(settings)
+        try:
+            _check(settings)
+        except StartError as error:
+            return _complain(str(error), FAILED)
         click.echo("the settings are good")
         return DONE
-    from mailing.shell.distributing import StartError
     from mailing.shell.gateway import run
 
     try:
@@ -99,6 +103,7 @@ def postfix_command(config_file: Path, lookup: bool) -> int:
       shadowtree mail postfix --config mail.toml >> /etc/postfix/main.cf
     """
     from mailing.config.settings import SettingsError, load_settings
+    from mailing.rules.confirmation import lines_for_postfix
     from mailing.rules.postfix import NoPortError, distribution_lines, lookup_lines
 
     try:
@@ -108,7 +113,14 @@ def postfix_command(config_file: Path, lookup: bool) -> int:
         if through is None or lookup:
             lines = lookup_lines(subnets, maps=maps, policy=policy)
         else:
-            lines = distribution_lines(subnets, maps=maps, policy=policy, lmtp=through.lmtp_listen, smtp=through.smtp)
+            lines = distribution_lines(
+                subnets,
+                maps=maps,
+                policy=policy,
+                lmtp=through.lmtp_listen,
+                smtp=through.smtp,
+                notes=lines_for_postfix(settings.lists, through.authserv_id),
+            )
     except SettingsError as error:
         return _complain(str(error), WRONG_USAGE)
     except NoPortError as error:
@@ -429,6 +441,20 @@ async def _suppressed(control: Path) -> frozenset[str]:
         warn(f"it is not known who is suppressed: {error}")
         return frozenset()
     return frozenset(each.address for each in answer.suppressed)
+
+
+def _check(settings: MailSettings) -> None:
+    """Try what `mail serve` would do, and warn of what it would do less well; raises `StartError`."""
+    from mailing.rules.confirmation import nobody_confirms
+    from mailing.shell.trial import try_start
+
+    for warning in try_start(settings):
+        warn(warning)
+    through = settings.distribution
+    unconfirmed = None if through is None else nobody_confirms(settings.lists, through.authserv_id)
+    if unconfirmed is not None:
+        warn(unconfirmed)
+    _warn_unless_published(settings)
 
 
 def _warn_unless_published(settings: MailSettings) -> None:

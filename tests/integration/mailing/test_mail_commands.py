@@ -60,7 +60,7 @@ def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     assert gateway.lookup("lists", "all@lists.ubc.example") == ("OK", "all@ubc.example")
     status, errors = gateway.terminate()
     assert status == 0
-    assert "groups of ubc.example that are followed: 7" in errors
+    assert "watching 7 groups of ubc.example" in errors
 
 
 def test_a_gateway_of_lookups_alone_has_metrics(start, own_config):

@@ -1,0 +1,93 @@
+"""Trial of a start: what `mail serve` would do up to its first request, done and undone.
+
+A configuration that passes starts: libraries are there, ports are free, the database opens and holds what a gateway
+has written, commands have a socket. Nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+
+from mailing.config.settings import MailSettings
+from mailing.shell.control import listen_at
+from mailing.shell.conversations import why_not_listening
+from mailing.shell.distributing import StartError
+from mailing.shell.gateway import NO_METRICS
+from mailing.spool.store import SpoolError, try_spool
+from shadowtree.aio import Client
+from shadowtree.errors import ShadowtreeError, UnknownSubnet
+
+NAME_SERVER_SECONDS = 3.0
+
+
+def try_start(settings: MailSettings) -> list[str]:
+    """Return warnings; raise `StartError` if a gateway with these settings would not start."""
+    through = settings.distribution
+    if settings.metrics_listen is not None:
+        try:
+            import prometheus_client  # noqa: F401
+        except ImportError:
+            raise StartError(NO_METRICS) from None
+    listeners = {
+        "maps_listen": settings.maps_listen,
+        "policy_listen": settings.policy_listen,
+        "lmtp_listen": None if through is None else through.lmtp_listen,
+        "click_listen": None if through is None else through.click_listen,
+        "metrics_listen": settings.metrics_listen,
+    }
+    with ExitStack() as held:
+        for key, address in listeners.items():
+            if address is not None:
+                _bind(held, key, address)
+    if through is not None:
+        try:
+            try_spool(through.database)
+        except SpoolError as error:
+            raise StartError(str(error)) from None
+    return asyncio.run(_try_in_loop(settings))
+
+
+async def _try_in_loop(settings: MailSettings) -> list[str]:
+    if settings.distribution is not None:
+        await _try_control(settings.distribution.control)
+    async with Client(settings.server, timeout=NAME_SERVER_SECONDS) as client:
+        warnings = []
+        for subnet in sorted(set(settings.lists.subnets.values())):
+            try:
+                await client.groups(subnet)
+            except UnknownSubnet:
+                warnings.append(f"domains: no name server that {settings.server} knows of owns {subnet}")
+            except ShadowtreeError as error:
+                return [*warnings, f"server: {settings.server} was not asked who owns {subnet}: {error.message}"]
+    return warnings
+
+
+async def _try_control(path: Path) -> None:
+    """Take connections at a path for a moment."""
+    try:
+        server = await listen_at(path, lambda _reader, writer: writer.close())
+    except OSError as error:
+        raise StartError(f"cannot listen on {path}: {error.strerror or error}") from None
+    server.close()
+    path.unlink(missing_ok=True)
+
+
+def _bind(held: ExitStack, key: str, address: str) -> None:
+    """Hold the port of a listener as the event loop would."""
+    host, _, port = address.rpartition(":")
+    try:
+        found = socket.getaddrinfo(
+            host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        for family, kind, protocol, _, place in dict.fromkeys(found):
+            one = held.enter_context(socket.socket(family, kind, protocol))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            one.bind(place)
+            one.listen()
+    except OSError as error:
+        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} ({key})") from None
