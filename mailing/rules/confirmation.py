@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from mailing.rules.lists import POST_ANYONE, POST_NOBODY, Lists
 
 _WAYS_OUT = (
@@ -38,9 +40,4 @@ def lines_for_postfix(lists: Lists, authserv_id: str | None) -> list[str]:
     said = nobody_confirms(lists, authserv_id) or who_confirms(lists, authserv_id)
     if said is None:
         return []
-    lines, words = [""], said.replace(". ", ".\n").split(" ")
-    for word in words:
-        if len(lines[-1]) + len(word) > 110:
-            lines.append("")
-        lines[-1] += f" {word}"
-    return [f"#{each}" for line in lines for each in line.replace("\n", "\n ").split("\n")]
+    return textwrap.wrap(said, 110, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)

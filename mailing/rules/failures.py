@@ -19,6 +19,7 @@ from mailing.rules.authors import shown
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
 from mailing.rules.notes import owners_note
+from mailing.rules.plurals import counted
 from mailing.rules.spooled import Destination, Message
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
@@ -265,6 +266,7 @@ def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
         lines += ["", "A probe came back, too. Nothing more is sent to:", *map(shown, digest.suppressed), ""]
         lines.append("Whoever runs the mail gateway has it sent again:")
         lines.append("  shadowtree mail suppressed --clear ADDRESS --config mail.toml")
-    counts = (f"{total:,}" if total or not digest.away else "", f"{len(digest.away)} servers" if digest.away else "")
+    servers = counted(len(digest.away), "server") if digest.away else ""
+    counts = (f"{total:,}" if total or not digest.away else "", servers)
     subject = f"{shown(digest.group)}: not reached: {' and '.join(filter(None, counts))}"
     return owners_note(digest.group, digest.owners, subject, lines, ("digest", str(digest.day)), date)

@@ -232,6 +232,17 @@ class Stats:
     database_failing: bool
     seals: Mapping[str, int] = field(default_factory=dict)
     """Seals of what was handed over since the start, by what became of them."""
+    held_without_owners: int = 0
+    """Messages that are held by a list without owners, so that nobody was told."""
+    authors: Mapping[str, int] = field(default_factory=dict)
+    """Messages that came since the start, by whether their author was confirmed."""
+
+
+def held_by_nobody(message: Message) -> list[GroupId]:
+    """Return the lists that hold a message and have no owners to be told."""
+    if message.state in FINAL_STATES:
+        return []
+    return [each.group for each in message.destinations if each.standing is Standing.HELD and not each.owners]
 
 
 UNFINISHED_STATES = tuple(state for state in State if state not in FINAL_STATES)

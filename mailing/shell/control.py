@@ -105,7 +105,7 @@ class Control:
             if request.word == "queue":
                 return await self._one(request.id)
             if state is None:
-                return Answer(error=f"there is no message {request.id} that is not done or dropped")
+                return await self._not_open(request)
             if request.word in ("approve", "reject"):
                 return await self._decide(request.id, request.word)
             if request.word == "drop" and request.server:
@@ -115,9 +115,21 @@ class Control:
         except SpoolError as error:
             return Answer(error=str(error))
 
+    async def _not_open(self, request: Request) -> Answer:
+        """Say why nothing can be done about a message."""
+        assert request.id is not None, "it was asked about one message"
+        spooled = await self._spooling.spooled(request.id)
+        if spooled is None:
+            if request.word in ("approve", "reject"):
+                return Answer(error=f"no message {request.id} is held; `shadowtree mail held` lists those that are")
+            return Answer(error=f"there is no message {request.id}; `shadowtree mail queue` lists those under way")
+        is_decision = request.word in ("approve", "reject")
+        why = "nothing of it is held" if is_decision else "nothing of it waits"
+        return Answer(error=f"the message {request.id} is {spooled.message.state}: {why}")
+
     async def _decide(self, id_: str, word: Word) -> Answer:
         if not self._is_held(id_):
-            return Answer(error=f"nothing of the message {id_} is held")
+            return Answer(error=f"nothing of the message {id_} is held; `shadowtree mail held` lists what is")
         spooled = await self._spooling.spooled(id_)
         assert spooled is not None, "it is held"
         await self._deciding.by_command(spooled.message, approves=word == "approve")

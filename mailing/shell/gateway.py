@@ -201,7 +201,8 @@ def _shown(settings: MailSettings) -> dict[str, object]:
     """Return settings by their keys, without passwords."""
     through = settings.distribution
     shown: dict[str, object] = {
-        "server": settings.server,
+        # The server of a line is the gateway.
+        "name_server": settings.server,
         "maps_listen": settings.maps_listen,
         "policy_listen": settings.policy_listen,
         "metrics_listen": settings.metrics_listen,

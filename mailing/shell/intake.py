@@ -181,6 +181,8 @@ class MessageIntake:
             return destination
         group, settings = destination.group, self.lists.of(destination.group)
         poster = poster_of(settings, author, sender)
+        if isinstance(poster, Unconfirmed) or author.is_confirmed:
+            self._spooling.authors["confirmed" if author.is_confirmed else "unconfirmed"] += 1
         verdict = poster if isinstance(poster, Unconfirmed) else await may_post(group, self.lists, poster, self._names)
         destination = replace(destination, rewrites_from=settings.rewrites_from and author.rests_on_spf)
         found = judged(destination, verdict, settings, author, sender)

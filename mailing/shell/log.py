@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from mailing.rules.plurals import counted
 from nameserver.config.settings import LogSettings
 from nameserver.telemetry.log_lines import Log
 
@@ -34,11 +35,6 @@ def say(level: int, event: str, message: str, **fields: object) -> None:
         LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
 
 
-def count_of(number: int, noun: str) -> str:
-    """Return a number with its noun, which takes an "s" where there are several."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 class Repeated:
     """Events that others can cause as often as they like: the first of a kind is told at once, more by their number."""
 
@@ -55,5 +51,5 @@ class Repeated:
         """Tell how many there were since the last time, and begin anew."""
         for (event, message), count in self._untold.items():
             if count > 1:
-                say(logging.WARNING, event, f"{message}: {count} times", count=count)
+                say(logging.WARNING, event, f"{message}: {counted(count, 'time')}", count=count)
         self._untold.clear()

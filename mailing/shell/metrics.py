@@ -91,6 +91,7 @@ def _of_stats(stats: Stats, date: int) -> Iterator[Metric]:
     for name, text, counts in (
         ("copies", "People of transactions with the mail server, by what it said.", stats.copies),
         ("reports", "Bounces and complaints, by what became of them.", stats.reports),
+        ("authors", "Messages to lists that need it, by whether the author was confirmed.", stats.authors),
         ("seals", "Seals of what is handed over, by what became of them.", stats.seals),
     ):
         family = CounterMetricFamily(f"shadowtree_mail_{name}", text, labels=["outcome"])
@@ -99,6 +100,8 @@ def _of_stats(stats: Stats, date: int) -> Iterator[Metric]:
         yield family
     yield _gauge("failing", "People whom messages did not reach lately.", stats.failing)
     yield _gauge("suppressed", "Those of them to whom nothing is sent.", stats.suppressed)
+    held = stats.held_without_owners
+    yield _gauge("held_without_owners", "Messages held by lists without owners: nobody was told.", held)
     yield _gauge("database_failing", "Whether the database takes nothing.", stats.database_failing)
 
 

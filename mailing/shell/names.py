@@ -16,8 +16,9 @@ from typing import TypeVar
 
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
+from mailing.rules.plurals import counted
 from mailing.shell.kept_answers import Asked, KeptAnswers
-from mailing.shell.log import count_of, say
+from mailing.shell.log import say
 from shadowtree.aio import Client
 from shadowtree.client.change_record import AsyncChangeStream
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, Unavailable
@@ -140,7 +141,7 @@ class SubnetIndex:
         self._index.replace(self._subnet, listed.groups)
         self._on_change()
         self._confirmed_at, self._changes = asked_at, changes
-        said = f"watching {count_of(len(listed.groups), 'group')} of {self._subnet}"
+        said = f"watching {counted(len(listed.groups), 'group')} of {self._subnet}"
         say(logging.INFO, "watching", said, subnet=self._subnet, groups=len(listed.groups))
 
     def _apply(self, update: RecordedUpdate) -> None:

@@ -10,6 +10,7 @@ from mailing.rules.events import Event, NotPosted, Post, Posted, Shared
 from mailing.rules.list_headers import trace_of
 from mailing.rules.lists import Lists
 from mailing.rules.lookups import why_not
+from mailing.rules.plurals import counted
 from mailing.rules.shares import (
     FORMAT,
     HEADER,
@@ -24,7 +25,7 @@ from mailing.rules.shares import (
 )
 from mailing.rules.spooled import Destination, Origin
 from mailing.shell.handover import HandingOver
-from mailing.shell.log import Repeated, count_of, say
+from mailing.shell.log import Repeated, say
 from mailing.shell.names import Names
 from mailing.shell.others import Others
 from mailing.shell.resolving import target_for
@@ -163,9 +164,7 @@ class Sharing:
         async with self._names.client.listen(PATTERN, subscription=SUBSCRIPTION, from_="now") as carried:
             async for each in carried:
                 if each.gap:
-                    said = (
-                        f"{count_of(each.gap, 'message')} were let go before they were taken here; shares may be lost"
-                    )
+                    said = f"{counted(each.gap, 'message')} were let go before they were taken here; shares may be lost"
                     say(logging.ERROR, "shares_lost", said, count=each.gap)
                 if each.headers.get(HEADER) == FORMAT:
                     await self._take(each)
@@ -198,7 +197,7 @@ class Sharing:
         while not (await self._spooling.take(event)).is_good:
             await asyncio.sleep(PAUSE_SECONDS)
         groups = ", ".join(each.group for each in share.lists)
-        said = f"{share.id}: a share for {len(event.people)} people of {groups}"
+        said = f"{share.id}: a share for {counted(len(event.people), 'person', 'people')} of {groups}"
         say(logging.INFO, "share_taken", said, id=share.id, lists=groups, people=len(event.people))
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:

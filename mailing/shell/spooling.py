@@ -41,7 +41,8 @@ from mailing.rules.events import (
 )
 from mailing.rules.failures import Failing, Failures
 from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
-from mailing.rules.queue import UNFINISHED_STATES, Stats
+from mailing.rules.plurals import counted
+from mailing.rules.queue import UNFINISHED_STATES, Stats, held_by_nobody
 from mailing.rules.reports import FailureReport
 from mailing.rules.return_path import BouncePlace, token_of
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
@@ -63,6 +64,7 @@ COUNTED, FOREIGN, STRANGER, REPEATED = "counted", "foreign", "stranger", "repeat
 """What becomes of a report: its token is not ours, or too old; the message did not go to the person; it came before."""
 TAKEN, REFUSED, DEFERRED = COPIES = ("taken", "refused", "deferred")
 COMPLAINED, UNPROVEN = "complained", "unproven"
+AUTHORS = ("confirmed", "unconfirmed")
 """What becomes of a complaint: somebody gets no more mail of a list; nobody is proven."""
 REPORTS = (COUNTED, REPEATED, FOREIGN, STRANGER, COMPLAINED, UNPROVEN)
 
@@ -111,6 +113,10 @@ class Spooling:
         """People of transactions with the mail server, by what it said of them."""
         self.seals: Counter[str] = Counter()
         """Seals of what is handed over, by what became of them."""
+        self.authors: Counter[str] = Counter()
+        """Messages that came, by whether their author was confirmed."""
+        self._told_held: set[str] = set()
+        """Messages of which the log said that a list without owners holds them."""
         self.accepted = 0
         """Transactions that brought a message."""
         self._open = {each.message.id for each in found.unfinished}
@@ -255,6 +261,8 @@ class Spooling:
             suppressed=len(self._core.failures.suppressed()),
             database_failing=self.is_failing,
             seals={outcome: self.seals[outcome] for outcome in SEALS},
+            held_without_owners=sum(bool(held_by_nobody(each.message)) for each, _ in self._core.unfinished()),
+            authors={outcome: self.authors[outcome] for outcome in AUTHORS},
         )
 
     def is_suppressed(self, person: MemberId) -> bool:
@@ -329,16 +337,29 @@ class Spooling:
         self._decidable.follow(message)
         if message.id in self._known:
             self._known[message.id].follow(change)
+        self._tell_held(message)
         if message.state not in FINAL_STATES:
             self._open.add(message.id)
         elif message.id in self._open:
             self._open.discard(message.id)
             groups = ", ".join(each.group for each in message.destinations)
-            said = f"{message.id}: {message.state}, for {groups}: {message.people} people, {message.bounced} bounced"
+            people = counted(message.people, "person", "people")
+            said = f"{message.id}: {message.state}, for {groups}: {people}, {message.bounced} bounced"
             facts = {"people": message.people, "bounced": message.bounced}
             say(logging.INFO, str(message.state), said, id=message.id, lists=groups, **facts)
         if message.is_probe:
             self._ids[token_of(self.secret, message.id)] = message.id
+
+    def _tell_held(self, message: Message) -> None:
+        """A list without owners holds mail in silence: nobody is written to, so the log says it, once."""
+        groups = held_by_nobody(message)
+        if not groups:
+            self._told_held.discard(message.id)
+        elif message.id not in self._told_held:
+            self._told_held.add(message.id)
+            lists = ", ".join(groups)
+            said = f"{message.id}: held by {lists} without owners: nobody is told; `shadowtree mail held` names it"
+            say(logging.WARNING, "held_without_owners", said, id=message.id, lists=lists)
 
     async def _load(self, id_: str) -> Spooled | None:
         """A final message, behind all that is still to be written of it."""

@@ -2,6 +2,7 @@
 
 import configparser
 import json
+import os
 import re
 import shlex
 import shutil
@@ -15,10 +16,14 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.integration.mailing.gateways import GatewayProcess
 from tests.integration.nameserver.server_process import ServerProcess
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-UNIT, ALERTS, DASHBOARD = DEPLOY / "shadowtree.service", DEPLOY / "alerts.yaml", DEPLOY / "grafana-dashboard.json"
+UNITS = {"names.toml": DEPLOY / "shadowtree.service", "mail.toml": DEPLOY / "shadowtree-mail.service"}
+"""By the settings that each reads."""
+ALERTS = DEPLOY / "alerts.yaml"
+DASHBOARDS = (DEPLOY / "grafana-dashboard.json", DEPLOY / "grafana-mail-dashboard.json")
 OF_PROMETHEUS = {"up"}
 """Metrics that Prometheus makes of a server that it reads."""
 METRIC = re.compile(r"\b(?:shadowtree|grpc_server|process|python)_[a-z0-9_]+\b|\bup\b(?=\{)")
@@ -28,24 +33,40 @@ PROMTOOL = shutil.which("promtool")
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The names of all samples of a server with a peer; those of histograms too."""
-    listen, peer = (f"127.0.0.1:{port}" for port in unused_ports(2))
+    """The names of all samples of a server with a peer, and of a mail gateway; those of histograms too."""
+    listen, peer, of_mail = (f"127.0.0.1:{port}" for port in unused_ports(3))
     folder = tmp_path_factory.mktemp("deploy")
     server = ServerProcess(folder / "names.db", subnets=["a.x"], metrics_listen=listen, peers=[f"b.x={peer}"])
     other = ServerProcess(folder / "peer.db", subnets=["b.x"], listen=peer, peers=[f"a.x={server.address}"])
+    config = folder / "mail.toml"
+    config.write_text(f'server = "{server.address}"\nmetrics_listen = "{of_mail}"\n{settings_of_mail(folder)}')
+    gateway = GatewayProcess(config, dict(os.environ))
     try:
-        found = set()
+        found = names_at(of_mail)
         while "shadowtree_peer_round_trip_seconds" not in found:
-            with urllib.request.urlopen(f"http://{listen}/metrics", timeout=30) as answer:
-                families = list(text_string_to_metric_families(answer.read().decode()))
-            # Of counters with labels nothing is told before they first count; their family is.
-            found |= {sample.name for family in families for sample in family.samples}
-            found |= {f"{family.name}_total" for family in families if family.type == "counter"}
-            found |= {f"{family.name}_bucket" for family in families if family.type == "histogram"}
+            found |= names_at(listen)
         return found
     finally:
+        gateway.close()
         server.close()
         other.close()
+
+
+def names_at(address):
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    # Of counters with labels nothing is told before they first count; their family is.
+    found = {sample.name for family in families for sample in family.samples}
+    found |= {f"{family.name}_total" for family in families if family.type == "counter"}
+    return found | {f"{family.name}_bucket" for family in families if family.type == "histogram"}
+
+
+def settings_of_mail(folder):
+    return (
+        'maps_listen = "127.0.0.1:0"\npolicy_listen = "127.0.0.1:0"\nlmtp_listen = "127.0.0.1:0"\n'
+        'smtp = "127.0.0.1:9"\n'
+        f'database = "sqlite:///{folder}/mail.db"\n[domains]\n"lists.a.example" = "a.example"\n'
+    )
 
 
 def expressions_of_alerts():
@@ -54,8 +75,12 @@ def expressions_of_alerts():
 
 
 def expressions_of_dashboard():
-    panels = json.loads(DASHBOARD.read_text())["panels"]
-    return {f"{panel['title']} {target['refId']}": target["expr"] for panel in panels for target in panel["targets"]}
+    panels = [(each.name, panel) for each in DASHBOARDS for panel in json.loads(each.read_text())["panels"]]
+    return {
+        f"{name} {panel['title']} {target['refId']}": target["expr"]
+        for name, panel in panels
+        for target in panel["targets"]
+    }
 
 
 @pytest.mark.parametrize("expressions", [expressions_of_alerts, expressions_of_dashboard])
@@ -68,7 +93,7 @@ def test_every_metric_that_is_asked_for_exists(exported, expressions):
 
 def test_every_metric_of_this_server_is_on_the_dashboard_or_in_an_alert(exported):
     """What nobody looks at need not be counted."""
-    text = ALERTS.read_text() + DASHBOARD.read_text()
+    text = "".join(each.read_text() for each in (ALERTS, *DASHBOARDS))
     own = {re.sub(r"_(total|bucket|count|sum)$", "", name) for name in exported if name.startswith("shadowtree_")}
     assert {name for name in own if name not in text} == set()
 
@@ -77,7 +102,7 @@ def test_expressions_are_balanced_and_each_alert_says_how_grave_it_is_and_what_i
     for expression in (*expressions_of_alerts().values(), *expressions_of_dashboard().values()):
         for opening, closing in ("()", "[]", "{}"):
             assert expression.count(opening) == expression.count(closing), expression
-    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
+    for rule in (rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]):
         assert rule["labels"]["severity"] in ("warning", "critical")
         assert rule["annotations"]["summary"]
 
@@ -96,25 +121,29 @@ def test_prometheus_takes_the_rules():
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def unit():
+def unit(path):
     parser = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     parser.optionxform = str
-    parser.read(UNIT)
+    parser.read(path)
     return parser
 
 
-def test_the_command_that_the_unit_names_serves(tmp_path):
+@pytest.mark.parametrize("name", UNITS)
+def test_the_command_that_the_unit_names_serves(tmp_path, name):
     """With the program of this environment and settings of this test in the places of those that it names."""
-    config = tmp_path / "names.toml"
-    config.write_text(f'database = "sqlite:///{tmp_path}/names.db"\nsubnets = ["a.x"]\nlisten = "127.0.0.1:0"\n')
-    service = unit()["Service"]
+    config = tmp_path / name
+    of_names = f'database = "sqlite:///{tmp_path}/names.db"\nsubnets = ["a.x"]\nlisten = "127.0.0.1:0"\n'
+    config.write_text(of_names if name == "names.toml" else settings_of_mail(tmp_path))
+    service = unit(UNITS[name])["Service"]
     for key in ("ExecStartPre", "ExecStart"):
         program, *arguments = shlex.split(service[key])
         assert Path(program).name == "shadowtree"
-        given = [str(config) if argument == "/etc/shadowtree/names.toml" else argument for argument in arguments]
+        given = [str(config) if argument == f"/etc/shadowtree/{name}" else argument for argument in arguments]
         process = subprocess.Popen([sys.executable, "-m", "shadowtree", *given], stdout=subprocess.PIPE, text=True)
         try:
-            assert process.stdout.readline().startswith(("the settings are good", "serving a.x"))
+            assert process.stdout.readline().startswith(
+                ("the settings are good", "serving a.x", "serving mail of lists.a.example")
+            )
             process.terminate()
             assert process.wait(timeout=60) in (0, -15)
         finally:
@@ -122,20 +151,24 @@ def test_the_command_that_the_unit_names_serves(tmp_path):
             process.communicate()
 
 
-def test_the_unit_reloads_by_the_signal_that_reads_the_log_settings_and_ends_by_the_planned_one():
-    service = unit()["Service"]
+@pytest.mark.parametrize("path", UNITS.values())
+def test_the_unit_reloads_by_the_signal_that_reads_the_log_settings_and_ends_by_the_planned_one(path):
+    service = unit(path)["Service"]
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
     assert service["KillSignal"] == "SIGTERM"
     assert int(service["TimeoutStopSec"]) > 10
 
 
 @pytest.mark.skipif(SYSTEMD_VERIFY is None, reason="systemd-analyze is not there (.ci/programs installs it on Debian)")
-def test_systemd_takes_the_unit(tmp_path):
+@pytest.mark.parametrize("unit_file", UNITS.values())
+def test_systemd_takes_the_unit(tmp_path, unit_file):
     program = tmp_path / "shadowtree"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    (tmp_path / UNIT.name).write_text(UNIT.read_text().replace("/opt/shadowtree/bin/shadowtree", str(program)))
+    (tmp_path / unit_file.name).write_text(
+        unit_file.read_text().replace("/opt/shadowtree/bin/shadowtree", str(program))
+    )
     verify = subprocess.run(
-        [SYSTEMD_VERIFY, "verify", "--man=no", tmp_path / UNIT.name], capture_output=True, text=True, check=False
+        [SYSTEMD_VERIFY, "verify", "--man=no", tmp_path / unit_file.name], capture_output=True, text=True, check=False
     )
     assert (verify.returncode, verify.stdout + verify.stderr) == (0, "")

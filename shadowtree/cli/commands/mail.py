@@ -13,6 +13,7 @@ import click
 from shadowtree.cli.commands.mailman import sync_command
 from shadowtree.cli.render.complaints import FAILED_REASON, INCOMPLETE_REASON, WRONG_USAGE_REASON, complain, warn
 from shadowtree.cli.render.output import as_json, print_json, print_lines, warn_unreachable
+from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, FAILED, UNCERTAIN, WRONG_USAGE
 from shadowtree.cli.support.options import PATIENCE_S, Session, everywhere, format_option, in_session
 from shadowtree.cli.support.waiting import Waiting
@@ -172,7 +173,8 @@ def expand_command(session: Session, asked: tuple[str, ...], sender: str | None,
         for why in found.refused:
             warn(why)
     for hidden in found.hidden:
-        warn(f"{hidden.count} members of {hidden.group} are hidden from you")
+        members = counted(hidden.count, "member")
+        warn(f"{members} of {hidden.group} {'is' if hidden.count == 1 else 'are'} hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)
     if found.in_transition:
@@ -356,7 +358,10 @@ def stats_command(session: Session, config_file: Path) -> int:
     if session.is_json:
         print_json(answer.stats)
         return DONE
-    for key, value in as_json(answer.stats).items():
+    numbers = as_json(answer.stats)
+    oldest = numbers["oldest"]
+    numbers["oldest"] = f"{datetime.fromtimestamp(oldest, UTC):%Y-%m-%dT%H:%M:%SZ}" if oldest else "none"
+    for key, value in numbers.items():
         told = value if isinstance(value, dict) else {"": value}
         print_lines(f"{key} {name}: {count}" if name else f"{key}: {count}" for name, count in told.items())
     return DONE
@@ -402,7 +407,7 @@ def _reached_line(found: Reached) -> str:
 
 def _line(message: Queued) -> str:
     why = "; ".join(share.why for share in message.shares if share.why)
-    counts = f"{message.done} of {message.people} people, {message.bounced} bounced"
+    counts = f"{message.done} of {counted(message.people, 'person', 'people')}, {message.bounced} bounced"
     line = f"{message.id} {message.state} {','.join(message.lists)} from <{message.author}>: {counts}"
     return f"{line}: {why}" if why else line
 

@@ -13,6 +13,7 @@ import click
 
 from shadowtree.cli.render.complaints import FAILED_REASON, complain, warn
 from shadowtree.cli.render.output import print_json, print_lines
+from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, FAILED
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
 from shadowtree.errors import InvalidName, Unavailable
@@ -121,9 +122,10 @@ def import_from_mailman(
         )
         return DONE
     _show_notes(source, wanted.notes)
-    added, noted = f"{summary.arcs} arcs added, {summary.groups_created} groups created", len(wanted.notes)
-    there = f"{summary.already_there} arcs already there"
-    click.echo(f"{added}, {there}, {noted} things noted" if noted else f"{added}, {there}")
+    added = f"{counted(summary.arcs, 'arc')} added, {counted(summary.groups_created, 'group')} created"
+    there = f"{counted(summary.already_there, 'arc')} already there"
+    noted = counted(len(wanted.notes), "thing")
+    click.echo(f"{added}, {there}, {noted} noted" if wanted.notes else f"{added}, {there}")
     return DONE
 
 
@@ -308,13 +310,11 @@ def _show_difference(
     print_lines(f"joined\t{arc.parent}\t{arc.child}\t{arc.kind}" for arc in found.joined)
     print_lines(f"left\t{arc.parent}\t{arc.child}\t{arc.kind}" for arc in found.left)
     _show_notes(source, notes)
-    joined, left, created = len(found.joined), len(found.left), len(found.created)
+    joined, left, created = len(found.joined), len(found.left), counted(len(found.created), "group")
     if is_dry_run:
-        click.echo(
-            f"{joined} would join, {left} would leave, {created} groups would be created, {found.unchanged} stay"
-        )
+        click.echo(f"{joined} would join, {left} would leave, {created} would be created, {found.unchanged} stay")
     else:
-        click.echo(f"{joined} joined, {left} left, {created} groups created, {found.unchanged} as they were")
+        click.echo(f"{joined} joined, {left} left, {created} created, {found.unchanged} as they were")
 
 
 def _arc_as_json(arc: Arc) -> dict[str, str]:

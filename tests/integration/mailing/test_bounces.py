@@ -276,6 +276,31 @@ async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
     assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "5.1.1"
 
 
+async def test_a_list_without_owners_does_not_hold_mail_in_silence(servers, settings, sink, caplog):
+    caplog.set_level("INFO", "shadowtree.mail")
+    lists = Lists({"lists.ubc.example": "ubc.example"}, ListSettings(), {})
+    async with running_gateway(servers["ubc.example"].client, settings, lists) as gate:
+        for _ in range(2):
+            await gate.send("ann@x.example", "all", data=message("unseen"))
+        said = [each for each in caplog.records if getattr(each, "event", "") == "held_without_owners"]
+        assert [each.fields for each in said] == [{"id": id_of("unseen"), "lists": ALL}]
+        stats = await gate.stats()
+        assert (stats.held_without_owners, stats.messages["held"]) == (1, 1)
+        assert stats.authors == {"confirmed": 0, "unconfirmed": 2}
+        told = (await read_metrics(gate.collector())).splitlines()
+        assert "shadowtree_mail_held_without_owners 1.0" in told
+        assert 'shadowtree_mail_authors_total{outcome="unconfirmed"} 2.0' in told
+        await gate.ask("approve", id_of("unseen"))
+        await gate.until_done()
+        assert (await gate.stats()).held_without_owners == 0
+        with pytest.raises(ControlError, match="no message nosuch is held; `shadowtree mail held` lists"):
+            await gate.ask("approve", "nosuch")
+        with pytest.raises(ControlError, match=f"the message {id_of('unseen')} is done: nothing of it is held"):
+            await gate.ask("reject", id_of("unseen"))
+        with pytest.raises(ControlError, match="there is no message nosuch; `shadowtree mail queue` lists"):
+            await gate.ask("drop", "nosuch")
+
+
 async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink, caplog):
     caplog.set_level("INFO", "shadowtree.mail")
     sink.replies["bob@sfu.example"] = "450 4.2.0 later"

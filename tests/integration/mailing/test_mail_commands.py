@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import signal
 import socket
 import time
@@ -61,6 +62,27 @@ def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     status, errors = gateway.terminate()
     assert status == 0
     assert "watching 7 groups of ubc.example" in errors
+
+
+def test_the_log_has_the_form_of_the_name_servers_as_json_too_and_follows_sighup(start, own_config):
+    own_config.write_text(
+        'lmtp_listen = "127.0.0.1:0"\nsmtp = "127.0.0.1:9"\nlog_format = "json"\n'
+        f'database = "sqlite:///{own_config.with_suffix(".db")}"\n{own_config.read_text()}'
+    )
+    gateway = start(own_config)
+    own_config.write_text(own_config.read_text().replace('"json"', '"text"'))
+    gateway.process.send_signal(signal.SIGHUP)
+    errors = gateway.terminate()[1].splitlines()
+    lines = [json.loads(line) for line in errors if line.startswith("{")]
+    assert all(list(each)[:5] == ["time", "level", "server", "event", "message"] for each in lines)
+    assert {each["server"] for each in lines} == {"lists.ubc.example"}
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", each["time"]) for each in lines)
+    by_event = {each["event"]: each for each in lines}
+    assert [each["event"] for each in lines][:3] == ["starting", "settings", "authors_unconfirmed"]
+    assert by_event["serving"]["level"] == "info"
+    assert "all mail of members will be held" in by_event["authors_unconfirmed"]["message"]
+    assert by_event["watching"]["groups"] == 7
+    assert errors[-1].endswith("INFO lists.ubc.example ended the gateway has ended")
 
 
 def test_a_gateway_of_lookups_alone_has_metrics(start, own_config):
@@ -281,7 +303,7 @@ def test_messages_are_told_and_decided_about_by_commands(start, own_config, conf
     until(lambda: told("queue")[0].split()[1], "waiting")
     waits, held = told("queue")
     assert waits.endswith(
-        "waiting own@ubc.example from <dan@x.example>: 0 of 1 people, 0 bounced: the mail server cannot be spoken to: "
+        "waiting own@ubc.example from <dan@x.example>: 0 of 1 person, 0 bounced: the mail server cannot be spoken to: "
         + waits.rpartition("spoken to: ")[2]
     )
     assert told("held") == [held]

@@ -245,7 +245,9 @@ def test_a_key_that_cannot_be_used_is_told_with_its_line(load_key, tmp_path, tex
 
 def test_a_key_without_the_library_is_told(load_key, monkeypatch):
     monkeypatch.setitem(sys.modules, "dkim.crypto", None)
-    with pytest.raises(SettingsError, match=r":11: arc.key: seals need the library dkimpy, .* pip install '\.\[mail\]'"):
+    with pytest.raises(
+        SettingsError, match=r":11: arc.key: seals need the library dkimpy, .* pip install '\.\[mail\]'"
+    ):
         load_key(KEY.pem)
 
 

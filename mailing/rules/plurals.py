@@ -1,0 +1,8 @@
+"""Numbers with their nouns."""
+
+from __future__ import annotations
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return a number and its noun; `many` is by default `one` with an "s"."""
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
