@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from namegraph.model.operations import LeaveEverywhere as LeaveEverywhere
     from namegraph.model.operations import Operation as Operation
     from namegraph.model.operations import RenameGroups as RenameGroups
+    from namegraph.model.operations import TakeOver as TakeOver
     from namegraph.model.outcomes import Committed as Committed
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
@@ -210,6 +211,7 @@ _PUBLIC_NAMES = {
         "LeaveEverywhere",
         "Operation",
         "RenameGroups",
+        "TakeOver",
     ),
     "namegraph.model.outcomes": (
         "Committed",

@@ -45,7 +45,7 @@ from namegraph.graph.delta import GraphDelta
 from namegraph.graph.name_graph import NameGraph
 from namegraph.graph.virtual_node_changes import compute_topology
 from namegraph.model.names import NodeId, ServerId, Subnet
-from namegraph.model.operations import Composite, JoinArc, LeaveArc, LeaveEverywhere, Operation
+from namegraph.model.operations import Composite, JoinArc, LeaveArc, Operation
 from namegraph.model.outcomes import Committed, ImportCounts, Outcome
 from namegraph.model.ownership import OwnershipTable
 from namegraph.model.peer_faults import PeerFault
@@ -68,7 +68,14 @@ from namegraph.state.request_log import REQUEST_ID_LENGTH_LIMIT, RequestLog, dig
 from namegraph.update.admission import Collector, collect_import
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.commit_share import read_share
-from namegraph.update.composite import expand, home_of_composite, left_groups, renames_in
+from namegraph.update.composite import (
+    expand,
+    home_of_composite,
+    left_groups,
+    names_in_composite,
+    renames_in,
+    unchanged_of,
+)
 from namegraph.update.coordinator import Coordinator
 from namegraph.update.forgetting import Forgetting
 from namegraph.update.import_plan import ImportOperations
@@ -326,8 +333,7 @@ class ServerCore(CoreQueries):
         """The operations that a command stands for; raises `RefusedError` where another server must be asked."""
         context = self._context
         if home_of_composite(context, composite) != self.server:
-            node = composite.member if isinstance(composite, LeaveEverywhere) else composite.renames[0][0]
-            raise not_for_this_server(context, node)
+            raise not_for_this_server(context, names_in_composite(composite)[0])
         return expand(context, composite, elsewhere)
 
     def _concerns_this_server_alone(self, command: UpdateCommand | ImportCommand) -> bool:
@@ -631,7 +637,7 @@ class ServerCore(CoreQueries):
             return Committed(revision, counts=counts)
         effects_named = name_effects(graph, self._table, self.server, effects)
         left = left_groups(command.composite, command.operations)
-        unchanged = changes.unchanged if command.composite is None else ()
+        unchanged = unchanged_of(command.composite, changes.unchanged)
         return Committed(revision, effects_named, unchanged=unchanged, left=left)
 
     def _collect(self, command: UpdateCommand | ImportCommand) -> GraphDelta:
@@ -641,7 +647,7 @@ class ServerCore(CoreQueries):
                 size = 1 if command.composite is not None else len(operations)
                 return Collector(self._context).collect(list(enumerate(operations, start=1)), size=size)
             case ImportCommand():
-                return collect_import(self.graph, self._table, self.server, command)
+                return collect_import(self._context, command)
 
 
 def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> Plan:

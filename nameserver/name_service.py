@@ -98,6 +98,7 @@ def name_service_handlers(
         restarting=directory,
         elsewhere=memberships,
         has_answered=core.has_answered,
+        is_steady=lambda: core.is_steady,
         require_owned=routing.require_owned,
     )
     imports = ImportCalls(

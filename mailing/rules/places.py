@@ -32,6 +32,11 @@ class Ambiguous:
 
     groups: tuple[GroupId, ...]
 
+    @property
+    def why(self) -> str:
+        """Why the address stands for no list, and what an operator does."""
+        return f"{' and '.join(self.groups)} differ in case alone: rename one (shadowtree group rename)"
+
 
 class Word(StrEnum):
     """What people may tell the gateway by mail."""

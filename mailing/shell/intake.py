@@ -76,7 +76,7 @@ class MessageIntake:
             bounce = bounce_place(name)
             return _UNKNOWN if bounce is None else Recipient(bounce, self.bytes_limit)
         if isinstance(place, Ambiguous):
-            return Reply("451 4.3.0", f"{' and '.join(place.groups)} differ in case alone: rename one")
+            return Reply("451 4.3.0", place.why)
         if isinstance(place, ListPlace) and not sender:
             return Reply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
         if isinstance(place, CommandPlace):

@@ -123,8 +123,8 @@ class Lookups:
                 return netstring(Reply(Status.OK, asked.group).encode())
             case None, _:
                 return _NOT_FOUND
-            case Ambiguous(groups), _:
-                return netstring(temporary(f"{' and '.join(groups)} differ in case alone: rename one").encode())
+            case Ambiguous() as ambiguous, _:
+                return netstring(temporary(ambiguous.why).encode())
             case ListPlace(group) | OwnersPlace(group=group) | CommandPlace(group=group), MapName.LISTS:
                 return netstring(Reply(Status.OK, group).encode())
             case ListPlace(group), MapName.OWNERS:

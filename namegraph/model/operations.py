@@ -77,5 +77,15 @@ class RenameGroups(Struct, frozen=True, array_like=True, tag=True):
     renames: tuple[tuple[NodeId, NodeId], ...]
 
 
-Composite = LeaveEverywhere | RenameGroups
+class TakeOver(Struct, frozen=True, array_like=True, tag=True):
+    """Make a group, also where a process of its id is in groups: the group is in them in its place.
+
+    With `if_needed`, a group that exists is left as it is.
+    """
+
+    group: NodeId
+    if_needed: bool = False
+
+
+Composite = LeaveEverywhere | RenameGroups | TakeOver
 """What a client may ask for in place of operations: its coordinator finds the operations."""

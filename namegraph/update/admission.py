@@ -20,10 +20,8 @@ import numpy as np
 
 from namegraph.events import ImportCommand
 from namegraph.graph.delta import GraphDelta
-from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import NodeId, ServerId, subnet_of
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc, Operation
-from namegraph.model.ownership import OwnershipTable
 from namegraph.model.refusals import Reason, RefusedError, refuse
 from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
@@ -119,7 +117,7 @@ class Collector:
                     raise refuse(Reason.GROUP_EXISTS, f"the group {group} exists already", group=group)
                 self._note_unchanged()
             case NodeKind.PROCESS:
-                raise name_in_use(group)
+                raise name_in_use(group, self._context, node)
             case NodeKind.ABSENT:
                 self._kinds[node] = NodeKind.GROUP
 
@@ -356,8 +354,9 @@ class Collector:
         return changes
 
 
-def collect_import(graph: NameGraph, subnets: OwnershipTable, server: ServerId, command: ImportCommand) -> GraphDelta:
+def collect_import(context: ServerContext, command: ImportCommand) -> GraphDelta:
     """Return the net change of a whole graph brought at once, or raise `RefusedError`."""
+    graph, subnets, server = context.graph, context.table, context.server
     names, kinds = command.names, command.kinds
     if not (len(command.parents) == len(command.children) == len(kinds)):
         raise refuse(Reason.INVALID_REQUEST, "the import's columns are not of one length")
@@ -371,7 +370,7 @@ def collect_import(graph: NameGraph, subnets: OwnershipTable, server: ServerId, 
                 raise unknown_subnet(name, server)
             node = known.get(name)
             if node is not None and existing[node] == NodeKind.PROCESS:
-                raise name_in_use(name)
+                raise name_in_use(name, context, node)
         elif kind == NodeKind.PROCESS:
             node = known.get(name)
             if node is not None and existing[node] == NodeKind.GROUP:
@@ -498,9 +497,29 @@ def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
     )
 
 
-def name_in_use(name: NodeId) -> RefusedError:
-    """The refusal to create a group of a process's id."""
-    return refuse(Reason.NAME_IN_USE, f"{name} is a process that is in use; it cannot become a group", group=name)
+def name_in_use(name: NodeId, context: ServerContext, node: NodeIndex) -> RefusedError:
+    """The refusal to create a group of a process's id, naming the groups that have the process, and their servers."""
+    ids, graph = context.graph.ids, context.graph
+    parents = sorted([ids[parent] for parent in (*graph.parents[node], *graph.suspended_into.get(node, ()))])
+    servers = sorted({context.home_of(parent) for parent in parents})
+    return refuse(
+        Reason.NAME_IN_USE,
+        f"{name} is a process that is in use ({in_groups(context, node)}); it cannot become a group, unless it is "
+        "taken over or leaves them",
+        group=name,
+        parents="\n".join(parents[:NEIGHBOURS_NAMED_LIMIT]),
+        servers="\n".join(servers[:NEIGHBOURS_NAMED_LIMIT]),
+    )
+
+
+def in_groups(context: ServerContext, node: NodeIndex) -> str:
+    """The groups that have a process as a direct member, and their servers, in words."""
+    graph = context.graph
+    parents = sorted([graph.ids[parent] for parent in (*graph.parents[node], *graph.suspended_into.get(node, ()))])
+    named = parents[:NEIGHBOURS_NAMED_LIMIT]
+    more = "" if len(parents) == len(named) else f" and {len(parents) - len(named)} more"
+    servers = ", ".join(sorted({context.home_of(parent) for parent in named}))
+    return f"in {', '.join(named)}{more}, of {servers}"
 
 
 def self_arc(name: NodeId) -> RefusedError:

@@ -1,4 +1,6 @@
-"""Commands that stand for operations which the server that coordinates them finds: `LeaveEverywhere`, `RenameGroups`.
+"""Commands that stand for operations which the server that coordinates them finds.
+
+`LeaveEverywhere`, `RenameGroups` and `TakeOver`.
 
     command --> expand: the operations on the graph as it is --> an update like any other
                   ^                                                |
@@ -7,9 +9,9 @@
 At the turn of the update, nothing that affects the same nodes is under way. So the coordinator compares then: if the
 graph has come to call for other operations, the update begins again with these. No composite command travels.
 
-The coordinator knows all arcs that a command is about: it is the home of the group that is renamed, the home of the
-member that leaves, or the home of the subnet whose groups it leaves. A foreign process lives at each of its parents'
-homes. Which of its groups are at other servers the shell has asked, and gives as `elsewhere`.
+The coordinator knows all arcs that a command is about: it is the home of the group that is renamed or made, the home
+of the member that leaves, or the home of the subnet whose groups it leaves. A foreign process lives at each of its
+parents' homes. Which of its groups are at other servers the shell has asked, and gives as `elsewhere`.
 
 Source: protocol.md section 5, *Renaming, leaving everywhere*.
 """
@@ -17,6 +19,7 @@ Source: protocol.md section 5, *Renaming, leaving everywhere*.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from operator import attrgetter
 from typing import assert_never
 
 from namegraph.model.names import NodeId, ServerId, subnet_of
@@ -30,12 +33,13 @@ from namegraph.model.operations import (
     LeaveEverywhere,
     Operation,
     RenameGroups,
+    TakeOver,
 )
 from namegraph.model.refusals import Reason, refuse
 from namegraph.model.rows import NodeIndex, NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.state.uncertainty import Uncertainty
-from namegraph.update.admission import no_group_here
+from namegraph.update.admission import in_groups, no_group_here
 
 LEAVES_LIMIT = 100_000
 """Groups that one member leaves in one update: as many as operations of a client's update."""
@@ -51,6 +55,8 @@ def expand(context: ServerContext, command: Composite, elsewhere: Iterable[NodeI
             return _leaves(context, command, elsewhere)
         case RenameGroups(renames):
             return _renaming(context, dict(renames))
+        case TakeOver():
+            return _taking_over(context, command)
         case _:
             assert_never(command)
 
@@ -63,6 +69,8 @@ def home_of_composite(context: ServerContext, command: Composite) -> ServerId:
             return context.home_of(member) if owner is None else owner
         case RenameGroups(renames):
             return context.home_of(renames[0][0])
+        case TakeOver(group):
+            return context.home_of(group)
         case _:
             assert_never(command)
 
@@ -76,6 +84,15 @@ def names_in_composite(command: Composite | None) -> tuple[NodeId, ...]:
             return (member,)
         case RenameGroups(renames):
             return tuple(old for old, _ in renames)
+        case TakeOver(group):
+            return (group,)
+
+
+def unchanged_of(command: Composite | None, unchanged: tuple[int, ...]) -> tuple[int, ...]:
+    """The places of what the client asked for that was not needed; `unchanged`: those of the operations."""
+    if command is None:
+        return unchanged
+    return (1,) if isinstance(command, TakeOver) and unchanged else ()
 
 
 def left_groups(command: Composite | None, operations: Iterable[Operation]) -> tuple[NodeId, ...]:
@@ -124,6 +141,32 @@ def _leaves(context: ServerContext, command: LeaveEverywhere, elsewhere: Iterabl
         )
     # Others may have left a group elsewhere since it was asked for.
     return tuple(LeaveArc(parent, member, if_needed=parent in others) for parent in sorted(parents | others))
+
+
+def _taking_over(context: ServerContext, command: TakeOver) -> tuple[Operation, ...]:
+    group, graph = command.group, context.graph
+    node = graph.index.get(group)
+    create = CreateGroup(group, command.if_needed)
+    if node is None or graph.kind(node) is not NodeKind.PROCESS:
+        return (create,)
+    away = Uncertainty(context).into(group)
+    if away:
+        raise refuse(
+            Reason.UNAVAILABLE,
+            f"{group} is a process {in_groups(context, node)}; it cannot become a group while a server is out of reach "
+            f"that may have it in a group: {', '.join(away)}; nothing was done",
+            group=group,
+            unreachable="\n".join(away),
+        )
+    leaves: list[LeaveArc] = []
+    joins: list[JoinArc] = []
+    for parent, _ in _arcs_at(context, node):
+        arc = graph.arc(parent, node)
+        leaves.append(LeaveArc(graph.ids[parent], group, if_needed=arc is None))
+        if arc is not None:
+            joins.append(JoinArc(graph.ids[parent], group, ChildKind.GROUP, arc.cost))
+    by_parent = attrgetter("parent")
+    return (*sorted(leaves, key=by_parent), create, *sorted(joins, key=by_parent))
 
 
 def _renaming(context: ServerContext, renames: Mapping[NodeId, NodeId]) -> tuple[Operation, ...]:

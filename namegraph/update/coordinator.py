@@ -36,7 +36,7 @@ from namegraph.state.durable_maps import UPDATES, DurableMap
 from namegraph.update.arc_authority import authority_over, marked
 from namegraph.update.arc_outcomes import UnsaidError
 from namegraph.update.commit_share import share_of
-from namegraph.update.composite import expand, left_groups, renames_in
+from namegraph.update.composite import expand, left_groups, renames_in, unchanged_of
 from namegraph.update.control_report import ControlReport, united_reports
 from namegraph.update.decision import Decision, decide
 from namegraph.update.import_plan import ImportOperations
@@ -669,9 +669,9 @@ class Coordinator:
             return Committed(revision, counts=ImportCounts(decision.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
         # A server at fault may name a place that the update does not have.
-        unchanged = tuple(place for place in decision.unchanged if 1 <= place <= running.plan.size)
-        if running.plan.composite is not None:
-            unchanged = ()
+        places = len(running.plan.operations)
+        unchanged = tuple(place for place in decision.unchanged if 1 <= place <= places)
+        unchanged = unchanged_of(running.plan.composite, unchanged)
         return Committed(revision, effects, unchanged=unchanged, left=_left(running.plan, decision))
 
     def restore(self) -> list[Transaction]:

@@ -23,6 +23,7 @@ from namegraph import (
     RenameGroups,
     RequestId,
     Subnet,
+    TakeOver,
     UpdateCommand,
     are_canonical,
     refuse,
@@ -39,6 +40,9 @@ from shadowtree.v1 import names_pb2 as values
 APPLY_OPERATIONS_LIMIT = 100_000
 """Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
 
+
+TRANSITION_SECONDS = 1.0
+"""How long servers are waited for that agree on a view or heal: it takes them a few round trips."""
 
 COMPANION_SUFFIXES = ("+owners", "+muted")
 """Behind the local part of a group's name: the groups of those who rule a mailing list, and of those who get no mail of
@@ -96,10 +100,12 @@ class UpdateCalls:
         restarting: Restarting,
         elsewhere: GroupsElsewhere,
         has_answered: Callable[[str], bool],
+        is_steady: Callable[[], bool],
         require_owned: Callable[[Subnet | None], None],
     ) -> None:
-        """`has_answered`: whether this server remembers the outcome of a request id. `require_owned` raises
-        `RefusedError` where nobody owns a subnet."""
+        """`has_answered`: whether this server remembers the outcome of a request id. `is_steady`: whether servers
+        neither agree on a view nor heal. `require_owned` raises `RefusedError` where nobody owns a subnet."""
+        self._is_steady = is_steady
         self._require_owned = require_owned
         self._elsewhere = elsewhere
         self._has_answered = has_answered
@@ -111,7 +117,11 @@ class UpdateCalls:
 
     async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
         """Make one group."""
-        return await self._update((conversion.create_operation(request, self._known),), request, context)
+        create = conversion.create_operation(request, self._known)
+        if not request.take_over:
+            return await self._update((create,), request, context)
+        take_over = TakeOver(create.group, create.if_needed)
+        return conversion.change(await self._carry_out((), request, context, composite=take_over))
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
         """Remove one group."""
@@ -170,6 +180,13 @@ class UpdateCalls:
         committed = await self._carry_out((), request, context, composite=composite, elsewhere=elsewhere)
         return messages.LeaveEverywhereResponse(change=conversion.change(committed), left=committed.left)
 
+    async def _until_steady(self) -> None:
+        """Wait a moment while servers agree on a view or heal: which arcs there are is uncertain then."""
+        run_loop = self._run_loop
+        end = run_loop.now() + TRANSITION_SECONDS
+        while not self._is_steady() and (left := end - run_loop.now()) > 0:
+            await run_loop.next_step(left)
+
     def _companions(self, old: NodeId, new: NodeId) -> Iterator[tuple[NodeId, NodeId]]:
         """The names of what goes along with a group, where it may exist; raises `RefusedError` for one too long."""
         for suffix in COMPANION_SUFFIXES:
@@ -196,6 +213,8 @@ class UpdateCalls:
         origin = origin_of(context, request_id=request_id, server=run_loop.server)
 
         async def attempt() -> Committed:
+            if composite is not None:
+                await self._until_steady()
             command = UpdateCommand(
                 run_loop.new_ticket(),
                 request_id,

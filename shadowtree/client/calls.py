@@ -84,9 +84,14 @@ UNCHANGED: Final = results.Change("", unchanged=(1,))
 
 
 def create_group(
-    group: GroupId, *, effects: bool, request_id: RequestId | None, if_missing: bool = False
+    group: GroupId,
+    *,
+    effects: bool,
+    request_id: RequestId | None,
+    if_missing: bool = False,
+    take_over: bool = False,
 ) -> UnaryCall[results.Change]:
-    """Make a group without members."""
+    """Make a group without members; with `take_over` of a process that is in groups."""
     request_id = request_id_or_new(request_id)
     request = message_of(
         name_service_pb2.CreateGroupRequest,
@@ -94,6 +99,7 @@ def create_group(
         report_control=effects,
         request_id=request_id,
         if_needed=if_missing,
+        take_over=take_over,
     )
     return UnaryCall("CreateGroup", request, answers.read_change, request_id)
 

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from os import PathLike
 
+from namegraph import NodeId
 from shadowtree import results
 from shadowtree.client.answers import read_import_summary
 from shadowtree.client.calls import all_of, request_id_or_new
 from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
+from shadowtree.client.files.lines import shown_name
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
-from shadowtree.errors import InvalidName, InvalidRequest, UnknownSubnet
+from shadowtree.errors import InvalidName, InvalidRequest, NameInUse, UnknownSubnet
 from shadowtree.updates import Arc
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
@@ -73,6 +75,35 @@ def import_of_file(
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
     )
     return ImportCall(columns, skipped, request_id_or_new(request_id), progress)
+
+
+class _FirstUse(GraphColumns):
+    """Finds the row that first uses a name as a group."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    def _find(self, text: str, kind: str) -> int | NodeId:
+        found = super()._find(text, kind)
+        if kind == "group" and found == self._name:
+            raise BadRowError(_IS_USED)
+        return found
+
+
+_IS_USED = "the name is used as a group"
+
+
+def at_its_line(path: str | PathLike[str], file_format: str | None, error: NameInUse) -> NameInUse:
+    """The error of an import with the file, and the line that first uses the name as a group, where that is found."""
+    path = checked_path(path)
+    # What was bad before is so now: it was left out then.
+    skipped = read_graph(path, format_of(path, file_format), _FirstUse(error.facts.get("group", "")), skip_bad=True)
+    line = next((each.line for each in skipped.lines if each.reason == _IS_USED), None)
+    if line is None:
+        return error
+    file = shown_name(path)
+    return NameInUse(f"{file}:{line}: {error.message}", {**error.facts, "file": file, "line": str(line)})
 
 
 def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:

@@ -29,6 +29,7 @@ from shadowtree.errors import (
     AlreadyMember,
     GroupExists,
     GroupNotFound,
+    NameInUse,
     NotAMember,
     ShadowtreeError,
     TakesDatagrams,
@@ -148,15 +149,20 @@ class Client:
         group: GroupId,
         *,
         if_missing: bool = False,
+        take_over: bool = False,
         effects: bool = False,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
         """Make a group without members. With `if_missing` a group that exists is no error, and stays as it is.
 
+        With `take_over` a process of this id that is in groups becomes the group, and stays in them.
+
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        call = calls.create_group(group, effects=effects, request_id=request_id, if_missing=if_missing)
+        call = calls.create_group(
+            group, effects=effects, request_id=request_id, if_missing=if_missing, take_over=take_over
+        )
         try:
             return self._call(call, timeout)
         except GroupExists:
@@ -302,7 +308,7 @@ class Client:
         Raises `BadFile` for the first bad line; with `skip_bad` bad lines are left out and listed in the summary.
         With `subnet` only arcs whose parent is there are taken.
         """
-        from shadowtree.client.imports import import_of_file, known_subnets
+        from shadowtree.client.imports import at_its_line, import_of_file, known_subnets
 
         limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
         call = import_of_file(
@@ -314,7 +320,10 @@ class Client:
             request_id=request_id,
             progress=progress,
         )
-        return self._import(call, limit)
+        try:
+            return self._import(call, limit)
+        except NameInUse as error:
+            raise at_its_line(path, file_format, error) from None
 
     def import_arcs(
         self,

@@ -9,16 +9,18 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CreateGroupRequest(_message.Message):
-    __slots__ = ("group", "request_id", "report_control", "if_needed")
+    __slots__ = ("group", "request_id", "report_control", "if_needed", "take_over")
     GROUP_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
     IF_NEEDED_FIELD_NUMBER: _ClassVar[int]
+    TAKE_OVER_FIELD_NUMBER: _ClassVar[int]
     group: str
     request_id: str
     report_control: bool
     if_needed: bool
-    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ...) -> None: ...
+    take_over: bool
+    def __init__(self, group: _Optional[str] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., if_needed: _Optional[bool] = ..., take_over: _Optional[bool] = ...) -> None: ...
 
 class DeleteGroupRequest(_message.Message):
     __slots__ = ("group", "force", "request_id", "report_control", "if_needed")

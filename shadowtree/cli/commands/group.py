@@ -45,14 +45,20 @@ def group_command() -> None:
 @group_command.command("create")
 @click.argument("group")
 @if_missing_option
+@click.option("--take-over", is_flag=True, help="If a process of this name is in groups, it becomes the group.")
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
-def create_command(session: Session, group: str, if_missing: bool, with_effects: bool, request_id: str | None) -> None:
+def create_command(
+    session: Session, group: str, if_missing: bool, take_over: bool, with_effects: bool, request_id: str | None
+) -> None:
     """Create GROUP, without members.
 
     With --if-missing a group that exists stays as it is: the line `already there` says so (JSON: `found`).
+
+    A name that joined groups before its group was created is a process, such as a person. With --take-over it becomes
+    GROUP, and stays in these groups. Refused while the server of one of them is out of reach.
 
     \b
     Examples:
@@ -62,7 +68,9 @@ def create_command(session: Session, group: str, if_missing: bool, with_effects:
     from shadowtree.client.calls import as_kept
 
     with session.connect() as names:
-        change = names.create_group(group, if_missing=if_missing, effects=with_effects, request_id=request_id)
+        change = names.create_group(
+            group, if_missing=if_missing, take_over=take_over, effects=with_effects, request_id=request_id
+        )
     if not if_missing:
         print_change(change, is_json=session.is_json)
         return

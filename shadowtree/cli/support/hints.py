@@ -10,6 +10,7 @@ from shadowtree.errors import (
     GroupInUse,
     GroupNotFound,
     MailboxNotFound,
+    NameInUse,
     NotASender,
     OutcomeUnknown,
     OutOfSequence,
@@ -22,7 +23,7 @@ from shadowtree.errors import (
 )
 
 _IMPORT, _JOIN, _LEAVE, _DELETE, _SEND = "import", "join", "leave", "delete", "send"
-_RESOLVE, _DESCRIBE = "resolve", "describe"
+_RESOLVE, _DESCRIBE, _CREATE = "resolve", "describe", "create"
 
 
 def what_helps(error: ShadowtreeError, command: str) -> str:
@@ -53,6 +54,10 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--timeout SECONDS waits longer"
         case GroupInUse() if command == _DELETE:
             return "--force leaves them and deletes it in one update"
+        case NameInUse() if command == _CREATE:
+            return "--take-over makes it a group that is in them"
+        case NameInUse() if command == _IMPORT and "group" in error.facts:
+            return f"`shadowtree group create --take-over {shlex.quote(error.facts['group'])}` makes it a group"
         case WrongKind() if command in (_JOIN, _LEAVE):
             return "--group and --process say what it is, neither leaves it to the server"
         case Unavailable() if command == _JOIN and error.unreachable:

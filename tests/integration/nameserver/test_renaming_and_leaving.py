@@ -106,11 +106,30 @@ async def test_nothing_is_left_while_a_server_that_may_know_of_more_is_away(serv
 
 
 async def test_a_repeated_request_is_not_done_twice(clients):
-    for names in clients:
-        again = {"request_id": "once"}
+    for number, names in enumerate(clients):
+        again = {"request_id": f"once {number}"}
         first = await names.leave_everywhere(ANN, **again)
         assert first.left == (A, B, C)
         await names.join(A, ANN)
         assert await names.leave_everywhere(ANN, **again) == first
-        await names.leave(A, ANN)
-        break
+        for group in (B, C):
+            await names.join(group, ANN)
+
+
+async def test_a_name_that_joined_before_its_group_existed_is_taken_over_through_any_server(clients):
+    for number, names in enumerate(clients):
+        late = f"late{number}@a.example"
+        for group in (A, B, C):
+            await names.join(group, late)
+        with pytest.raises(shadowtree.NameInUse, match="in use") as caught:
+            await names.create_group(late)
+        assert caught.value.facts["servers"].split() == [*SUBNETS]
+        change = await names.create_group(late, take_over=True)
+        await names.join(late, f"only{number}@b.example")
+        for other in clients:
+            found = await other.memberships(f"only{number}@b.example", at_least_revision=change.revision)
+            assert found.groups == (A, B, C, late)
+            assert (await other.memberships(late, direct=True)).groups == (A, B, C)
+        with pytest.raises(shadowtree.GroupExists):
+            await names.create_group(late, take_over=True)
+        assert (await names.create_group(late, take_over=True, if_missing=True)).unchanged == (1,)

@@ -53,7 +53,8 @@ def test_creating_a_group_that_exists_is_refused(server):
 
 def test_creating_a_group_of_a_process_in_use_is_refused(server):
     server.join(A, BOB)
-    assert refused(server, CreateGroup(BOB)) == (Reason.NAME_IN_USE, {"group": BOB})
+    facts = {"group": BOB, "parents": A, "servers": server.core.server}
+    assert refused(server, CreateGroup(BOB)) == (Reason.NAME_IN_USE, facts)
 
 
 def test_a_name_that_no_group_holds_any_longer_may_become_a_group(server):
@@ -344,7 +345,8 @@ def test_an_import_of_a_process_in_use_as_a_group_is_refused():
     server.join(A, BOB)
     for rows, groups in ([(BOB, ANN, 2)], []), ([(A, BOB, 1)], []), ([], [BOB]):
         refusal = server.bring(rows, groups=groups)
-        assert (refusal.reason, dict(refusal.facts)) == (Reason.NAME_IN_USE, {"group": BOB})
+        facts = {"group": BOB, "parents": A, "servers": server.core.server}
+        assert (refusal.reason, dict(refusal.facts)) == (Reason.NAME_IN_USE, facts)
 
 
 @pytest.mark.parametrize(

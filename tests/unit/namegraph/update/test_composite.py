@@ -16,10 +16,11 @@ from namegraph.model.operations import (
     LeaveArc,
     LeaveEverywhere,
     RenameGroups,
+    TakeOver,
 )
 from namegraph.model.outcomes import Committed
 from namegraph.model.refusals import Reason
-from namegraph.model.rows import RequestId
+from namegraph.model.rows import NodeKind, RequestId
 from namegraph.state.renames import COUNTED_EVERY_SECONDS, KEPT_SECONDS, RENAMES_LIMIT
 from resolver.membership import MembershipResolver
 from simulation.checks.cluster_invariants import check_all
@@ -368,3 +369,75 @@ def test_a_server_that_is_alone_renames_by_itself():
     assert server.do_composite(LeaveEverywhere(ANN)).left == (NEW,)
     assert isinstance(server.core, ServerCore)
     server.check_invariants()
+
+
+LATE, ALSO = parse_name("late@a.example"), parse_name("also@a.example")
+
+
+@pytest.fixture
+def joined_early(servers):
+    """late, of a, joined groups of all three servers before it was created, so it is a process."""
+    for group in (A, B, C):
+        servers.done(subnet_of(group), JoinArc(group, LATE))
+    return servers
+
+
+def test_a_process_that_is_in_groups_is_no_group_and_who_has_it_is_named(joined_early):
+    refused = joined_early.ask("a.example", CreateGroup(LATE))
+    assert refused.reason is Reason.NAME_IN_USE
+    assert refused.facts["parents"].split() == [A, B, C]
+    assert refused.facts["servers"].split() == HOMES
+    assert all(name in refused.message for name in (A, B, C, *HOMES))
+
+
+def test_a_process_is_taken_over_and_stays_in_its_groups(joined_early):
+    servers = joined_early
+    servers.done("a.example", composite=TakeOver(LATE))
+    assert servers.arcs() == LOOP | {(group, LATE) for group in (A, B, C)}
+    for core in servers.cluster.servers.values():
+        assert core.graph.kind(core.graph.index[LATE]) is NodeKind.GROUP
+    servers.done("a.example", JoinArc(LATE, BOB))
+    assert MembershipResolver(servers.core(BOB)).memberships(BOB) == [A, B, C, LATE]
+    servers.done("a.example", JoinArc(LATE, C))
+    servers.arcs()
+    for _ in range(2):
+        servers.cluster.restart_all()
+        servers.cluster.run()
+        servers.arcs()
+
+
+def test_a_group_that_exists_is_taken_over_only_if_needed(servers):
+    assert servers.ask("a.example", composite=TakeOver(A)).reason is Reason.GROUP_EXISTS
+    assert servers.ask("a.example", composite=TakeOver(A, if_needed=True)).unchanged == (1,)
+    assert servers.ask("a.example", composite=TakeOver(ALSO, if_needed=True)).unchanged == ()
+    assert servers.core(ALSO).graph.group(ALSO) is not None
+
+
+def test_joins_meanwhile_stay_when_a_process_is_taken_over():
+    chances = Random(7)
+    for seed in range(30):
+        servers = Servers(seed=seed)
+        servers.done("b.example", JoinArc(B, LATE))
+        taken = servers.begin("a.example", composite=TakeOver(LATE), delay=chances.random())
+        joins = [servers.begin(subnet_of(group), JoinArc(group, LATE), delay=chances.random()) for group in (A, C)]
+        servers.cluster.run()
+        assert all(isinstance(servers.cluster.answers[ticket], Committed) for ticket in (taken, *joins))
+        assert servers.arcs() == LOOP | {(group, LATE) for group in (A, B, C)}
+        kinds = [core.graph.kind(core.graph.index[LATE]) for core in servers.cluster.servers.values()]
+        assert kinds == [NodeKind.GROUP] * 3
+
+
+def test_a_process_is_not_taken_over_while_a_server_is_away_that_has_it():
+    found = Scene()
+    late = NodeId("late@a.example")
+    for server in HOMES[:2]:
+        found.done(server, JoinArc(NodeId(f"g@{server}"), late))
+    found.part(HOMES[:1], HOMES[1:])
+    refused = ask(found, "a.example", TakeOver(late))
+    assert (refused.reason, refused.facts["unreachable"]) == (Reason.UNAVAILABLE, "b.example")
+    assert "g@a.example, g@b.example" in refused.message
+    found.meet(HOMES[:1], HOMES[1:])
+    assert isinstance(ask(found, "a.example", TakeOver(late)), Committed)
+    home = MembershipResolver(found.cluster.servers[HOMES[0]])
+    assert home.direct_memberships(late) == ["g@a.example", "g@b.example"]
+    assert home.describe(late, pathname_limit=1).group == late
