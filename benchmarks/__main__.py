@@ -14,6 +14,7 @@ from benchmarks import (
     audits,
     beside_postgresql,
     churn,
+    client_calls,
     commands,
     cost_of_change,
     deliveries,
@@ -82,6 +83,7 @@ COMPARED = {
     "rings": rings.measure,
     "restarts": restarts.measure,
     "memory": memory.measure,
+    "client_calls": client_calls.measure,
     "cost_of_change": cost_of_change.measure,
 }
 """Topics that measure an earlier build beside this one."""

@@ -3,6 +3,7 @@
 of one name's home     CreateGroup, DeleteGroup, RenameGroup, Join, Leave (see `arc_home`), LeaveEverywhere,
                        ApplyUpdates, DescribeGroup, Resolve, ListChanges, Watch, and ListGroups and Export of one
                        subnet: answered here, or forwarded as they are (`homes`)
+of this server alone   CheckKnown, and Check by its short way where that answers
 of several servers     Check, CheckBulk, ListMemberships, FindSpellings, ListGroups, Export, Import, Confirm, and
                        Resolve, which the group's home begins, or of a set of groups who is asked: their own files
 """
@@ -19,6 +20,7 @@ from nameserver.calls.adapters import (
     Handler,
     Method,
     conversation_call,
+    gathered,
     incoming_stream_call,
     never,
     nobody,
@@ -40,6 +42,7 @@ from nameserver.reads.distributed_resolve import DistributedResolutions
 from nameserver.reads.duplication_records import ArcRecords
 from nameserver.reads.exports import ExportCalls
 from nameserver.reads.group_lists import GroupListCalls
+from nameserver.reads.known_checks import KnownChecks
 from nameserver.reads.local_check import LocalChecks
 from nameserver.reads.memberships import MembershipCalls
 from nameserver.reads.resolve_stream import StreamCalls
@@ -155,6 +158,8 @@ def name_service_handlers(
     list_groups = homes.unary("ListGroups", _subnet, reading(group_lists.list_groups), changes=False)
     export = homes.stream("Export", _subnet, reading(exports.export))
     resolve = homes.stream("Resolve", _only_group, reading(streams.resolve, standing.resolve))
+    list_memberships = reading(memberships.list_memberships, standing.memberships, _members)
+    known_checks = _known_checks(core, checks, routing, run_loop, directory)
     changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
@@ -173,11 +178,14 @@ def name_service_handlers(
         "Watch": stream_call(watch, messages.WatchRequest),
         "Export": stream_call(export, messages.ExportRequest),
         "Resolve": stream_call(resolve, messages.ResolveRequest),
+        "ResolveAtOnce": unary_call(gathered(resolve, messages.ResolveChunk(too_large=True)), messages.ResolveRequest),
         "Check": unary_call(reading(questions.check, standing.check, _members), messages.CheckRequest),
         "Confirm": unary_call(reading(confirmations.confirm), messages.ConfirmRequest),
         "CheckBulk": conversation_call(bulk_checks.check_bulk, messages.CheckBulkRequest),
-        "ListMemberships": stream_call(
-            reading(memberships.list_memberships, standing.memberships, _members), messages.ListMembershipsRequest
+        "CheckKnown": unary_call(known_checks.check_known, messages.CheckKnownRequest),
+        "ListMemberships": stream_call(list_memberships, messages.ListMembershipsRequest),
+        "ListMembershipsAtOnce": unary_call(
+            gathered(list_memberships, messages.ListMembershipsChunk(too_large=True)), messages.ListMembershipsRequest
         ),
         "FindSpellings": unary_call(reading(spellings.find_spellings), messages.FindSpellingsRequest),
     }
@@ -209,6 +217,22 @@ def check_here(
     )
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     return read(questions.check, revisions, run_loop, filling, of=_members, until_ready=directory.until_all_met)
+
+
+def short_check(
+    *, core: CoreQueries, resolver: MembershipResolver, run_loop: RunLoop, directory: PeerDirectory
+) -> Callable[[bytes], bytes | None]:
+    """Check as far as this server can answer at once: of a request as it came, the answer, or None."""
+    checks = LocalChecks(core=core, resolver=resolver)
+    return _known_checks(core, checks, Routing(known=core, directory=directory), run_loop, directory).check
+
+
+def _known_checks(
+    core: CoreQueries, checks: LocalChecks, routing: Routing, run_loop: RunLoop, directory: PeerDirectory
+) -> KnownChecks:
+    return KnownChecks(
+        core=core, checks=checks, routing=routing, run_loop=run_loop, is_ready=lambda: directory.are_all_met
+    )
 
 
 def _cross_checks(

@@ -14,7 +14,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from importlib.metadata import version
@@ -39,7 +39,7 @@ from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.peer_service import peer_service_handlers
-from nameserver.calls.places import Places, RequestBytes, guarded
+from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.config.addresses import announced
@@ -60,13 +60,13 @@ from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.driver.start_number import start_number
-from nameserver.name_service import CheckHere, check_here, name_service_handlers
+from nameserver.name_service import CheckHere, check_here, name_service_handlers, short_check
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from nameserver.routing.planned_restarts import COMES_BACK
 from nameserver.settings_reload import SettingsReload
-from nameserver.telemetry.calls_under_way import CallsUnderWay
+from nameserver.telemetry.calls_under_way import NO_SHORT_WAYS, CallsUnderWay, ShortWay
 from nameserver.telemetry.clock_watch import ClockWatch
 from nameserver.telemetry.log_lines import Log, say
 from nameserver.telemetry.setup import TelemetryError, observe, shown_settings
@@ -370,10 +370,16 @@ def _open(
         handlers: dict[str, Any],
         count: int,
         patient: Collection[str] = (),
+        short_ways: Mapping[str, ShortWay] = NO_SHORT_WAYS,
     ) -> None:
-        found = guarded(handlers, places=Places(count), request_bytes=request_bytes, patient=patient)
+        places = Places(count)
+        found = guarded(handlers, places=places, request_bytes=request_bytes, patient=patient)
         if service != reflection.SERVICE_NAME:
-            found = calls.followed(service, found)
+            admitted = {
+                name: admitted_shortly(way, places=places, request_bytes=request_bytes)
+                for name, way in short_ways.items()
+            }
+            found = calls.followed(service, found, admitted)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
     services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}
@@ -381,7 +387,8 @@ def _open(
     relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
-    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE)
+    short_ways = {"Check": short_check(core=reads, resolver=resolver, run_loop=run_loop, directory=directory)}
+    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, short_ways=short_ways)
     add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)

@@ -30,6 +30,9 @@ Answer: TypeAlias = Message | bytes
 Chunks: TypeAlias = Iterable[bytes] | AsyncGenerator[bytes, None]
 """Serialized messages that no later update changes."""
 
+GATHERED_BYTES_LIMIT = 1024 * 1024
+"""Bytes of the messages of a stream that one answer holds; of more, others would wait while it is sent."""
+
 Method = Callable[[RequestT, Context], Awaitable[Answer]]
 StreamMethod = Callable[[RequestT, Context], Awaitable[Chunks]]
 
@@ -144,6 +147,33 @@ def stream_call(
                 await context.write(chunk)
 
     return grpc.unary_stream_rpc_method_handler(_refusable(handle), request_deserializer=request_type.FromString)
+
+
+def gathered(method: StreamMethod[RequestT], too_large: Message) -> Method[RequestT]:
+    """Answer with all messages of a stream in one, as serialized messages merge by being joined.
+
+    `too_large`: the answer in place of more than `GATHERED_BYTES_LIMIT`.
+    """
+
+    async def at_once(request: RequestT, context: Context) -> Answer:
+        chunks = await method(request, context)
+        found, size = list[bytes](), 0
+        if isinstance(chunks, AsyncGenerator):
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    found.append(chunk)
+                    size += len(chunk)
+                    if size > GATHERED_BYTES_LIMIT:
+                        return too_large
+        else:
+            for chunk in chunks:
+                found.append(chunk)
+                size += len(chunk)
+                if size > GATHERED_BYTES_LIMIT:
+                    return too_large
+        return b"".join(found)
+
+    return at_once
 
 
 def incoming_stream_call(

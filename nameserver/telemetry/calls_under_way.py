@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 
@@ -22,6 +23,11 @@ _KINDS = {
     (True, True): ("stream_stream", "bidi_stream"),
 }
 """By whether requests and responses are streams: the attribute of a handler, and the name in metrics."""
+
+ShortWay: TypeAlias = Callable[[bytes], bytes | None]
+"""Answers a request as it came, at once, or gives None."""
+
+NO_SHORT_WAYS: Mapping[str, ShortWay] = MappingProxyType({})
 
 _CODES: dict[object, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
@@ -45,19 +51,29 @@ class CallsUnderWay:
         self.followers: list[Callable[[str, str, str], CallFollower]] = []
         """Each gives, for a service, a method and its kind, what is told of its calls."""
 
-    def followed(self, service: str, handlers: dict[str, Handler]) -> dict[str, Handler]:
-        """The handlers of a service, each of which tells of its calls."""
-        return {name: self._followed(service, name, handler) for name, handler in handlers.items()}
+    def followed(
+        self, service: str, handlers: dict[str, Handler], short_ways: Mapping[str, ShortWay] = NO_SHORT_WAYS
+    ) -> dict[str, Handler]:
+        """The handlers of a service, each of which tells of its calls.
 
-    def _followed(self, service: str, name: str, handler: Handler) -> Handler:
+        `short_ways`: by method, what is asked first.
+        """
+        return {
+            name: self._followed(service, name, handler, short_ways.get(name)) for name, handler in handlers.items()
+        }
+
+    def _followed(self, service: str, name: str, handler: Handler, short_way: ShortWay | None) -> Handler:
         attribute, kind = _KINDS[bool(handler.request_streaming), bool(handler.response_streaming)]
         method = getattr(handler, attribute)
         told = [follower(service, name, kind) for follower in self.followers]
-        followed: Handler = handler._replace(**{attribute: self._wrapped(method, told)})  # type: ignore[attr-defined]
+        followed: Handler = handler._replace(**{attribute: self._wrapped(method, told, short_way)})  # type: ignore[attr-defined]
         return followed
 
     def _wrapped(
-        self, method: Callable[[Any, Context], Awaitable[Any]], told: Sequence[CallFollower]
+        self,
+        method: Callable[[Any, Context], Awaitable[Any]],
+        told: Sequence[CallFollower],
+        short_way: ShortWay | None,
     ) -> Callable[[Any, Context], Awaitable[Any]]:
         clock = time.perf_counter
 
@@ -67,7 +83,8 @@ class CallsUnderWay:
             for follower in told:
                 follower.began(context)
             try:
-                return await method(request, context)
+                answer = None if short_way is None else short_way(request)
+                return await method(request, context) if answer is None else answer
             except BaseException as error:
                 code = _code_of(error, context)
                 raise

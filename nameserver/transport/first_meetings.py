@@ -36,6 +36,11 @@ class FirstMeetings:
             if (not core.members or server in core.members) and self._watches.may_have_parted(server, core.view)
         ]
 
+    @property
+    def are_over(self) -> bool:
+        """Whether no question waits for them."""
+        return self._are_over.is_set()
+
     def look(self) -> None:
         """Let those who wait go on once nobody is waited for any more."""
         if not self._are_over.is_set() and not self._awaited():

@@ -77,6 +77,11 @@ class PeerDirectory:
         while self._transport.is_coming_back(server):
             await self._transport.until_change()
 
+    @property
+    def are_all_met(self) -> bool:
+        """Whether `until_all_met` returns at once."""
+        return self._transport.are_all_met
+
     async def until_all_met(self) -> None:
         """Wait, for a moment after the start, until the servers that were met before are heard.
 

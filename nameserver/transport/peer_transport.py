@@ -303,6 +303,11 @@ class PeerTransport:
         if server in self._open:
             self._watches.of(server).leaves()
 
+    @property
+    def are_all_met(self) -> bool:
+        """Whether `until_all_met` returns at once."""
+        return self._first_meetings.are_over and (self._refusal_at_end is None or not self.is_closed())
+
     async def until_all_met(self) -> None:
         """Wait, for a moment after the start, until the servers that were met before are heard.
 

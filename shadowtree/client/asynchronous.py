@@ -20,6 +20,8 @@ from shadowtree import results
 from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
+from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
+from shadowtree.client.checks_together import ChecksOfTasks
 from shadowtree.client.failures import (
     Failure,
     client_closed,
@@ -29,6 +31,7 @@ from shadowtree.client.failures import (
     read_failure,
 )
 from shadowtree.client.foreign_text import cleaned
+from shadowtree.client.large_answers import LargeAnswers
 from shadowtree.client.messages import delivery_calls, sending
 from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
@@ -36,6 +39,7 @@ from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, Tim
 from shadowtree.client.target_sets import Asked
 from shadowtree.errors import (
     AlreadyMember,
+    ClientClosed,
     GroupExists,
     GroupNotFound,
     NameInUse,
@@ -83,8 +87,9 @@ class _Connection:
         self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
-        self.takes_one = True
-        """Whether the server knows `SendOne`, as far as is known."""
+        self.unknown_calls: set[str] = set()
+        """The calls that the server, which is of a version before, has said not to know."""
+        self.checks = ChecksOfTasks()
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
         """Make a call of any service, to be awaited, or begin a stream."""
@@ -126,6 +131,7 @@ class Client:
         self._lock = Lock()
         self._connections: dict[asyncio.AbstractEventLoop, dict[Address, _Connection]] = {}
         self._is_closed = False
+        self._large_answers = LargeAnswers()
 
     @property
     def address(self) -> Address:
@@ -437,7 +443,19 @@ class Client:
         Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
         """
         call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
-        return await self._call(call, timeout)
+        limit = self._limit(timeout)
+        connection = self._connected()
+        if explain or CHECK_TOGETHER in connection.unknown_calls:
+            return await self._call_within(call, limit)
+        travels = connection.checks.begin(call.request)
+        try:
+            if travels:
+                response = await self._check_together(call.request, connection, limit)
+                if response is not None:
+                    return cleaned(call.read(response))
+            return await self._call_within(call, limit)
+        finally:
+            connection.checks.end()
 
     async def check_many(
         self,
@@ -713,7 +731,7 @@ class Client:
         answer = sending.SingleAnswer(single)
 
         async def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
-            tries_one = connection.takes_one and single.is_answered_once
+            tries_one = single.is_answered_once and "SendOne" not in connection.unknown_calls
             try:
                 if tries_one:
                     answer.add(await connection.call("SendOne", single.request, remaining))
@@ -722,7 +740,7 @@ class Client:
                         answer.add(response)
             except grpc.aio.AioRpcError as error:
                 if tries_one and is_unknown_call(error):
-                    connection.takes_one = False
+                    connection.unknown_calls.add("SendOne")
                     return await attempt(connection, remaining)
                 if single.is_datagram:
                     sending.require_unsent(self._failure(error, connection))
@@ -884,13 +902,60 @@ class Client:
         return cleaned(call.read(message))
 
     async def _collect(self, call: calls.StreamCall[Answer], timeout: Seconds | None) -> Answer:
+        """The answer in one message where it is small enough, else by a stream."""
+        limit = self._limit(timeout)
+        if not self._large_answers.has(call):
+            answer = await self._collect_at_once(call, limit)
+            if answer is not None:
+                return answer
+
         async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
             collector = call.collect()
             async for message in connection.call(call.method, call.request, remaining):
                 collector.add(message)
             return cleaned(collector.finish())
 
-        return await self._attempt(attempt, self._limit(timeout), None)
+        return await self._attempt(attempt, limit, None)
+
+    async def _collect_at_once(self, call: calls.StreamCall[Answer], limit: TimeLimit) -> Answer | None:
+        """The answer; None where it is too large, or the server does not know the call."""
+
+        async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer | None:
+            if call.at_once in connection.unknown_calls:
+                return None
+            try:
+                message = await connection.call(call.at_once, call.request, remaining)
+            except grpc.aio.AioRpcError as error:
+                if not is_unknown_call(error):
+                    raise
+                connection.unknown_calls.add(call.at_once)
+                return None
+            if message.too_large:
+                self._large_answers.add(call)
+                return None
+            collector = call.collect()
+            collector.add(message)
+            return cleaned(collector.finish())
+
+        return await self._attempt(attempt, limit, None)
+
+    async def _check_together(
+        self, request: name_service_pb2.CheckRequest, connection: _Connection, limit: TimeLimit
+    ) -> name_service_pb2.CheckResponse | None:
+        async def send(pairs: name_service_pb2.CheckKnownRequest) -> name_service_pb2.CheckKnownResponse | None:
+            try:
+                response: name_service_pb2.CheckKnownResponse = await connection.call(
+                    CHECK_TOGETHER, pairs, limit.remaining(time.monotonic())
+                )
+            except grpc.aio.AioRpcError as error:
+                if is_unknown_call(error):
+                    connection.unknown_calls.add(CHECK_TOGETHER)
+                return None
+            except ClientClosed:
+                return None
+            return response
+
+        return await connection.checks.answer(request, send, limit.remaining(time.monotonic()))
 
     async def _check(
         self,

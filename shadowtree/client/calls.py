@@ -51,6 +51,8 @@ class StreamCall(Generic[Answer]):
     """One message out, many back; each attempt puts them together in a collector of its own."""
 
     method: str
+    at_once: str
+    """The call whose one message is the whole answer, if it is small."""
     request: Any
     collect: Callable[[], answers.Collector[Answer]]
 
@@ -275,7 +277,7 @@ def resolve(
         direct=direct,
     )
     collect = partial(answers.ResolutionCollector, first.name, targets if is_set else (), is_direct=direct)
-    return StreamCall("Resolve", request, collect)
+    return StreamCall("Resolve", "ResolveAtOnce", request, collect)
 
 
 def confirm(basis: str) -> UnaryCall[bool]:
@@ -332,7 +334,7 @@ def memberships(
         direct=direct,
     )
     collect = partial(answers.MembershipsCollector, as_kept(member), is_direct=direct)
-    return StreamCall("ListMemberships", request, collect)
+    return StreamCall("ListMemberships", "ListMembershipsAtOnce", request, collect)
 
 
 def spellings(names: Iterable[MemberId], at_least_revision: Revision | None) -> UnaryCall[results.Spellings]:

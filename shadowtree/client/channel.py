@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+import grpc.experimental
+
 from shadowtree.errors import InvalidRequest
 from shadowtree.vocabulary import Address
 
@@ -22,6 +24,11 @@ OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     # Name servers are addressed directly; a web proxy of the environment cannot serve them.
     ("grpc.enable_http_proxy", 0),
 )
+
+STREAMS_WITHOUT_THREADS: Final[tuple[tuple[str, Any], ...]] = (
+    (grpc.experimental.ChannelOptions.SingleThreadedUnaryStream, 1),
+)
+"""Options of the synchronous client: a stream of answers costs no thread of its own."""
 
 
 class Addresses:

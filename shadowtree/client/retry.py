@@ -50,6 +50,10 @@ class TimeLimit:
             raise DeadlineExceeded("the time given leaves none to ask in: nothing was sent", {"timeout": repr(timeout)})
         return cls(now + timeout, math.inf)
 
+    def remaining(self, now: Seconds) -> Seconds | None:
+        """How much of it is left; None: as long as it likes."""
+        return None if math.isinf(self.deadline) else max(self.deadline - now, 0.0)
+
 
 def checked_seconds(seconds: Seconds, what: str) -> Seconds:
     """Return what was given as a number of seconds; raises `InvalidRequest` where it is none."""
@@ -63,6 +67,7 @@ class Attempts:
 
     def __init__(self, *, limit: TimeLimit, servers: int = 1, request_id: RequestId | None = None) -> None:
         """`servers`: how many can be asked. All are tried before the first pause, and between two pauses."""
+        self._limit = limit
         self._deadline = limit.deadline
         self._patience = limit.patience
         self._give_up: Seconds | None = None
@@ -74,7 +79,7 @@ class Attempts:
 
     def timeout(self, now: Seconds) -> Seconds | None:
         """How long the next attempt may take; None: as long as it likes."""
-        return None if math.isinf(self._deadline) else max(self._deadline - now, 0.0)
+        return self._limit.remaining(now)
 
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
         """Return how long to wait before the next attempt, or raise what the caller is told."""

@@ -298,7 +298,7 @@ class ResolveRequest(_message.Message):
     def __init__(self, group: _Optional[str] = ..., groups: _Optional[bool] = ..., consistency: _Optional[_Union[ResolveRequest.Consistency, str]] = ..., at_least_revision: _Optional[str] = ..., walk: _Optional[bool] = ..., targets: _Optional[_Iterable[_Union[_names_pb2.Target, _Mapping]]] = ..., excluding: _Optional[_Iterable[str]] = ..., counts: _Optional[bool] = ..., named_servers: _Optional[_Iterable[str]] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ResolveChunk(_message.Message):
-    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere", "basis", "is_direct")
+    __slots__ = ("revision", "processes", "groups", "hidden", "unreachable", "in_transition", "walk", "process_targets", "group_targets", "why_unreachable", "counts", "elsewhere", "basis", "is_direct", "too_large")
     class HiddenGroup(_message.Message):
         __slots__ = ("group", "count")
         GROUP_FIELD_NUMBER: _ClassVar[int]
@@ -339,6 +339,7 @@ class ResolveChunk(_message.Message):
     ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
     BASIS_FIELD_NUMBER: _ClassVar[int]
     IS_DIRECT_FIELD_NUMBER: _ClassVar[int]
+    TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     revision: str
     processes: _containers.RepeatedScalarFieldContainer[str]
     groups: _containers.RepeatedScalarFieldContainer[str]
@@ -353,7 +354,8 @@ class ResolveChunk(_message.Message):
     elsewhere: _containers.RepeatedScalarFieldContainer[str]
     basis: str
     is_direct: bool
-    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., basis: _Optional[str] = ..., is_direct: _Optional[bool] = ...) -> None: ...
+    too_large: bool
+    def __init__(self, revision: _Optional[str] = ..., processes: _Optional[_Iterable[str]] = ..., groups: _Optional[_Iterable[str]] = ..., hidden: _Optional[_Iterable[_Union[ResolveChunk.HiddenGroup, _Mapping]]] = ..., unreachable: _Optional[_Iterable[str]] = ..., in_transition: _Optional[bool] = ..., walk: _Optional[_Iterable[_Union[ResolveChunk.WalkStep, _Mapping]]] = ..., process_targets: _Optional[_Iterable[int]] = ..., group_targets: _Optional[_Iterable[int]] = ..., why_unreachable: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ResolveChunk.Count, _Mapping]]] = ..., elsewhere: _Optional[_Iterable[str]] = ..., basis: _Optional[str] = ..., is_direct: _Optional[bool] = ..., too_large: _Optional[bool] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
     __slots__ = ("basis", "at_least_revision")
@@ -411,6 +413,24 @@ class CheckBulkResponse(_message.Message):
     unreachable: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ..., unreachable: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class CheckKnownRequest(_message.Message):
+    __slots__ = ("groups", "members", "at_least_revision")
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    AT_LEAST_REVISION_FIELD_NUMBER: _ClassVar[int]
+    groups: _containers.RepeatedScalarFieldContainer[str]
+    members: _containers.RepeatedScalarFieldContainer[str]
+    at_least_revision: str
+    def __init__(self, groups: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[str]] = ..., at_least_revision: _Optional[str] = ...) -> None: ...
+
+class CheckKnownResponse(_message.Message):
+    __slots__ = ("answers", "revision")
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    REVISION_FIELD_NUMBER: _ClassVar[int]
+    answers: bytes
+    revision: str
+    def __init__(self, answers: _Optional[bytes] = ..., revision: _Optional[str] = ...) -> None: ...
+
 class FindSpellingsRequest(_message.Message):
     __slots__ = ("names", "at_least_revision")
     NAMES_FIELD_NUMBER: _ClassVar[int]
@@ -447,16 +467,18 @@ class ListMembershipsRequest(_message.Message):
     def __init__(self, member: _Optional[str] = ..., at_least_revision: _Optional[str] = ..., direct: _Optional[bool] = ...) -> None: ...
 
 class ListMembershipsChunk(_message.Message):
-    __slots__ = ("revision", "groups", "unreachable", "is_direct")
+    __slots__ = ("revision", "groups", "unreachable", "is_direct", "too_large")
     REVISION_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     UNREACHABLE_FIELD_NUMBER: _ClassVar[int]
     IS_DIRECT_FIELD_NUMBER: _ClassVar[int]
+    TOO_LARGE_FIELD_NUMBER: _ClassVar[int]
     revision: str
     groups: _containers.RepeatedScalarFieldContainer[str]
     unreachable: _containers.RepeatedScalarFieldContainer[str]
     is_direct: bool
-    def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., is_direct: _Optional[bool] = ...) -> None: ...
+    too_large: bool
+    def __init__(self, revision: _Optional[str] = ..., groups: _Optional[_Iterable[str]] = ..., unreachable: _Optional[_Iterable[str]] = ..., is_direct: _Optional[bool] = ..., too_large: _Optional[bool] = ...) -> None: ...
 
 class ListChangesRequest(_message.Message):
     __slots__ = ("group", "subnet", "after_revision", "told_from_ms")

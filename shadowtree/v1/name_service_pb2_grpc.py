@@ -96,6 +96,11 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.FromString,
                 _registered_method=True)
+        self.ResolveAtOnce = channel.unary_unary(
+                '/shadowtree.v1.NameService/ResolveAtOnce',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.FromString,
+                _registered_method=True)
         self.Confirm = channel.unary_unary(
                 '/shadowtree.v1.NameService/Confirm',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmRequest.SerializeToString,
@@ -111,8 +116,18 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.CheckBulkRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.CheckBulkResponse.FromString,
                 _registered_method=True)
+        self.CheckKnown = channel.unary_unary(
+                '/shadowtree.v1.NameService/CheckKnown',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.CheckKnownRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.CheckKnownResponse.FromString,
+                _registered_method=True)
         self.ListMemberships = channel.unary_stream(
                 '/shadowtree.v1.NameService/ListMemberships',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
+                _registered_method=True)
+        self.ListMembershipsAtOnce = channel.unary_unary(
+                '/shadowtree.v1.NameService/ListMembershipsAtOnce',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
                 _registered_method=True)
@@ -226,6 +241,14 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResolveAtOnce(self, request, context):
+        """The whole answer of Resolve in one message, for less than a stream costs. Of an answer of more than 1 MiB only
+        `too_large` is set: ask Resolve then. UNIMPLEMENTED by servers of before: ask Resolve.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Confirm(self, request, context):
         """Whether an answer of Resolve is still the true one. Any server can be asked, and asks each server that it rests on.
         """
@@ -249,8 +272,23 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckKnown(self, request, context):
+        """The answers that this server can give by its own state at this instant. It asks no other server, and waits for
+        nothing but its disk: ask Check for each pair without an answer. UNIMPLEMENTED by servers of before.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListMemberships(self, request, context):
         """Groups as they are found, sorted, each once; the first message carries the revision.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListMembershipsAtOnce(self, request, context):
+        """The whole answer of ListMemberships in one message, as ResolveAtOnce is that of Resolve.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -343,6 +381,11 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.SerializeToString,
             ),
+            'ResolveAtOnce': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveAtOnce,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.SerializeToString,
+            ),
             'Confirm': grpc.unary_unary_rpc_method_handler(
                     servicer.Confirm,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ConfirmRequest.FromString,
@@ -358,8 +401,18 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.CheckBulkRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.CheckBulkResponse.SerializeToString,
             ),
+            'CheckKnown': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckKnown,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.CheckKnownRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.CheckKnownResponse.SerializeToString,
+            ),
             'ListMemberships': grpc.unary_stream_rpc_method_handler(
                     servicer.ListMemberships,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.SerializeToString,
+            ),
+            'ListMembershipsAtOnce': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListMembershipsAtOnce,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.FromString,
                     response_serializer=shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.SerializeToString,
             ),
@@ -715,6 +768,33 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
+    def ResolveAtOnce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/ResolveAtOnce',
+            shadowtree_dot_v1_dot_name__service__pb2.ResolveRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.ResolveChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Confirm(request,
             target,
             options=(),
@@ -796,6 +876,33 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
+    def CheckKnown(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/CheckKnown',
+            shadowtree_dot_v1_dot_name__service__pb2.CheckKnownRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.CheckKnownResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def ListMemberships(request,
             target,
             options=(),
@@ -810,6 +917,33 @@ class NameService:
             request,
             target,
             '/shadowtree.v1.NameService/ListMemberships',
+            shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
+            shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListMembershipsAtOnce(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/shadowtree.v1.NameService/ListMembershipsAtOnce',
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsRequest.SerializeToString,
             shadowtree_dot_v1_dot_name__service__pb2.ListMembershipsChunk.FromString,
             options,

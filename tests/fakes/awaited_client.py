@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import shadowtree
 from shadowtree.client.messages.async_streams import Listener, Sender
@@ -30,6 +31,15 @@ class AwaitedClient:
 
         return call
 
+    def at_once(self, verb, several, options):
+        """Await one call for each tuple of arguments, all at the same time."""
+
+        async def call_all():
+            calls = (getattr(self._client, verb)(*arguments, **options) for arguments in several)
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        return self._loop.run_until_complete(call_all())
+
     def _iterate(self, generator):
         try:
             while True:
@@ -47,6 +57,23 @@ class AwaitedClient:
         self._loop.run_until_complete(self._client.close())
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
+
+
+def at_once(names, verb, several, **options):
+    """Make a call for each tuple of arguments, all at the same time: what each gives, or raises, in order."""
+    if isinstance(names, AwaitedClient):
+        return names.at_once(verb, several, options)
+    together = threading.Barrier(len(several))
+
+    def call(arguments):
+        together.wait()
+        try:
+            return getattr(names, verb)(*arguments, **options)
+        except shadowtree.ShadowtreeError as error:
+            return error
+
+    with ThreadPoolExecutor(len(several)) as threads:
+        return list(threads.map(call, several))
 
 
 class AwaitedListener:

@@ -81,6 +81,12 @@ class FakeGraph:
     """The kinds of requests that asked what became controlled or released."""
     log: FakeLog = field(default_factory=FakeLog)
     """Of messages."""
+    is_of_before: bool = False
+    """Whether calls that the version before did not have are unknown."""
+    at_once_limit: int = 1_000
+    """Names of one answer at once."""
+    pairs_together: list[int] = field(default_factory=list)
+    """Pairs of each CheckKnown."""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -267,6 +273,36 @@ class FakeNameService(NameServiceServicer):
 
     def _basis(self) -> str:
         return f"fake/{self._revision()}"
+
+    def ResolveAtOnce(self, request: Any, context: Any) -> Any:
+        return self._at_once("ResolveAtOnce", self.Resolve, name_service_pb2.ResolveChunk, request, context)
+
+    def ListMembershipsAtOnce(self, request: Any, context: Any) -> Any:
+        kind = name_service_pb2.ListMembershipsChunk
+        return self._at_once("ListMembershipsAtOnce", self.ListMemberships, kind, request, context)
+
+    def _at_once(self, name: str, stream: Any, kind: Any, request: Any, context: Any) -> Any:
+        self._require_new(name, context)
+        together = kind()
+        for chunk in stream(request, context):
+            together.MergeFrom(chunk)
+        names = len(together.groups) + len(getattr(together, "processes", ()))
+        return kind(too_large=True) if names > self.graph.at_once_limit else together
+
+    def _require_new(self, name: str, context: Any) -> None:
+        self.graph.calls.append(name)
+        if self.graph.is_of_before:
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    def CheckKnown(self, request: Any, context: Any) -> Any:
+        self._require_new("CheckKnown", context)
+        self.graph.pairs_together.append(len(request.groups))
+        answers = bytearray()
+        for group, member in zip(request.groups, request.members, strict=True):
+            reached = self.graph.reached(group)
+            is_sure = group in self.graph.groups and not reached & self.graph.unreachable and "@" in member
+            answers.append((1 if member in reached else 2) if is_sure else 0)
+        return name_service_pb2.CheckKnownResponse(answers=bytes(answers), revision=self._revision())
 
     def Check(self, request: Any, context: Any) -> Any:
         with _refusals(context):

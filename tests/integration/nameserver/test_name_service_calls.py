@@ -355,7 +355,7 @@ def test_every_method_of_the_contract_is_served():
     core = ServerCore(server="one", subnets=["b.c"])
     resolver = MembershipResolver(core)
     built = {"core": core, "resolver": resolver, "parts": Parts(core, resolver.plans, start="x"), "filling": None}
-    directory = SimpleNamespace(until_all_met=None)
+    directory = SimpleNamespace(until_all_met=None, are_all_met=True)
     names = name_service_handlers(**built, run_loop=None, directory=directory)
     assert set(names) == {method.name for method in m.DESCRIPTOR.services_by_name["NameService"].methods}
     admin = admin_service_handlers(

@@ -7,7 +7,7 @@ import pytest
 
 import shadowtree
 from namegraph.model.refusals import Reason
-from tests.fakes.awaited_client import AwaitedClient
+from tests.fakes.awaited_client import AwaitedClient, at_once
 from tests.fakes.hostile_server import METHODS, serve_hostile
 
 G, M = "g@a.example", "m@a.example"
@@ -39,6 +39,9 @@ VERBS = {
     "ApplyUpdates": lambda names, folder: names.apply([shadowtree.Join(G, M)]),
     "Import": lambda names, folder: names.import_arcs([]),
     "Export": lambda names, folder: list(names.export()),
+    "ResolveAtOnce": lambda names, folder: names.resolve(G, True, walk=True),
+    "ListMembershipsAtOnce": lambda names, folder: names.memberships(M),
+    "CheckKnown": lambda names, folder: at_once(names, "check", [(G, M)] * 4),
     "Resolve": lambda names, folder: names.resolve(G, True, walk=True),
     "Confirm": lambda names, folder: names.confirm("a.example/1"),
     "Check": lambda names, folder: names.check(G, M, True),
@@ -77,6 +80,7 @@ def test_every_call_but_the_endless_one_is_tried():
 
 SETTINGS = [
     {},
+    {"left_out": frozenset({"too_large"})},
     # An export ends with its first bad name: so that it comes to what is out of reach.
     {"left_out": frozenset({"parents", "children", "kinds"})},
     # So that the columns of a snapshot are looked at.
@@ -86,7 +90,7 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=["all", "nobody", "no pieces", "unavailable", "not found"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=["all", "small", "nobody", "no pieces", "unavailable", "not found"])
 def test_no_verb_gives_what_acts_on_a_terminal(make_client, tmp_path, settings):
     with serve_hostile(**settings) as address, make_client(address, timeout=20) as names:
         for name, ask in (VERBS | MORE_VERBS).items():

@@ -1,0 +1,133 @@
+"""Checks that need nobody else: answered from the state at this instant, without a pause.
+
+    Check        the short way: one function of the request as it came, before anything that other calls need. It gives
+                 no answer where the long way might wait, ask another server, refuse, or know more.
+    CheckKnown   many pairs at once, of calls that one client makes at the same time.
+
+The long way (`check_and_describe.py`) answers alike wherever the short one answers
+(`tests/unit/nameserver/reads/test_known_checks.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import IntEnum
+
+from google.protobuf.message import DecodeError
+
+from namegraph import CoreQueries, NodeId, Reason, RefusedError, Wait, refuse
+from nameserver.calls.adapters import Context
+from nameserver.driver.run_loop import RunLoop
+from nameserver.reads.local_check import LocalChecks, PairFinding
+from nameserver.routing.ownership import OwnerKind, Routing
+from nameserver.wire import conversion
+from shadowtree.v1 import name_service_pb2 as messages
+
+KNOWN_PAIRS_LIMIT = 1_000
+"""Pairs of one request, answered in a millisecond."""
+
+
+class Known(IntEnum):
+    """The answer to a pair, as CheckKnownResponse numbers it."""
+
+    UNANSWERED = 0
+    YES = 1
+    NO = 2
+    OTHERS_KNOW_MORE = 3
+
+
+class KnownChecks:
+    """Answers for one server."""
+
+    def __init__(
+        self,
+        *,
+        core: CoreQueries,
+        checks: LocalChecks,
+        routing: Routing,
+        run_loop: RunLoop,
+        is_ready: Callable[[], bool],
+    ) -> None:
+        """`is_ready`: whether the state here can be told to be that of other servers too."""
+        self._core = core
+        self._checks = checks
+        self._routing = routing
+        self._run_loop = run_loop
+        self._is_ready = is_ready
+        self._known = core.graph.index
+
+    def check(self, request: bytes) -> bytes | None:
+        """Answer Check; None where the long way has to."""
+        if self._run_loop.newest_batch is not None or not self._is_ready():
+            return None
+        try:
+            asked = messages.CheckRequest.FromString(request)
+        except DecodeError:
+            return None
+        if asked.explain or not self._reflects(asked.at_least_revision):
+            return None
+        answer = self._answer(asked.group, asked.member)
+        if answer not in (Known.YES, Known.NO) or self._checks.may_miss_something:
+            return None
+        response = messages.CheckResponse(is_member=answer is Known.YES, revision=self._core.revision)
+        return response.SerializeToString()
+
+    async def check_known(self, request: messages.CheckKnownRequest, context: Context) -> messages.CheckKnownResponse:
+        """Answer CheckKnown, once what the answers rest on is durable."""
+        del context
+        groups, members = request.groups, request.members
+        _require_columns(groups, members)
+        if (
+            self._run_loop.storage_failure is not None
+            or not self._is_ready()
+            or not self._reflects(request.at_least_revision)
+        ):
+            return messages.CheckKnownResponse(answers=bytes(len(groups)))
+        answers = bytes(map(self._answer, groups, members))
+        if self._checks.may_miss_something:
+            answers = bytes(len(groups))
+        response = messages.CheckKnownResponse(answers=answers, revision=self._core.revision)
+        if self._run_loop.newest_batch is not None:
+            await self._run_loop.until_durable()
+        # An answer given while this server parts from others may miss them.
+        return response if self._is_ready() else messages.CheckKnownResponse(answers=bytes(len(groups)))
+
+    def _answer(self, group: str, member: str) -> Known:
+        if member not in self._known:
+            try:
+                member = conversion.read_id(member, "member", self._known)
+            except RefusedError:
+                return Known.UNANSWERED
+        if self._routing.owner_kind(member) is not OwnerKind.OURS and not self._routing.is_alone:
+            return Known.OTHERS_KNOW_MORE
+        node = self._known.get(NodeId(member))
+        if node is not None and not self._core.ancestors.is_known(node):
+            return Known.UNANSWERED
+        finding = self._checks.finding(group, member)
+        if finding is PairFinding.BELOW:
+            return Known.YES
+        return Known.NO if finding is PairFinding.NOT_BELOW else Known.UNANSWERED
+
+    def _reflects(self, revision: str) -> bool:
+        if not revision:
+            return True
+        try:
+            return self._core.waits_for(revision) is Wait.REFLECTED
+        except RefusedError:
+            return False
+
+
+def _require_columns(groups: Sequence[str], members: Sequence[str]) -> None:
+    if len(groups) != len(members):
+        raise refuse(
+            Reason.INVALID_REQUEST,
+            f"the columns differ in length: {len(groups)} groups, {len(members)} members",
+            field="members",
+        )
+    if len(groups) > KNOWN_PAIRS_LIMIT:
+        raise refuse(
+            Reason.LIMIT_EXCEEDED,
+            f"one request holds at most {KNOWN_PAIRS_LIMIT} pairs, not {len(groups)}",
+            limit=str(KNOWN_PAIRS_LIMIT),
+            field="groups",
+        )

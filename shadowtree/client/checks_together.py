@@ -1,0 +1,276 @@
+"""Checks that one client makes at the same time: those that come while others are under way travel together.
+
+    a check alone                          Check, as ever
+    a check while another is under way     waits for the next CheckKnown, which carries all that wait
+    no answer, for whatever reason         Check: so errors, deadlines and repetitions are those of a check alone
+
+    comes -> waits in `_Pending` -> CheckKnown under way -> YES or NO: the result
+                                                         -> UNANSWERED, or the call failed: Check
+
+Few CheckKnown of a connection are under way at a time, so that as many checks travel together as come meanwhile.
+Members of whom other servers know more are asked for alone for a while, by their subnet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Event, Lock
+from typing import Final, Generic, TypeVar
+
+from shadowtree.v1 import name_service_pb2
+from shadowtree.vocabulary import Revision, Seconds, SubnetName
+
+METHOD: Final = "CheckKnown"
+
+PAIRS_AT_ONCE: Final = 500
+"""Pairs of one request; a server takes 1,000."""
+
+CALLS_AT_ONCE: Final = 2
+"""CheckKnown under way: the client reads one answer while the server works on the next."""
+
+SUBNETS_REMEMBERED: Final = 1_000
+"""Subnets whose members are asked for alone."""
+
+REMEMBERED_SECONDS: Final = 30.0
+"""How long they are: an organisation that gets a server of its own does not get one every minute."""
+
+_YES, _NO, _OTHERS_KNOW_MORE = 1, 2, 3
+
+Response = name_service_pb2.CheckResponse | None
+"""The answer to one check; None: it is to be asked alone."""
+
+
+class Waiting:
+    """A check that waits for its answer."""
+
+    __slots__ = ("request", "response")
+
+    def __init__(self, request: name_service_pb2.CheckRequest) -> None:
+        self.request = request
+        self.response: Response = None
+
+
+WaitingT = TypeVar("WaitingT", bound=Waiting)
+
+
+@dataclass
+class _Pending(Generic[WaitingT]):
+    """Checks that wait to be sent, by the revision that they are to reflect."""
+
+    _by_revision: dict[Revision, list[WaitingT]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_revision.values()))
+
+    def add(self, waiting: WaitingT) -> None:
+        self._by_revision.setdefault(waiting.request.at_least_revision, []).append(waiting)
+
+    def take(self) -> list[WaitingT]:
+        """The next that travel together: of the revision whose checks have waited longest."""
+        revision = next(iter(self._by_revision))
+        waiting = self._by_revision.pop(revision)
+        if len(waiting) > PAIRS_AT_ONCE:
+            self._by_revision[revision] = waiting[PAIRS_AT_ONCE:]
+        return waiting[:PAIRS_AT_ONCE]
+
+
+class _Others:
+    """Subnets of members of whom other servers know more."""
+
+    def __init__(self) -> None:
+        self._until: dict[SubnetName, Seconds] = {}
+
+    def has(self, member: str, now: Seconds) -> bool:
+        until = self._until.get(_subnet(member)) if self._until else None
+        return until is not None and now < until
+
+    def add(self, member: str, now: Seconds) -> None:
+        subnet = _subnet(member)
+        self._until.pop(subnet, None)
+        self._until[subnet] = now + REMEMBERED_SECONDS
+        if len(self._until) > SUBNETS_REMEMBERED:
+            del self._until[next(iter(self._until))]
+
+
+def _subnet(member: str) -> SubnetName:
+    return member[member.find("@") + 1 :].lower()
+
+
+def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest:
+    return name_service_pb2.CheckKnownRequest(
+        groups=[waiting.request.group for waiting in some],
+        members=[waiting.request.member for waiting in some],
+        at_least_revision=some[0].request.at_least_revision,
+    )
+
+
+def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
+    """Give each check its answer. A server that answers fewer leaves the rest without one."""
+    now = time.monotonic()
+    for waiting, answer in zip(some, response.answers, strict=False):
+        if answer in (_YES, _NO):
+            waiting.response = name_service_pb2.CheckResponse(is_member=answer == _YES, revision=response.revision)
+        elif answer == _OTHERS_KNOW_MORE:
+            others.add(waiting.request.member, now)
+
+
+class _Thread(Waiting):
+    """The check of a thread, which sleeps, or carries checks to the server."""
+
+    __slots__ = ("carries", "is_over", "wakes")
+
+    def __init__(self, request: name_service_pb2.CheckRequest) -> None:
+        super().__init__(request)
+        self.wakes = Event()
+        self.carries: list[_Thread] = []
+        """The checks that this thread is to send, its own first; empty where another thread sends it."""
+        self.is_over = False
+        """Whether its thread does not wait any more."""
+
+
+SendNow = Callable[[name_service_pb2.CheckKnownRequest], name_service_pb2.CheckKnownResponse | None]
+"""Makes the call; None where it failed."""
+
+
+class ChecksOfThreads:
+    """The checks that threads make over one connection. One of those that wait sends for several.
+
+    Nothing waits unless `CALLS_AT_ONCE` threads send.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._under_way = 0
+        self._pending = _Pending[_Thread]()
+        self._sending = 0
+        """Threads that send, or have been told to."""
+        self._others = _Others()
+
+    def begin(self, request: name_service_pb2.CheckRequest) -> bool:
+        """Count a check; returns whether it should travel with others."""
+        with self._lock:
+            self._under_way += 1
+            return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
+
+    def end(self) -> None:
+        """It is over."""
+        with self._lock:
+            self._under_way -= 1
+
+    def answer(self, request: name_service_pb2.CheckRequest, send: SendNow, seconds: Seconds | None) -> Response:
+        """The answer to a check that travels with others; `seconds`: how long to wait for it."""
+        waiting = _Thread(request)
+        with self._lock:
+            if self._sending < CALLS_AT_ONCE:
+                self._sending += 1
+                waiting.carries = [waiting]
+            else:
+                self._pending.add(waiting)
+        if not waiting.carries:
+            waiting.wakes.wait(seconds)
+            with self._lock:
+                waiting.is_over = True
+        if waiting.carries:
+            self._carry(waiting.carries, send)
+        return waiting.response
+
+    def _carry(self, some: list[_Thread], send: SendNow) -> None:
+        """Send some checks, then have another thread send what has come meanwhile."""
+        try:
+            response = send(_request(some))
+            if response is not None:
+                _read(some, response, self._others)
+        finally:
+            with self._lock:
+                self._sending -= 1
+                next_ones = self._next()
+            for waiting in (*some, *next_ones[:1]):
+                waiting.wakes.set()
+
+    def _next(self) -> list[_Thread]:
+        """Give the first that still waits what it is to send."""
+        while self._pending:
+            some = [waiting for waiting in self._pending.take() if not waiting.is_over]
+            if some:
+                self._sending += 1
+                some[0].carries = some
+                return some
+        return []
+
+
+class _Task(Waiting):
+    """The check of a task."""
+
+    __slots__ = ("answered",)
+
+    def __init__(self, request: name_service_pb2.CheckRequest, answered: asyncio.Future[None]) -> None:
+        super().__init__(request)
+        self.answered = answered
+
+    def wake(self) -> None:
+        """Have its task go on."""
+        if not self.answered.done():
+            self.answered.set_result(None)
+
+
+Send = Callable[[name_service_pb2.CheckKnownRequest], Awaitable[name_service_pb2.CheckKnownResponse | None]]
+"""Makes the call; None where it failed."""
+
+
+class ChecksOfTasks:
+    """The checks that tasks of one event loop make over one connection."""
+
+    def __init__(self) -> None:
+        self._under_way = 0
+        self._pending = _Pending[_Task]()
+        self._sending = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._others = _Others()
+
+    def begin(self, request: name_service_pb2.CheckRequest) -> bool:
+        """Count a check; returns whether it should travel with others."""
+        self._under_way += 1
+        return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
+
+    def end(self) -> None:
+        """It is over."""
+        self._under_way -= 1
+
+    async def answer(self, request: name_service_pb2.CheckRequest, send: Send, seconds: Seconds | None) -> Response:
+        """The answer to a check that travels with others; `seconds`: how long to wait for it."""
+        loop = asyncio.get_running_loop()
+        waiting = _Task(request, loop.create_future())
+        self._pending.add(waiting)
+        if self._sending < CALLS_AT_ONCE:
+            self._sending += 1
+            sending = loop.create_task(self._send(send))
+            self._tasks.add(sending)
+            sending.add_done_callback(self._tasks.discard)
+        timer = None if seconds is None else loop.call_later(seconds, waiting.wake)
+        try:
+            await waiting.answered
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return waiting.response
+
+    async def _send(self, send: Send) -> None:
+        some: list[_Task] = []
+        try:
+            while self._pending:
+                some = self._pending.take()
+                response = await send(_request(some))
+                if response is not None:
+                    _read(some, response, self._others)
+                for waiting in some:
+                    waiting.wake()
+        finally:
+            self._sending -= 1
+            # Where this task is cancelled, as when the client is closed, each check is asked alone.
+            while self._pending:
+                some += self._pending.take()
+            for waiting in some:
+                waiting.wake()

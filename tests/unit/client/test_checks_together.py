@@ -1,0 +1,221 @@
+"""Checks that one client makes at once: few calls carry them; answers, errors and deadlines are each its own."""
+
+import asyncio
+import socket
+import threading
+import time
+
+import pytest
+
+import shadowtree
+from shadowtree.client.checks_together import PAIRS_AT_ONCE, ChecksOfThreads
+from shadowtree.v1 import name_service_pb2
+from tests.fakes.awaited_client import AwaitedClient, at_once
+from tests.fakes.name_service import FakeGraph, serve_fake
+
+G = "g@x.example"
+MEMBERS = [f"m{number}@x.example" for number in range(60)]
+PAIRS = [(G, member) for member in MEMBERS]
+
+
+@pytest.fixture(params=[shadowtree.Client, AwaitedClient], ids=["sync", "async"])
+def make_client(request):
+    return request.param
+
+
+@pytest.fixture
+def graph():
+    graph = FakeGraph()
+    graph.groups.add(G)
+    graph.arcs = {(G, member): 1 for member in MEMBERS[::2]}
+    return graph
+
+
+@pytest.fixture
+def names(make_client, graph):
+    with serve_fake(graph) as address, make_client(address) as client:
+        yield client
+
+
+def test_each_check_has_its_own_answer(names):
+    found = at_once(names, "check", PAIRS)
+    assert [(each.group, each.member, each.is_member) for each in found] == [
+        (G, member, number % 2 == 0) for number, member in enumerate(MEMBERS)
+    ]
+    assert all(each.revision for each in found)
+
+
+def test_tasks_that_check_at_once_share_calls(graph):
+    async def check_all():
+        async with shadowtree.aio.Client(address) as names:
+            return await asyncio.gather(*(names.check(*pair) for pair in PAIRS))
+
+    with serve_fake(graph) as address:
+        asyncio.run(check_all())
+    assert sorted(graph.calls) == ["Check", "CheckKnown"]
+    assert graph.pairs_together == [len(PAIRS) - 1]
+
+
+def test_a_check_alone_is_one_call_as_ever(names, graph):
+    for pair in PAIRS[:3]:
+        names.check(*pair)
+    assert graph.calls == ["Check"] * 3
+
+
+def test_an_error_is_that_of_its_own_pair(names, graph):
+    graph.unreachable.add("away@x.example")
+    graph.groups.update(("away@x.example", "above@x.example"))
+    graph.arcs["above@x.example", "away@x.example"] = 1
+    wrong = [("none@x.example", MEMBERS[0]), ("above@x.example", "somebody@x.example"), ("no name", MEMBERS[0])]
+    alone = [at_once(names, "check", [pair])[0] for pair in wrong]
+    found = at_once(names, "check", [pair for each in wrong for pair in (PAIRS[0], each, PAIRS[1])])
+    assert [type(each) for each in alone] == [
+        shadowtree.GroupNotFound,
+        shadowtree.Unavailable,
+        shadowtree.InvalidName,
+    ]
+    assert [(type(each), each.message, each.facts) for each in found[1::3]] == [
+        (type(each), each.message, each.facts) for each in alone
+    ]
+    assert all(each.is_member for each in found[::3])
+    assert not any(each.is_member for each in found[2::3])
+
+
+def test_checks_that_are_to_reflect_different_revisions_do_not_share_a_call(graph):
+    async def check_all():
+        async with shadowtree.aio.Client(address) as names:
+            return await asyncio.gather(
+                *(names.check(*pair, at_least_revision=revision) for pair in PAIRS[:5] for revision in (None, "1", "2"))
+            )
+
+    with serve_fake(graph) as address:
+        assert len(asyncio.run(check_all())) == 15
+    assert sorted(graph.pairs_together) == [4, 5, 5]
+
+
+def test_a_server_of_before_is_asked_one_check_at_a_time(names, graph):
+    graph.is_of_before = True
+    for _ in range(2):
+        found = at_once(names, "check", PAIRS)
+        assert [each.is_member for each in found] == [number % 2 == 0 for number in range(len(MEMBERS))]
+    # Those that were waiting when the server said so were told, too; later ones do not ask.
+    assert 1 <= graph.calls.count("CheckKnown") <= len(PAIRS)
+    assert graph.calls.count("Check") == 2 * len(PAIRS)
+    graph.calls.clear()
+    at_once(names, "check", PAIRS)
+    assert set(graph.calls) == {"Check"}
+
+
+def test_a_check_ends_at_its_own_deadline(make_client):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        with make_client(address, timeout=20) as names:
+            begun = time.monotonic()
+            found = at_once(names, "check", PAIRS[:6], timeout=0.3)
+            assert time.monotonic() - begun < 10
+    assert {type(each) for each in found} == {shadowtree.DeadlineExceeded}
+
+
+async def test_a_short_deadline_ends_no_other_check(graph):
+    """The first check is alone, the second carries the others; the third waits for the second."""
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            await names.check(*PAIRS[0])
+            found = await asyncio.gather(
+                *(names.check(*PAIRS[number], timeout=0.000_001 if number == 1 else None) for number in range(6)),
+                return_exceptions=True,
+            )
+    assert isinstance(found[1], shadowtree.DeadlineExceeded)
+    assert [each.is_member for each in (found[0], *found[2:])] == [True, True, False, True, False]
+
+
+async def test_a_cancelled_check_ends_no_other_one(graph):
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            checks = [asyncio.ensure_future(names.check(*pair)) for pair in PAIRS[:6]]
+            await asyncio.sleep(0)
+            checks[1].cancel()
+            found = await asyncio.gather(*checks, return_exceptions=True)
+    assert isinstance(found[1], asyncio.CancelledError)
+    assert [each.is_member for each in (found[0], *found[2:])] == [True, True, False, True, False]
+
+
+def test_checks_of_a_server_that_is_gone_fail_as_one_alone_does(make_client):
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        with make_client(f"127.0.0.1:{holder.getsockname()[1]}", patience=0) as names:
+            found = at_once(names, "check", PAIRS[:6])
+    assert {type(each) for each in found} == {shadowtree.ServerUnreachable}
+
+
+async def test_checks_under_way_when_the_client_is_closed_say_so():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        names = shadowtree.aio.Client(f"127.0.0.1:{listener.getsockname()[1]}", timeout=20)
+        checks = [asyncio.ensure_future(names.check(*pair)) for pair in PAIRS[:6]]
+        await asyncio.sleep(0)
+        await names.close()
+        found = await asyncio.gather(*checks, return_exceptions=True)
+    assert {type(each) for each in found} == {shadowtree.ClientClosed}
+
+
+def test_many_threads_that_never_pause_all_get_their_answers(graph):
+    found = {}
+
+    def check_some(first):
+        for pair in PAIRS[first::8] * 5:
+            found[pair] = found.get(pair, 0) + names.check(*pair).is_member
+
+    with serve_fake(graph) as address, shadowtree.Client(address, timeout=30) as names:
+        threads = [threading.Thread(target=check_some, args=(first,)) for first in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert found == {(G, member): 5 * (number % 2 == 0) for number, member in enumerate(MEMBERS)}
+    assert set(graph.calls) == {"Check", "CheckKnown"}
+
+
+class Held:
+    """A call of CheckKnown that is under way until it is let go; the threads that are to wait have come by then."""
+
+    def __init__(self):
+        self.sizes = []
+        self.let_go = threading.Event()
+
+    def __call__(self, request):
+        self.sizes.append(len(request.groups))
+        assert self.let_go.wait(20)
+        return name_service_pb2.CheckKnownResponse(answers=bytes([1]) * len(request.groups), revision="r")
+
+
+def test_threads_that_come_while_calls_are_under_way_travel_together():
+    checks, send, found = ChecksOfThreads(), Held(), []
+    request = name_service_pb2.CheckRequest(group=G, member=MEMBERS[0])
+
+    def check():
+        found.append(checks.answer(request, send, None))
+
+    threads = [threading.Thread(target=check) for _ in range(PAIRS_AT_ONCE + 12)]
+    for thread in threads:
+        thread.start()
+    while len(checks._pending) < PAIRS_AT_ONCE + 10:
+        time.sleep(0.001)
+    send.let_go.set()
+    for thread in threads:
+        thread.join()
+    assert sorted(send.sizes) == [1, 1, 10, PAIRS_AT_ONCE]
+    assert len(found) == len(threads)
+    assert all(each.is_member for each in found)
+
+
+def test_a_call_that_breaks_leaves_each_thread_to_ask_alone():
+    checks, found = ChecksOfThreads(), []
+    request = name_service_pb2.CheckRequest(group=G, member=MEMBERS[0])
+    threads = [
+        threading.Thread(target=lambda: found.append(checks.answer(request, lambda _: None, None))) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [None] * 20
