@@ -457,6 +457,8 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
         store = _open_store(settings)
     except StorageError as error:
         raise StartError(str(error)) from None
+    for caution in store.cautions:
+        say(logging.WARNING, "database_caution", f"database: {caution}")
     try:
         refuse_mistaken(store, settings)
         with growing_graph():

@@ -18,14 +18,23 @@ from storage.models import ARCS, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL
 from storage.rows import Slice
 from storage.schema import VERSION_TABLE, require_newest_of
 from storage.sql_store import server_of_row, state_of_slices
-from storage.urls import POSTGRESQL, parse_database_url, show_url
+from storage.urls import POSTGRESQL, hosts_of, parse_database_url, show_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROWS_PER_BATCH: Final = 20_000
 
-DEFAULT_PORT: Final = 5432
+_IN_THE_URL: Final = ("host", "port")
+"""Parameters that Java takes in its URL alone."""
+
+_TARGETS_OF_JAVA: Final[Mapping[str, str]] = {
+    "read-write": "primary",
+    "read-only": "secondary",
+    "standby": "secondary",
+    "prefer-standby": "preferSecondary",
+}
+"""Values of libpq's `target_session_attrs` that Java calls by another name."""
 
 TABLES: Final[Mapping[str, str | None]] = {
     VERSION_TABLE: None,
@@ -53,10 +62,9 @@ def java_database(text: str) -> JavaDatabase:
     shown = show_url(url)
     if url.get_backend_name() != POSTGRESQL:
         raise DatabaseUrlError(database=shown, problem="JDBC reads PostgreSQL alone", remedy="ask its server instead")
-    options = {name: value for name, value in url.query.items() if isinstance(value, str)}
-    host = url.host or options.pop("host", None)
-    port = url.port or int(options.pop("port", DEFAULT_PORT))
-    if host is None or host.startswith("/"):
+    options = {name: value for name, value in url.query.items() if isinstance(value, str) and name not in _IN_THE_URL}
+    hosts = hosts_of(url)
+    if not hosts or any(host.startswith("/") for host, _ in hosts):
         raise DatabaseUrlError(
             database=shown,
             problem="JDBC reaches PostgreSQL over TCP, not over a Unix socket",
@@ -64,8 +72,11 @@ def java_database(text: str) -> JavaDatabase:
         )
     given = {"user": url.username, "password": url.password}
     properties = {**options, **{name: value for name, value in given.items() if value is not None}}
-    shown_host = f"[{host}]" if ":" in host else host
-    return JavaDatabase(f"jdbc:postgresql://{shown_host}:{port}/{url.database or ''}", properties)
+    if len(hosts) > 1:
+        wanted = properties.pop("target_session_attrs", "read-write")
+        properties["targetServerType"] = _TARGETS_OF_JAVA.get(wanted, wanted)
+    shown_hosts = ",".join(f"{f'[{host}]' if ':' in host else host}:{port}" for host, port in hosts)
+    return JavaDatabase(f"jdbc:postgresql://{shown_hosts}/{url.database or ''}", properties)
 
 
 def copied_state(folder: Path, text: str) -> StoredState:

@@ -62,6 +62,11 @@ class MemoryStore:
         """See `Store`."""
         return self._server
 
+    @property
+    def cautions(self) -> tuple[str, ...]:
+        """See `Store`."""
+        return ()
+
     def load(self) -> StoredState:
         """See `Store`."""
         self._check_open()

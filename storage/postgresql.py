@@ -2,14 +2,19 @@
 
 Exclusive use is an advisory lock of the session, and every commit goes over that same session: when the
 connection breaks, the lock and the ability to commit end together, so that a server which lost its lock can
-do no harm. It takes the lock again over a new connection, and goes on where nobody else wrote meanwhile. (A
-connection pooler that shares sessions between clients would break this; connect to the database itself.)
+do no harm. It takes the lock again over a new connection, and goes on where nobody else wrote meanwhile.
+
+The lock is tried out whenever it is taken (`storage.session_lock`). Each commit is fenced besides: it replaces
+exactly the row of the commit before, made by this engine, or nothing of it is stored. A lock that fails costs a
+server, never an update.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 import psycopg
 from sqlalchemy import (
@@ -22,9 +27,11 @@ from sqlalchemy import (
     bindparam,
     create_engine,
     delete,
+    event,
     func,
     select,
     text,
+    update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as psycopg_dialect
@@ -39,15 +46,27 @@ from storage.errors import (
     DatabaseFullError,
     DatabaseInterruptedError,
     DatabaseInUseError,
+    DatabaseLostError,
     DatabaseUnavailableError,
     NotOurDatabaseError,
     StorageError,
 )
-from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, VIRTUAL_NODES
+from storage.models import ARCS, CHANGES, LOG, NODES, OUTCOMES, PROTOCOL_ROWS, SERVER, SERVER_KEY, VIRTUAL_NODES
+from storage.postgresql_kinds import WITHOUT_LOCKS, is_readable, kind_of
 from storage.rows import Row, Slice, sealed
 from storage.schema import require_newest
-from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store, stored_server, stored_state
-from storage.urls import show_url
+from storage.session_lock import USE_POSTGRESQL, take, try_out
+from storage.sql_store import (
+    SEE_THAT_IT_IS_RIGHT,
+    USED_BY_ANOTHER,
+    Generation,
+    ServerState,
+    SqlStore,
+    open_sql_store,
+    stored_server,
+    stored_state,
+)
+from storage.urls import has_several_hosts, show_url
 
 LOCK_TIMEOUT_MS = 2_000
 """How long to wait for a lock: the session of a server that was just killed takes a moment to end."""
@@ -67,8 +86,8 @@ CONNECTION_DEFAULTS: Mapping[str, str | int] = {
 }
 """Used where the URL says nothing else."""
 
-LOCK_NAMESPACE = 0x53485452
-"""Tells our advisory locks from those of other programs; the second half of the key is the schema."""
+DEFAULTS_OF_SEVERAL_HOSTS: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
+"""The same where the URL names several hosts: the primary is the one that can be written."""
 
 COPY_FROM_ROWS = 1_000
 """From this many rows on, the temporary table of a COPY is worth making."""
@@ -121,11 +140,16 @@ class PostgresqlEngine:
         """Connect; `of`: what programs use such a database, for messages."""
         self._of = of
         self._database = show_url(url)
+        defaults = {**CONNECTION_DEFAULTS, **(DEFAULTS_OF_SEVERAL_HOSTS if has_several_hosts(url) else {})}
         self._engine = create_engine(
             url,
             poolclass=NullPool,
-            connect_args={name: value for name, value in CONNECTION_DEFAULTS.items() if name not in url.query},
+            connect_args={name: value for name, value in defaults.items() if name not in url.query},
         )
+        self._life = secrets.token_hex(8)
+        self.cautions: tuple[str, ...] = ()
+        """What an operator should know of this database, found when the lock was taken."""
+        event.listen(self._engine, "do_connect", self._connect_driver)
         self._connect()
 
     def _connect(self) -> None:
@@ -141,6 +165,31 @@ class PostgresqlEngine:
         assert isinstance(driver_connection, psycopg.Connection)
         self._session: psycopg.Connection[Row] = driver_connection
 
+    def _connect_driver(
+        self, _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> psycopg.Connection[Row]:
+        """Refuse some look-alikes before SQLAlchemy asks for a version that it cannot read."""
+        session = psycopg.connect(*arguments, **options)
+        try:
+            ((version,),) = session.execute("SELECT version()").fetchall()
+            session.rollback()
+            self._refuse_look_alike(str(version))
+        except BaseException:
+            session.close()
+            raise
+        self._version = str(version)
+        return session
+
+    def _refuse_look_alike(self, version: str) -> None:
+        kind = kind_of(version)
+        if kind is not None and kind in WITHOUT_LOCKS:
+            problem = f"this is {kind}: {WITHOUT_LOCKS[kind]}, so that two servers could write to it at once"
+        elif not is_readable(version):
+            problem = f"it is {kind}, not PostgreSQL"
+        else:
+            return
+        raise NotOurDatabaseError(database=self._database, problem=problem, remedy=USE_POSTGRESQL)
+
     @property
     def database(self) -> str:
         """The database as error messages name it."""
@@ -152,20 +201,43 @@ class PostgresqlEngine:
         return self._connection
 
     def take_lock(self) -> None:
-        """Take exclusive use of the schema, or raise `DatabaseInUseError`."""
-        key = f"{LOCK_NAMESPACE}, hashtext(current_schema())"
+        """Take exclusive use of the schema and try it out; raise `DatabaseInUseError`, or why it cannot be had here."""
         try:
             with self.translate_errors(), self._connection.begin():
+                self._refuse_standby()
                 self._connection.exec_driver_sql(f"SET SESSION lock_timeout = {LOCK_TIMEOUT_MS}")
                 self._connection.execute(_CHECK_CLIENT, {"interval_ms": str(CLIENT_CHECK_MS)})
             with self.translate_errors(), self._connection.begin():
-                self._connection.exec_driver_sql(f"SELECT pg_advisory_lock({key})")
+                backend = take(self._connection, database=self._database)
         except DatabaseInUseError as error:
             raise DatabaseInUseError(
                 database=self._database,
                 problem=f"another {self._of} is using it",
                 remedy="stop that server, or give this one a database of its own",
             ) from error
+        with self.translate_errors():
+            trial = try_out(self._engine, self._connection, backend, database=self._database)
+        kind = kind_of(self._version) or self._kind_by_catalog()
+        untested = None if kind is None else f"not tested with {kind}, only with PostgreSQL itself"
+        self.cautions = tuple(filter(None, (untested, trial.caution)))
+
+    def _kind_by_catalog(self) -> str | None:
+        """Return the name of a look-alike that gives PostgreSQL's own version."""
+        with self.translate_errors(), self._connection.begin():
+            is_aurora = self._connection.scalar(
+                text("SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'aurora_version'")
+            )
+        return "Amazon Aurora" if is_aurora else None
+
+    def _refuse_standby(self) -> None:
+        """A lock of a standby keeps nobody from its primary, and a standby may become a primary while it is held."""
+        if self._connection.scalar(text("SELECT pg_is_in_recovery()")):
+            raise DatabaseUnavailableError(
+                database=self._database,
+                problem="this is a standby, which cannot be written",
+                remedy="name its primary, or both: postgresql://USER@HOST1,HOST2/DATABASE "
+                '("Failover" in docs/operators.md)',
+            )
 
     def check_settings(self) -> None:
         """Refuse an encoding that cannot hold every name, and insist on durable commits."""
@@ -206,8 +278,19 @@ class PostgresqlEngine:
             self._connection.execute(text("SELECT 1"))
 
     def generation_after(self, _state: ServerState, /) -> Generation:
-        """PostgreSQL knows its log."""
-        return Generation()
+        """PostgreSQL knows its log; a generation is what one engine commits."""
+        return Generation(self._life)
+
+    def is_next(self, before: ServerState, found: ServerState) -> bool:
+        """True if this engine can have made the commit `found` right after `before`."""
+        return found.commits == before.commits + 1 and found.generation == self._life
+
+    def write_state(self, before: ServerState, state: ServerState) -> None:
+        """Replace the row of the commit before; raise `DatabaseLostError` where another row is there."""
+        (row,) = sealed(SERVER, [state.record])
+        values = (*row, SERVER_KEY, before.commits, before.generation)
+        if self._connection.exec_driver_sql(_REPLACE_STATE, values).rowcount != 1:
+            raise DatabaseLostError(database=self._database, problem=USED_BY_ANOTHER, remedy=SEE_THAT_IT_IS_RIGHT)
 
     def acknowledge(self, state: ServerState) -> None:
         """Nothing: PostgreSQL knows the end of its log."""
@@ -351,6 +434,21 @@ _UPSERTS: Mapping[Table, str] = {
     table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES, LOG, SERVER)
 }
 _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
+
+
+def _replace_state() -> str:
+    """Replace the row of the server, all columns in their order; then its key, its commits and its generation."""
+    columns = SERVER.columns
+    statement = (
+        update(SERVER)
+        .values({column.name: bindparam(f"new_{column.name}") for column in columns})
+        .where(columns.key == bindparam("old_key"), columns.commits == bindparam("old_commits"))
+        .where(columns.generation.is_not_distinct_from(bindparam("old_generation")))
+    )
+    return str(statement.compile(dialect=_DIALECT))
+
+
+_REPLACE_STATE = _replace_state()
 
 _UNEXPECTED: tuple[type[StorageError], str, str] = (
     DatabaseDamagedError,

@@ -48,6 +48,11 @@ class SqlEngine(Protocol):
         """The one connection."""
         ...
 
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What an operator should know of this database when it is opened."""
+        ...
+
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn errors of the driver that are not our bugs into `StorageError`."""
         ...
@@ -66,6 +71,14 @@ class SqlEngine(Protocol):
 
     def generation_after(self, state: ServerState, /) -> Generation:
         """Get ready for the commit that follows this state; return what its row shall say of the log."""
+        ...
+
+    def is_next(self, before: ServerState, found: ServerState) -> bool:
+        """True if this engine can have made the commit `found` right after `before`."""
+        ...
+
+    def write_state(self, before: ServerState, state: ServerState) -> None:
+        """Replace the row of the commit before, in a transaction; raise `DatabaseLostError` if another row is there."""
         ...
 
     def acknowledge(self, state: ServerState) -> None:
@@ -97,9 +110,13 @@ class SqlEngine(Protocol):
         ...
 
 
+USED_BY_ANOTHER = "while it was out of reach, another server used it, or an older copy was put in its place"
+SEE_THAT_IT_IS_RIGHT = "see that this database is the right one and has one server, and start this server again"
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a row says of the write-ahead log of SQLite: see `storage.inspection`."""
+    """What a row says of its commit: in SQLite the write-ahead log (`storage.inspection`), in PostgreSQL the engine."""
 
     generation: str | None = None
     base: str | None = None
@@ -216,6 +233,11 @@ class SqlStore:
         """See `Store`."""
         return self._state.name
 
+    @property
+    def cautions(self) -> Sequence[str]:
+        """See `Store`."""
+        return self._engine.cautions
+
     def load(self) -> StoredState:
         """See `Store`."""
         assert not self._is_closed, "the store is closed"
@@ -310,11 +332,11 @@ class SqlStore:
             found = stored_server(self._engine)
         before = self._state
         # The commit that was interrupted may have been made; opening and committing would be two.
-        if found is None or found.name != before.name or found.commits - before.commits not in (0, 1):
+        if found is None or not (
+            found == before or (found.name == before.name and self._engine.is_next(before, found))
+        ):
             raise DatabaseLostError(
-                database=self._engine.database,
-                problem="while it was out of reach, another server used it, or an older copy was put in its place",
-                remedy="see that this database is the right one and has one server, and start this server again",
+                database=self._engine.database, problem=USED_BY_ANOTHER, remedy=SEE_THAT_IT_IS_RIGHT
             )
         self._state = found
         self._is_interrupted = False
@@ -325,7 +347,7 @@ class SqlStore:
         state = self._state.next(counter=records.counter, generation=generation)
         with self._engine.translate_errors(), self._engine.transaction():
             self._write(records)
-            self._engine.write(SERVER, [state.record])
+            self._engine.write_state(self._state, state)
         self._engine.check_exclusive()
         self._state = state
         self._engine.acknowledge(state)

@@ -126,6 +126,8 @@ def check_place(url: URL) -> Path:
 class _SqliteEngine:
     """The `SqlEngine` of SQLite."""
 
+    cautions = ()
+
     def __init__(self, path: Path, lock: FileLock, *, server: ServerId | None) -> None:
         self._path = path
         self._log_path = log_path(path)
@@ -239,6 +241,14 @@ class _SqliteEngine:
             self._generation = Generation(secrets.token_hex(8), base=state.commit_id)
             self._begins_log_anew = False
         return self._generation or Generation(state.generation, state.base)
+
+    def is_next(self, before: ServerState, found: ServerState) -> bool:
+        """True if this engine can have made the commit `found` right after `before`."""
+        return found.commits == before.commits + 1
+
+    def write_state(self, _before: ServerState, state: ServerState, /) -> None:
+        """Replace the row; the lock of the file keeps all others away."""
+        self.write(SERVER, [state.record])
 
     def acknowledge(self, state: ServerState) -> None:
         """Note it, and copy the log into the file where that has become long."""

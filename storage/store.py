@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -60,6 +61,11 @@ class Store(Protocol):
     @property
     def server(self) -> ServerId:
         """The durable name of the server whose state this is."""
+        ...
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What an operator should know of this database, as it was found when it was opened; empty if nothing."""
         ...
 
     def load(self) -> StoredState:

@@ -38,14 +38,21 @@ class PostgreSQL:
         self._control = control
         self._numbers = count(1)
         self._shared: str | None = None
+        self.is_running = True
 
     def stop(self) -> None:
         """End at once, as a crash would."""
         self._control("stop", "-m", "immediate")
+        self.is_running = False
 
     def start(self) -> None:
         """Run again on the same data."""
         self._control("start")
+        self.is_running = True
+
+    def promote(self) -> None:
+        """Make a primary of a standby."""
+        self._control("promote")
 
     def fresh_database(self, options: str = "") -> str:
         """Create an empty database and return its URL; `options` go into `CREATE DATABASE`."""
@@ -66,58 +73,92 @@ class PostgreSQL:
         """The URL of a database, existing or not."""
         return f"postgresql://postgres@/{database}?host={self._host}"
 
+    def query(self, statement: str, *, database: str = "postgres") -> Any:
+        """Return the one value that a statement gives."""
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            row = connection.execute(statement.encode()).fetchone()
+            assert row is not None
+            return row[0]
+
     def execute(self, statement: str, *, database: str = "postgres") -> None:
         """Run one statement outside of any transaction."""
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
 
 
+class _Programs:
+    """The programs of PostgreSQL and one folder of data, both within reach of the user who runs them."""
+
+    def __init__(self, folder: Path, settings: str) -> None:
+        folder.chmod(0o755)
+        self._folder = folder
+        self._binaries = _reachable_binaries(folder)
+        self.sockets = folder / "s"
+        self.sockets.mkdir()
+        self._settings = settings
+        self._as_user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            self._as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+            os.chown(self.sockets, nobody.pw_uid, nobody.pw_gid)
+
+    def run(self, program: str, *arguments: str) -> None:
+        """Run a program on the data; RuntimeError with its output if it fails."""
+        log = self._folder / f"{program}.log"
+        with log.open("w+") as output:
+            finished = subprocess.run(
+                [str(self._binaries / program), "-D", str(self.sockets / "data"), *arguments],
+                cwd=self.sockets,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                check=False,
+                **self._as_user,
+            )
+        if finished.returncode != 0:
+            raise RuntimeError(f"{program} failed:\n{log.read_text()}{_server_log(self.sockets)}")
+
+    def control(self, action: str, *arguments: str) -> None:
+        """Call `pg_ctl` and wait until it is done."""
+        settings = f"-k {self.sockets} {self._settings} -c shared_buffers=64MB"
+        how = ("-l", str(self.sockets / "server.log"), "-o", settings) if action == "start" else arguments
+        self.run("pg_ctl", action, "-w", "-t", str(STARTUP_TIMEOUT_S), *how)
+
+
 @contextmanager
 def running_postgresql(port: int | None = None, *, is_durable: bool = False) -> Iterator[PostgreSQL]:
     """Start a PostgreSQL server of its own and stop it afterwards; it flushes what it writes only where asked to."""
     with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        folder.chmod(0o755)
-        binaries = _reachable_binaries(folder)
-        sockets = folder / "s"
-        sockets.mkdir()
-        as_user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            as_user = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-            os.chown(sockets, nobody.pw_uid, nobody.pw_gid)
-        data = sockets / "data"
+        programs = _Programs(Path(name), f"{_listening(port)} -c fsync={'on' if is_durable else 'off'}")
+        programs.run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+        with _started(programs, port) as server:
+            yield server
 
-        def run(program: str, *arguments: str) -> None:
-            log = folder / f"{program}.log"
-            with log.open("w+") as output:
-                finished = subprocess.run(
-                    [str(binaries / program), "-D", str(data), *arguments],
-                    cwd=sockets,
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    check=False,
-                    **as_user,
-                )
-            if finished.returncode != 0:
-                raise RuntimeError(f"{program} failed:\n{log.read_text()}{_server_log(sockets)}")
 
-        run("initdb", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
-        listening = "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
-        fsync = "on" if is_durable else "off"
-        settings = f"-k {sockets} {listening} -c fsync={fsync} -c shared_buffers=64MB"
-        waiting = ("-w", "-t", str(STARTUP_TIMEOUT_S))
+@contextmanager
+def running_standby(primary_port: int, port: int) -> Iterator[PostgreSQL]:
+    """Start a standby of the server at another port; it follows that server until `promote`."""
+    with tempfile.TemporaryDirectory(prefix="pg-", ignore_cleanup_errors=True) as name:
+        programs = _Programs(Path(name), f"{_listening(port)} -c fsync=off")
+        source = ("-h", "127.0.0.1", "-p", str(primary_port), "-U", "postgres")
+        programs.run("pg_basebackup", *source, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        with _started(programs, port) as server:
+            yield server
 
-        def control(action: str, *arguments: str) -> None:
-            how = ("-l", str(sockets / "server.log"), "-o", settings) if action == "start" else arguments
-            run("pg_ctl", action, *waiting, *how)
 
-        control("start")
-        try:
-            yield PostgreSQL(sockets, control, port)
-        finally:
-            control("stop", "-m", "immediate")
+def _listening(port: int | None) -> str:
+    return "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
+
+
+@contextmanager
+def _started(programs: _Programs, port: int | None) -> Iterator[PostgreSQL]:
+    server = PostgreSQL(programs.sockets, programs.control, port)
+    programs.control("start")
+    try:
+        yield server
+    finally:
+        if server.is_running:
+            server.stop()
 
 
 def _reachable_binaries(folder: Path) -> Path:

@@ -53,6 +53,8 @@ class Distributing:
         except SpoolError as error:
             spool.close()
             raise StartError(str(error)) from None
+        for caution in spool.cautions:
+            say(logging.WARNING, "database_caution", f"database: {caution}")
         under_way, done = len(found.unfinished), len(found.finished)
         said = f"messages in the spool: {under_way} under way, {done} done"
         say(logging.INFO, "spool", said, under_way=under_way, done=done)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -31,6 +31,10 @@ class SpoolEngine(Protocol):
     @property
     def connection(self) -> Connection:
         """The one connection."""
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What an operator should know of this database when it is opened."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn errors of the driver that are not our bugs into `StorageError`."""
@@ -90,6 +94,8 @@ def open_engine(url: str) -> SpoolEngine:
 
 class _SqliteEngine:
     """A file, and its lock."""
+
+    cautions = ()
 
     def __init__(self, path: Path) -> None:
         self._path = path

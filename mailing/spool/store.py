@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, delete, insert, inspect, select
+from sqlalchemy import Table, delete, insert, inspect, select, update
 
 from mailing.rules.events import Change, Spooled
 from mailing.rules.failures import Digest, Failing
@@ -64,17 +64,32 @@ class Spool:
     def __init__(self, engine: SpoolEngine, *, secret: bytes, opened: str) -> None:
         self._engine = engine
         self._opened = opened
+        self._commits = 0
+        self._found = self._next = opened
+        """What the row of the spool says, and what it says if the commit under way was made."""
         self._is_open = True
         self.secret = secret
         """What return paths and traces are signed with."""
 
     def commit(self, changes: Iterable[Change]) -> None:
-        """Make all of these durable, or none."""
+        """Make all of these durable, or none.
+
+        Raises `SpoolLostError` if the database is not as the last commit left it.
+        """
         engine, batch = self._engine, Batch(changes)
         with engine.translate_errors():
             engine.check_exclusive()
+            self._commits += 1
+            self._next = f"{self._opened}:{self._commits}"
             with engine.connection.begin():
                 batch.write(engine.connection)
+                self._replace_row()
+        self._found = self._next
+
+    @property
+    def cautions(self) -> Sequence[str]:
+        """What an operator should know of this database when it is opened."""
+        return self._engine.cautions
 
     def load(self, id_: str) -> Spooled | None:
         """A message; None: it is not here."""
@@ -94,17 +109,30 @@ class Spool:
     def resume(self) -> None:
         """Take the database again, where the connection was lost.
 
-        Raises `SpoolLostError` where another gateway had it meanwhile.
+        Raises `SpoolLostError` if another gateway had it during this time, or if an older copy is in its place.
         """
         self._engine.resume()
         with self._engine.translate_errors(), self._engine.connection.begin():
             opened = self._engine.connection.execute(select(SPOOL.c.opened)).scalar_one()
-        if opened != self._opened:
-            raise SpoolLostError(
-                database=self._engine.database,
-                problem="another mail gateway has used it meanwhile",
-                remedy="see that one gateway alone is given this database, and start it again",
-            )
+        if opened not in (self._found, self._next):
+            raise self._lost()
+        self._found = opened
+
+    def _replace_row(self) -> None:
+        """Replace the row that the last commit left, in a transaction."""
+        row = (SPOOL_KEY, LAYOUT, self.secret, self._next)
+        replaced = self._engine.connection.execute(
+            update(SPOOL).where(SPOOL.c.opened == self._found).values(opened=self._next, checksum=row_checksum(row))
+        )
+        if replaced.rowcount != 1:
+            raise self._lost()
+
+    def _lost(self) -> SpoolLostError:
+        return SpoolLostError(
+            database=self._engine.database,
+            problem="another mail gateway has used it, or an older copy was put in its place",
+            remedy="see that it is the right one and has one gateway, and start this gateway again",
+        )
 
     def close(self) -> None:
         """Let others have the database; once more does nothing."""

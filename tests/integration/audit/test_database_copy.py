@@ -101,6 +101,12 @@ def test_the_url_of_java_keeps_its_secrets_apart():
     assert found.properties == {"user": "me", "password": "secret", "sslmode": "require"}
 
 
+def test_java_is_given_all_hosts_and_told_to_find_the_primary():
+    found = java_database("postgresql://me@db1.example:7000,[::1]/names?target_session_attrs=read-write")
+    assert found.url == "jdbc:postgresql://db1.example:7000,[::1]:5432/names"
+    assert found.properties == {"user": "me", "targetServerType": "primary"}
+
+
 @pytest.mark.usefixtures("needs_driver")
 def test_the_command_writes_by_jdbc_what_it_writes_by_psycopg_and_names_what_cannot_be_read(
     postgresql,

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import psycopg
 import pytest
 from sqlalchemy import create_engine, insert, text
 
@@ -243,8 +244,31 @@ def test_a_connection_that_was_lost_is_taken_again_unless_another_gateway_was_th
     open_spool(url).close()
     with pytest.raises(SpoolError, match="the connection was lost"):
         spool.commit([Forget(ID)])
-    with pytest.raises(SpoolLostError, match="another mail gateway has used it meanwhile"):
+    with pytest.raises(SpoolLostError, match="another mail gateway has used it, or an older copy"):
         spool.resume()
+    spool.close()
+
+
+@pytest.mark.parametrize("is_cut_off", [True, False])
+def test_a_spool_that_went_back_to_an_older_copy_is_not_written_to(postgresql, is_cut_off):
+    url = postgresql.fresh_database()
+    spool = open_spool(url)
+    spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+    with psycopg.connect(url, autocommit=True) as other:
+        older = other.execute("SELECT opened FROM mail_spool").fetchone()
+        spool.commit([Forget(ID)])
+        other.execute("UPDATE mail_spool SET opened = %s", older)
+        if is_cut_off:
+            others = "datname = current_database() AND pid <> pg_backend_pid()"
+            other.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE {others}")
+    if is_cut_off:
+        with pytest.raises(SpoolError, match="the connection was lost"):
+            spool.commit([Save(MESSAGE, CHUNKS, b"content")])
+        with pytest.raises(SpoolLostError, match="an older copy was put in its place"):
+            spool.resume()
+    else:
+        with pytest.raises(SpoolLostError, match="an older copy was put in its place"):
+            spool.commit([Save(MESSAGE, CHUNKS, b"content")])
     spool.close()
 
 

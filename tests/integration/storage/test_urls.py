@@ -6,7 +6,7 @@ import pytest
 
 from storage import open_store
 from storage.errors import DatabaseUrlError
-from storage.urls import has_password, parse_database_url, show_url
+from storage.urls import has_password, hosts_of, parse_database_url, show_url
 from tests.integration.storage.rows import ANNA
 
 
@@ -19,6 +19,9 @@ from tests.integration.storage.rows import ANNA
         ("mysql://host/names", "the engine 'mysql' is not known"),
         ("postgresql+psycopg2://host/names", r"the engine 'postgresql\+psycopg2' is not known"),
         ("postgres://host/names", "the engine 'postgres' is not known"),
+        ("postgresql://me@h1:1,h2:x/names", "not a database URL"),
+        ("postgresql://me@h1,/names", "not a database URL"),
+        ("postgresql://me@h1,h2/names?host=h3", "not a database URL"),
         ("sqlite://", "names no file"),
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "names no file"),
@@ -53,3 +56,30 @@ def test_no_parameter_is_shown_that_may_hold_a_secret(name) -> None:
 def test_a_url_without_a_password_is_told_from_one_with() -> None:
     assert has_password(parse_database_url("postgresql://me:secret@host/names"))
     assert not has_password(parse_database_url("postgresql://me@host/names?passfile=/etc/secret"))
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "shown"),
+    [
+        ("postgresql://me@h1/names", [("h1", 5432)], "postgresql://me@h1/names"),
+        ("postgresql://me@h1:1,h2:2/names", [("h1", 1), ("h2", 2)], "postgresql://me@h1:1,h2:2/names"),
+        ("postgresql://h1,h2/names", [("h1", 5432), ("h2", 5432)], "postgresql://h1:5432,h2:5432/names"),
+        ("postgresql://[::1]:1,[::2]/names", [("::1", 1), ("::2", 5432)], "postgresql://[::1]:1,[::2]:5432/names"),
+        ("postgresql://me:a,b@h1:1,h2:2/names", [("h1", 1), ("h2", 2)], "postgresql://me:***@h1:1,h2:2/names"),
+        ("postgresql://me:a,b@h1/names", [("h1", 5432)], "postgresql://me:***@h1/names"),
+        ("postgresql:///names?host=h1,h2&port=1,2", [("h1", 1), ("h2", 2)], "postgresql://h1:1,h2:2/names"),
+        ("postgresql:///names?host=h1:1&host=h2", [("h1", 1), ("h2", 5432)], "postgresql://h1:1,h2:5432/names"),
+        ("postgresql:///names", [], "postgresql:///names"),
+    ],
+)
+def test_hosts_are_read_in_every_form_and_shown_as_people_write_them(url, hosts, shown) -> None:
+    parsed = parse_database_url(url)
+    assert hosts_of(parsed) == hosts
+    assert show_url(parsed) == shown
+
+
+def test_the_password_of_a_url_that_cannot_be_read_is_not_shown() -> None:
+    with pytest.raises(DatabaseUrlError) as refused:
+        open_store("postgresql://me:secret@h1:1,h2:x/names", server=ANNA)
+    assert "secret" not in str(refused.value)
+    assert "me:***@h1:1,h2:x" in str(refused.value)

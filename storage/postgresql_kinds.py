@@ -1,0 +1,43 @@
+"""Databases that speak PostgreSQL's protocol, told apart by what `version()` says of them."""
+
+from __future__ import annotations
+
+import re
+
+_OF_POSTGRESQL = re.compile(r"PostgreSQL \d+[\w.]*( \([^()]*\))?( on [^,]+)?, compiled by [^,]+, \d\d-bit")
+"""The whole of what PostgreSQL itself says, where the parentheses hold the version of a distribution's package."""
+
+_READABLE = re.compile(r".*(?:PostgreSQL|EnterpriseDB) \d+", re.S)
+"""What SQLAlchemy can read; it ends with an assertion at anything else."""
+
+LOOK_ALIKES = {
+    "CockroachDB": "CockroachDB",
+    "-YB-": "YugabyteDB",
+    "Redshift": "Amazon Redshift",
+    "Greenplum": "Greenplum",
+    "Cloudberry": "Cloudberry",
+    "EnterpriseDB": "EDB Postgres Advanced Server",
+    "openGauss": "openGauss",
+    "QuestDB": "QuestDB",
+    "Materialize": "Materialize",
+    "RisingWave": "RisingWave",
+    "CrateDB": "CrateDB",
+    "AlloyDB": "AlloyDB",
+}
+"""Names by a part of `version()`."""
+
+WITHOUT_LOCKS = {"CockroachDB": "its session advisory locks lock nothing"}
+"""Databases that are refused by name, and why."""
+
+
+def kind_of(version: str) -> str | None:
+    """Return the name of a look-alike; None if `version` is that of PostgreSQL itself."""
+    for part, name in LOOK_ALIKES.items():
+        if part.casefold() in version.casefold():
+            return name
+    return None if _OF_POSTGRESQL.fullmatch(version) else f"a database that calls itself {version[:80]!r}"
+
+
+def is_readable(version: str) -> bool:
+    """Return True if `version` names a version of PostgreSQL at all."""
+    return _READABLE.match(version) is not None
