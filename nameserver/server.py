@@ -66,6 +66,7 @@ from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from nameserver.routing.planned_restarts import COMES_BACK
 from nameserver.settings_reload import SettingsReload
+from nameserver.start_check import StartError, require_addresses, require_extras
 from nameserver.telemetry.calls_under_way import NO_SHORT_WAYS, CallsUnderWay, ShortWay
 from nameserver.telemetry.clock_watch import ClockWatch
 from nameserver.telemetry.log_lines import Log, say
@@ -119,10 +120,6 @@ TICK_SECONDS = 60.0
 
 SWITCH_SECONDS = 0.001
 """After how long a thread that computes gives way: a call waits for that several times beside a long step."""
-
-
-class StartError(Exception):
-    """The server cannot start, or cannot go on; the message is one line."""
 
 
 OPEN_TO_OTHERS = (
@@ -199,6 +196,8 @@ async def serve(
         asyncio.get_running_loop().add_signal_handler(number, planned_end.begin, number.name)
     reloading = SettingsReload(settings, log, reload)
     reloading.begin(asyncio.get_running_loop())
+    require_extras(settings)
+    require_addresses(settings)
     servers = Servers.of(settings)
     address = _bind(servers.public, settings.listen)
     if servers.admin is not None and settings.admin_listen is not None:

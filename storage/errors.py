@@ -32,6 +32,11 @@ class DriverMissingError(StorageError):
 class DatabaseInUseError(StorageError):
     """Another server, or another program, holds this database."""
 
+    def __init__(self, *, database: str, problem: str, remedy: str, process: int | None = None) -> None:
+        """`process`: the id of the process that holds it; None if it is not known."""
+        super().__init__(database=database, problem=problem, remedy=remedy)
+        self.process = process
+
 
 class ServerIdentityError(StorageError):
     """The database belongs to a server of another name, or is new and was given no name."""

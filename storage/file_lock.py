@@ -15,17 +15,20 @@ from pathlib import Path
 from storage.errors import DatabaseInUseError, DatabaseUnavailableError
 from storage.owned_file import open_owned
 
+HOLDER_BYTES = 64
+"""Of the lock file: a process id, and what kind of program that is, which earlier versions did not write."""
+
 
 class FileLock:
     """Held from the moment it is made until `release`, or until the process ends."""
 
-    def __init__(self, database: Path, *, of: str = "name server") -> None:
-        """`of`: what programs use such a database, for the message."""
+    def __init__(self, database: Path, *, of: str = "name server", is_check: bool = False) -> None:
+        """`of`: what programs use such a database, for messages. `is_check`: neither make nor write the lock file."""
         self._of = of
         self.path = lock_path(database)
         self._database = database
         try:
-            self._descriptor = open_owned(self.path, os.O_RDWR | os.O_CREAT)
+            self._descriptor = open_owned(self.path, os.O_RDWR if is_check else os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise DatabaseUnavailableError(
                 database=str(database),
@@ -33,10 +36,15 @@ class FileLock:
                 remedy="give a file in an existing folder that this user may write",
             ) from error
         try:
-            self._take()
+            self._take(is_noted=not is_check)
         except BaseException:
             os.close(self._descriptor)
             raise
+
+    @classmethod
+    def of_existing(cls, database: Path, *, of: str = "name server") -> FileLock:
+        """Take the lock by the file that is there, and leave in it what it holds."""
+        return cls(database, of=of, is_check=True)
 
     def release(self) -> None:
         """Let other servers have the database."""
@@ -47,23 +55,19 @@ class FileLock:
         successor."""
         return names_open_file(self.path, self._descriptor)
 
-    def _take(self) -> None:
+    def _take(self, *, is_noted: bool) -> None:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            process, _, of = os.pread(self._descriptor, 64, 0).decode("ascii", "replace").strip().partition(" ")
-            holder = f"another {self._of}" if of in ("", self._of) else f"a {of}"
-            raise DatabaseInUseError(
-                database=str(self._database),
-                problem=f"{holder} (process {process or 'unknown'}) is using it",
-                remedy="stop that server, or give this one a database of its own",
-            ) from error
+            raise self._in_use() from error
         except OSError as error:
             raise DatabaseUnavailableError(
                 database=str(self._database),
                 problem=f"cannot lock {self.path}: {error.strerror}",
                 remedy="give a file on a local disk",
             ) from error
+        if not is_noted:
+            return
         try:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, f"{os.getpid()} {self._of}\n".encode("ascii"), 0)
@@ -73,6 +77,17 @@ class FileLock:
                 problem=f"cannot write {self.path}: {error.strerror}",
                 remedy="make room on the disk",
             ) from error
+
+    def _in_use(self) -> DatabaseInUseError:
+        noted = os.pread(self._descriptor, HOLDER_BYTES, 0).decode("ascii", "replace")
+        process, _, program = noted.strip().partition(" ")
+        which = f"another {self._of}" if program in ("", self._of) else f"a {program}"
+        return DatabaseInUseError(
+            database=str(self._database),
+            problem=f"{which} (process {process or 'unknown'}) is using it",
+            remedy="stop that server, or give this one a database of its own",
+            process=int(process) if process.isdigit() else None,
+        )
 
 
 def lock_path(database: Path) -> Path:

@@ -46,7 +46,7 @@ def log_path(database: Path) -> Path:
 def refuse_foreign(database: Path) -> None:
     """Raise `StorageError`, or an error of the driver, if the file is of another program or a newer version."""
     if file_size(database) > 0:
-        with closing(_read_only(database)) as connection:
+        with closing(read_only(database)) as connection:
             stated_revision(connection, database=str(database))
 
 
@@ -73,7 +73,7 @@ def inspect(database: Path, *, server: ServerId | None) -> Connection | None:
             problem="it has another name (a hard link), under which a second server might use it with another log",
             remedy="remove the other name, or copy the file",
         )
-    connection = _read_only(database)
+    connection = read_only(database)
     try:
         if has_log:
             _check_log(database, connection)
@@ -81,7 +81,7 @@ def inspect(database: Path, *, server: ServerId | None) -> Connection | None:
         revision = stated_revision(connection, database=str(database))
         if revision == NEWEST_REVISION:
             check_layout(connection, database=str(database))
-        stored = None if revision is None else _row_of_server(connection, database)
+        stored = None if revision is None else row_of_server(connection, database)
         if stored is not None:
             mark.require_server(
                 database, server=settle_identity(stored=stored.name, given=server, database=str(database))
@@ -103,7 +103,7 @@ def _check_log(database: Path, connection: Connection) -> None:
     log = log_path(database).name
     with database.open("rb") as file:
         header = file.read(_FORMAT_VERSIONS.stop)
-    with closing(_read_only(database, without_log=True)) as alone:
+    with closing(read_only(database, without_log=True)) as alone:
         in_file = _readable_row(alone, database)
     in_log = _readable_row(connection, database)
     if in_file is not None and header[_FORMAT_VERSIONS] == _HAS_NO_LOG:
@@ -135,7 +135,7 @@ def _not_its_log(database: Path, why: str) -> DatabaseDamagedError:
     )
 
 
-def _row_of_server(connection: Connection, database: Path) -> ServerState | None:
+def row_of_server(connection: Connection, database: Path) -> ServerState | None:
     """The row of the server in any layout; None in a database that no server has used."""
     row = connection.exec_driver_sql("SELECT * FROM server").mappings().one_or_none()
     if row is None:
@@ -148,12 +148,12 @@ def _row_of_server(connection: Connection, database: Path) -> ServerState | None
 def _readable_row(connection: Connection, database: Path) -> ServerState | None:
     """The same as far as it can be told: a crash may leave the file itself without tables, or half written."""
     try:
-        return _row_of_server(connection, database)
+        return row_of_server(connection, database)
     except (sqlite3.Error, DBAPIError, UnicodeDecodeError, StorageError):
         return None
 
 
-def _read_only(database: Path, *, without_log: bool = False) -> Connection:
+def read_only(database: Path, *, without_log: bool = False) -> Connection:
     """A connection that leaves nothing behind where there is no log, and at most the index of one that there is."""
     mode = "immutable=1" if without_log or file_size(log_path(database)) == 0 else "mode=ro"
     uri = f"file:{quote(str(database))}?{mode}"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from ipaddress import IPv6Address, ip_address
 from urllib.parse import unquote
 
+WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104
+"""Hosts that stand for all addresses of a machine."""
+
 
 class InvalidAddressError(ValueError):
     """A text that is no address; the message is one line."""
@@ -13,15 +16,15 @@ class InvalidAddressError(ValueError):
 def parse_address(text: str, *, lowest_port: int) -> str:
     """Return the text if it is ``HOST:PORT`` (``[v6]:PORT``), or raise `InvalidAddressError`."""
     host, _, port = text.rpartition(":")
+    if host in ("", "*") and ":" in text and not any(character.isspace() for character in text):
+        everywhere = f"; for all addresses of this machine, write {WILDCARDS[0]}:{port}" if lowest_port == 0 else ""
+        raise InvalidAddressError(f"{_shown(text)} is not HOST:PORT: it names no host{everywhere}")
     bracketed = host.startswith("[") and host.endswith("]")
     if not host or any(character.isspace() for character in text) or ("/" in host) or (":" in host and not bracketed):
         raise InvalidAddressError(f"{_shown(text)} is not HOST:PORT")
     if not (port.isascii() and port.isdigit() and len(port) <= 5 and lowest_port <= int(port) <= 65535):
         raise InvalidAddressError(f"{_shown(text)} does not end in a port from {lowest_port} to 65535")
     return text
-
-
-WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104
 
 
 def announced(listen: str) -> str:

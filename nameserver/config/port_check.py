@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import socket
+from contextlib import ExitStack
 from ipaddress import ip_address
 
 
 class ListenError(Exception):
     """The address cannot be listened on; the message is one line."""
+
+    def __init__(self, message: str, *, is_in_use: bool = False) -> None:
+        super().__init__(message)
+        self.is_in_use = is_in_use
+
+
+_WHY = {
+    errno.EADDRINUSE: "another program listens there; stop it, or choose another port",
+    errno.EACCES: "ports below 1024 are for root and for programs with CAP_NET_BIND_SERVICE; choose a higher one",
+    errno.EADDRNOTAVAIL: "this machine has no such address",
+}
 
 
 def check_address(listen: str) -> bool:
@@ -15,6 +28,12 @@ def check_address(listen: str) -> bool:
 
     gRPC would say that it failed, not why, and log several lines.
     """
+    with ExitStack() as held:
+        return hold_address(listen, held)
+
+
+def hold_address(listen: str, held: ExitStack) -> bool:
+    """Do as `check_address`, and keep the address until `held` is closed, so that a second use of it is found out."""
     host, _, port = listen.rpartition(":")
     try:
         found = socket.getaddrinfo(
@@ -24,12 +43,15 @@ def check_address(listen: str) -> bool:
         why = error.strerror if isinstance(error, OSError) else "not a host name"
         raise ListenError(f"cannot listen on {listen}: {why}") from None
     for family, kind, protocol, _, address in found:
-        with socket.socket(family, kind, protocol) as attempt:
+        try:
+            attempt = held.enter_context(socket.socket(family, kind, protocol))
             # As gRPC does; otherwise connections that lately ended would keep the port.
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                attempt.bind(address)
-                attempt.listen(1)
-            except OSError as error:
-                raise ListenError(f"cannot listen on {listen}: {error.strerror}") from None
+            attempt.bind(address)
+            attempt.listen(1)
+        except OSError as error:
+            remedy = f"; {_WHY[error.errno]}" if error.errno in _WHY else ""
+            raise ListenError(
+                f"cannot listen on {listen}: {error.strerror}{remedy}", is_in_use=error.errno == errno.EADDRINUSE
+            ) from None
     return not all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)

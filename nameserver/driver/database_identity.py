@@ -7,8 +7,9 @@ none must be given its name.
 
 from __future__ import annotations
 
-from namegraph import OWNER, NodeKind, StoredState, Subnet, subnet_of
+from namegraph import OWNER, NodeId, NodeKind, ServerId, StoredState, Subnet, subnet_of
 from nameserver.config.settings import Settings
+from storage.checking import CheckedDatabase
 from storage.errors import ServerIdentityError
 from storage.store import Store
 from storage.urls import parse_database_url, show_url
@@ -21,14 +22,25 @@ def refuse_mistaken(store: Store, settings: Settings) -> None:
     """Raise `ServerIdentityError` where a database has groups of its own, but none that the settings are about."""
     if settings.name is not None or Subnet(store.server) in settings.subnets:
         return
-    used = _subnets_in_use(store.load())
+    _refuse_others(store.server, _subnets_in_use(store.load()), settings)
+
+
+def refuse_mistaken_groups(database: CheckedDatabase, settings: Settings) -> None:
+    """Do the same with a database that was only looked at."""
+    if database.server is None or settings.name is not None or Subnet(database.server) in settings.subnets:
+        return
+    used = {subnet_of(NodeId(node_id)) for node_id, kind in database.nodes if kind == NodeKind.GROUP}
+    _refuse_others(database.server, used.difference(map(Subnet, database.subnets_of_others)), settings)
+
+
+def _refuse_others(server: ServerId, used: set[Subnet], settings: Settings) -> None:
     if not used or used.intersection(settings.subnets):
         return
     raise ServerIdentityError(
         database=show_url(parse_database_url(settings.database)),
-        problem=f"it belongs to the server {store.server!r}, whose groups are in {_some(used)}, and none in "
+        problem=f"it belongs to the server {server!r}, whose groups are in {_some(used)}, and none in "
         f"{_some(settings.subnets)}",
-        remedy=f'serve it with its own subnets, or say name = "{store.server}" in the configuration if it is meant',
+        remedy=f'serve it with its own subnets, or say name = "{server}" in the configuration if it is meant',
     )
 
 

@@ -52,13 +52,9 @@ def observe(
     run_loop.observers.append(server_log)
     if settings.metrics_listen is None:
         return ClockWatch(each_second=server_log.look)
-    try:
-        from nameserver.telemetry.metrics import Metrics
-        from nameserver.telemetry.state_metrics import StateCollector, serve_metrics
-    except ImportError:
-        raise TelemetryError(
-            "metrics_listen needs a library that is not installed: that of the extra metrics"
-        ) from None
+    from nameserver.telemetry.metrics import Metrics
+    from nameserver.telemetry.state_metrics import StateCollector, serve_metrics
+
     metrics = Metrics()
     run_loop.observers.append(metrics)
     calls.followers.append(metrics.of_method)
@@ -90,12 +86,8 @@ def observe(
 def _trace(ending: ExitStack, settings: Settings, core: CoreQueries, run_loop: RunLoop, calls: CallsUnderWay) -> None:
     if settings.traces_endpoint is None:
         return
-    try:
-        from nameserver.telemetry.traces import Traces, to_collector
-    except ImportError:
-        raise TelemetryError(
-            "traces_endpoint needs libraries that are not installed: those of the extra traces"
-        ) from None
+    from nameserver.telemetry.traces import Traces, to_collector
+
     traces = Traces(server=core.server, core=core, processor=to_collector(settings.traces_endpoint))
     ending.callback(traces.end)
     run_loop.observers.append(traces)

@@ -21,7 +21,7 @@ from shadowtree.cli.support.private_files import private_files
 @click.option("--listen", metavar="HOST:PORT", help="Where to take calls; port 0 picks one. [default: 127.0.0.1:7400]")
 @click.option("--database", metavar="URL", help="sqlite:///FILE or postgresql://...")
 @click.option("--peer", "peers", metavar="SUBNET=HOST:PORT", multiple=True, help="The server of another subnet.")
-@click.option("--check-config", is_flag=True, help="Only say whether the settings are good.")
+@click.option("--check-config", is_flag=True, help="Only try whether a server would start.")
 def serve_command(
     config_file: Path | None,
     subnets: tuple[str, ...],
@@ -55,12 +55,16 @@ def serve_command(
     except SettingsError as error:
         complain(str(error), WRONG_USAGE_REASON)
         return WRONG_USAGE
-    if check_config:
-        click.echo("the settings are good")
-        return DONE
-    from nameserver.server import StartError, run
+    from nameserver.start_check import StartError, check_start
 
     try:
+        if check_config:
+            for note in check_start(settings):
+                click.echo(f"shadowtree: {note}", err=True)
+            click.echo("the settings are good")
+            return DONE
+        from nameserver.server import run
+
         with private_files():
             return run(settings, load)
     except StartError as error:

@@ -274,8 +274,13 @@ def test_settings_can_be_checked_without_serving(clean_environment, tmp_path):
             env=clean_environment,
         )
 
-    good = check('database = "sqlite:///names.db"\nsubnets = ["x.example"]\n')
-    assert (good.returncode, good.stdout) == (0, "the settings are good\n")
+    text = f'database = "sqlite:///{tmp_path}/names.db"\nsubnets = ["x.example"]\nlisten = "127.0.0.1:0"\n'
+    good = check(text)
+    assert (good.returncode, good.stdout, good.stderr) == (0, "the settings are good\n", "")
+    assert not (tmp_path / "names.db").exists()
+    unusable = check(text.replace("names.db", "nowhere/names.db"))
+    assert (unusable.returncode, unusable.stdout) == (4, "")
+    assert unusable.stderr.startswith(f"shadowtree: database {tmp_path}/nowhere/names.db: ")
     bad = check('database = "sqlite:///names.db"\nsubnet = ["x.example"]\n')
     assert bad.returncode == 2
     assert bad.stderr.count("\n") == 1

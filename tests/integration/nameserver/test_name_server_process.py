@@ -88,7 +88,8 @@ def test_a_port_in_use_is_refused_in_one_line(start, tmp_path):
     server = start()
     status, errors = start(tmp_path / "other.db", listen=server.address, wait=False).outcome()
     assert status == 4
-    assert errors == f"cannot listen on {server.address}: Address already in use\n"
+    why = "Address already in use; another program listens there; stop it, or choose another port"
+    assert errors == f"cannot listen on {server.address}: {why}\n"
     assert not (tmp_path / "other.db").exists()
 
 
