@@ -122,7 +122,7 @@ class ClientClosed(ShadowtreeError):
     reason = "CLIENT_CLOSED"
 
 
-class DeadlineExceeded(ShadowtreeError):
+class DeadlineExceeded(ShadowtreeError, TimeoutError):
     """The answer did not come in the time that the caller gave."""
 
     reason = "DEADLINE_EXCEEDED"
@@ -222,8 +222,13 @@ class BadFile(ShadowtreeError):
     reason = "BAD_FILE"
 
     @classmethod
-    def at(cls, file: str, line: int | None, why: str) -> BadFile:
-        """Name the file, the line (None where no single line is to blame) and what is wrong."""
+    def at(cls, file: str, line: int | None, why: str, *, is_whole: bool = False) -> BadFile:
+        """Name the file, the line (None where no single line is to blame) and what is wrong.
+
+        `is_whole`: the file is broken from that line on, so that it cannot be left out.
+        """
+        if is_whole:
+            return cls(f"{file}:{line}: {why}", {"file": file, "why": why})
         if line is None:
             return cls(f"{file}: {why}", {"file": file, "why": why})
         return cls(f"{file}:{line}: {why}", {"file": file, "line": str(line), "why": why})

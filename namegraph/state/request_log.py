@@ -127,7 +127,7 @@ def encode_outcome(outcome: Outcome) -> str:
     value: dict[str, object]
     match outcome:
         case Committed():
-            value = {
+            value: dict[str, object] = {
                 "revision": outcome.revision,
                 "effects": [[effect.kind, effect.groups, effect.servers] for effect in outcome.effects],
                 "counts": None if outcome.counts is None else asdict(outcome.counts),

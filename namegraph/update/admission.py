@@ -129,7 +129,7 @@ class Collector:
             raise refuse(
                 Reason.GROUP_IN_USE,
                 f"the group {group} is in use: {self._in_words(parents, 'parent', 'parents')}, "
-                f"{self._in_words(children, 'member', 'members')}; leave them first, or delete with force",
+                f"{self._in_words(children, 'member', 'members')}; leave them first, or delete with `force`",
                 group=group,
                 parents="\n".join(self._named(parents)),
                 children="\n".join(self._named(children)),

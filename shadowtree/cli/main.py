@@ -19,6 +19,7 @@ from shadowtree.cli.support.exit_codes import BROKEN_PIPE, FAILED, INTERRUPTED, 
 from shadowtree.cli.support.hints import what_helps
 from shadowtree.cli.support.options import Session, everywhere
 from shadowtree.cli.support.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
+from shadowtree.cli.support.suggestions import suggest_command
 from shadowtree.errors import InvalidName, OutcomeUnknown, ShadowtreeError, Unavailable
 
 _CLEAN_UP_SECONDS: Final = 5
@@ -48,12 +49,12 @@ COMMANDS: Final[dict[str, _Command]] = {
     "watch": _Command("changes", "Print changes as they are committed."),
     "send": _Command("send", "Send messages to everybody in a group."),
     "listen": _Command("listen", "Print the messages that reach a process."),
-    "mailbox": _Command("mailbox", "Say for whom messages are kept."),
+    "mailbox": _Command("mailbox", "Manage mailboxes."),
     "dead-letters": _Command("dead_letters", "What could not be delivered: list, send again, forget."),
     "mail": _Command("mail", "Make mailing lists of groups."),
     "bench-delivery": _Command("bench_delivery", "Measure how fast messages reach everybody in a group."),
     "validate": _Command("validate", "Run a file of steps and expectations."),
-    "audit": _Command("audit", "Have all that the servers hold judged offline."),
+    "audit": _Command("audit", "Audit the data of all servers offline."),
     "simulate": _Command("simulate", "Run many name servers under a seed and check them."),
     "peers": _Command("peers", "Show, add and remove the servers of other subnets."),
     "status": _Command("status", "Show how the server is."),
@@ -79,6 +80,13 @@ class LazyGroup(click.Group):
         module = import_module(f"shadowtree.cli.commands.{entry.module}")
         command: click.Command = getattr(module, f"{cmd_name.replace('-', '_')}_command")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; one that is mistyped, or called otherwise elsewhere, is told the name it has here."""
+        suggest_command(ctx, args, COMMANDS)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the commands without loading them."""

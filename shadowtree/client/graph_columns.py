@@ -31,6 +31,10 @@ _MEMBER: Final = "member"
 OnBadRow = Callable[[int, str], None]
 
 
+def _columns(number: int) -> str:
+    return "1 column" if number == 1 else f"{number} columns"
+
+
 class BadRowError(ValueError):
     """A row that cannot be part of the graph; the message says why."""
 
@@ -53,6 +57,11 @@ class GraphColumns:
         self._numbers: dict[str, dict[str, int]] = {_GROUP: {}, _MEMBER: {}}
         # Those that may be parents.
         self._parent_numbers = self._numbers[_GROUP] if only_subnet is None else {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all arcs and groups, each once."""
+        return tuple(self._names)
 
     @property
     def arc_count(self) -> int:
@@ -89,7 +98,7 @@ class GraphColumns:
 
     def _add_row(self, row: Sequence[str]) -> None:
         if len(row) != 3:
-            raise BadRowError(f"{len(row)} columns instead of 3 (parent, child, group or member; tabs between)")
+            raise BadRowError(f"{_columns(len(row))} instead of 3 (parent, child, group or member; tabs between)")
         self.add(*row)
 
     def add(self, parent: str, child: str, kind: str) -> None:

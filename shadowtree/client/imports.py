@@ -63,6 +63,7 @@ def import_of_file(
     subnets: Iterable[SubnetName],
     request_id: RequestId | None,
     progress: ImportProgress | None,
+    on_names: Callable[[tuple[str, ...]], None] | None = None,
 ) -> ImportCall:
     """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`."""
     path, subnets = checked_path(path), set(subnets)
@@ -74,6 +75,8 @@ def import_of_file(
         skip_bad=skip_bad,
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
     )
+    if on_names is not None:
+        on_names(columns.names)
     return ImportCall(columns, skipped, request_id_or_new(request_id), progress)
 
 

@@ -306,13 +306,15 @@ class Client:
         skip_bad: bool = False,
         subnet: SubnetName | None = None,
         progress: ImportProgress | None = None,
+        on_names: Callable[[tuple[str, ...]], None] | None = None,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.ImportSummary:
         """Bring the graph of a file to the server as one atomic update, once the whole file was found good.
 
         Raises `BadFile` for the first bad line; with `skip_bad` bad lines are left out and listed in the summary.
-        With `subnet` only arcs whose parent is there are taken.
+        With `subnet` only arcs whose parent is there are taken. `on_names` is told all names before anything is sent:
+        if it raises, nothing is.
         """
         from shadowtree.client.imports import at_its_line, import_of_file, known_subnets
 
@@ -325,6 +327,7 @@ class Client:
             subnets=known_subnets(self._call_within(calls.status(), status_limit)),
             request_id=request_id,
             progress=progress,
+            on_names=on_names,
         )
         try:
             return self._import(call, limit)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from shadowtree.cli.render.complaints import warn
 from shadowtree.cli.render.output import (
     ALREADY_THERE,
     NOT_THERE,
@@ -26,6 +27,7 @@ from shadowtree.cli.support.options import (
     in_session,
     request_id_option,
 )
+from shadowtree.cli.support.spellings import refuse_other_spellings, sentences, strict_option
 from shadowtree.errors import ShadowtreeError
 from shadowtree.results import Change, Effect
 from shadowtree.updates import Join, Leave
@@ -64,12 +66,19 @@ class _Line:
 @click.argument("file")
 @if_missing_option
 @if_there_option
+@strict_option
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
 def apply_command(
-    session: Session, file: str, if_missing: bool, if_there: bool, with_effects: bool, request_id: str | None
+    session: Session,
+    file: str,
+    if_missing: bool,
+    if_there: bool,
+    is_strict: bool,
+    with_effects: bool,
+    request_id: str | None,
 ) -> None:
     """Make the joins and leaves of FILE; `-` is standard input.
 
@@ -80,6 +89,9 @@ def apply_command(
     With --if-missing, joins of what is a member already change nothing; with --if-there, leaves of what is no member.
     The other lines of their update are done all the same, and a line of the answer says of each line of FILE what was
     found: `joined`, `already a member`, `left`, `not a member`.
+
+    Names are compared with case: a warning says so where a joined name differs in letter case alone from another name,
+    and --strict refuses the whole file.
 
     \b
     Example: move ann from one group to another, never in both and never in none:
@@ -92,7 +104,16 @@ def apply_command(
     effects: list[Effect] = []
     lines: list[_Line] = []
     revision = ""
+    joined = {
+        name
+        for update in updates
+        for operation in update.operations
+        if isinstance(operation, Join)
+        for name in (operation.parent, operation.member)
+    }
     with session.connect() as names:
+        if is_strict:
+            refuse_other_spellings(names, joined)
         for done, update in enumerate(updates):
             # One id names the whole file; each of its updates needs one of its own.
             own_id = f"{request_id}/{done}" if request_id and len(updates) > 1 else request_id
@@ -108,6 +129,9 @@ def apply_command(
             effects += change.effects
             revision = change.revision
             lines += _lines_of(update, change)
+        told = () if is_strict else tuple(sentences(names, joined))
+    for sentence in told:
+        warn(sentence)
     whole = Change(revision, tuple(effects))
     if if_missing or if_there:
         _print(whole, lines, is_json=session.is_json)

@@ -23,6 +23,7 @@ from shadowtree.cli.support.exit_codes import DONE, FAILED, NO, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.cli.support.private_files import mode_option, private_files
 from shadowtree.cli.support.standard_streams import is_watched
+from shadowtree.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     from shadowtree.client.snapshots_of_all import Taken
@@ -165,6 +166,9 @@ def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...
         raise click.UsageError("--jdbc reads databases: name them with --config")
     try:
         taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
+    except DeadlineExceeded:
+        # That the time is up is an OSError too, of the server and not of a file.
+        raise
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename or folder}: {error.strerror or error}") from None
     for missing in taken.missing:

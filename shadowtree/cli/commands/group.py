@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from shadowtree.cli.commands.describe import describe_command
+from shadowtree.cli.render.complaints import warn
 from shadowtree.cli.render.output import (
     ALREADY_THERE,
     NOT_THERE,
@@ -28,12 +29,22 @@ from shadowtree.cli.support.options import (
     in_session,
     request_id_option,
 )
+from shadowtree.cli.support.spellings import refuse_other_spellings, sentences, strict_option
+from shadowtree.cli.support.suggestions import suggest_command
 
 if TYPE_CHECKING:
     from shadowtree.vocabulary import Kept, Quality
 
 
-@click.group("group")
+class _Group(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        suggest_command(ctx, args, self.commands)
+        return super().resolve_command(ctx, args)
+
+
+@click.group("group", cls=_Group)
 @everywhere()
 def group_command() -> None:
     """Create, delete, list and describe groups, and say who may send to them.
@@ -46,14 +57,24 @@ def group_command() -> None:
 @click.argument("group")
 @if_missing_option
 @click.option("--take-over", is_flag=True, help="If a process of this name is in groups, it becomes the group.")
+@strict_option
 @effects_option
 @request_id_option
 @everywhere()
 @in_session
 def create_command(
-    session: Session, group: str, if_missing: bool, take_over: bool, with_effects: bool, request_id: str | None
+    session: Session,
+    group: str,
+    if_missing: bool,
+    take_over: bool,
+    is_strict: bool,
+    with_effects: bool,
+    request_id: str | None,
 ) -> None:
     """Create GROUP, without members.
+
+    Names are compared with case: a warning says so where GROUP differs in letter case alone from another name, and
+    --strict refuses that.
 
     With --if-missing a group that exists stays as it is: the line `already there` says so (JSON: `found`).
 
@@ -68,9 +89,14 @@ def create_command(
     from shadowtree.client.calls import as_kept
 
     with session.connect() as names:
+        if is_strict:
+            refuse_other_spellings(names, (group,))
         change = names.create_group(
             group, if_missing=if_missing, take_over=take_over, effects=with_effects, request_id=request_id
         )
+        told = () if is_strict else tuple(sentences(names, (group,)))
+    for sentence in told:
+        warn(sentence)
     if not if_missing:
         print_change(change, is_json=session.is_json)
         return
@@ -193,7 +219,7 @@ group_command.add_command(describe_command)
 def deliver_command(
     session: Session, group: str, senders: str | None, quality: Quality | None, kept: Kept | None
 ) -> None:
-    """Say what holds for messages to GROUP; without options, show it.
+    """Show or set the delivery options of GROUP.
 
     It holds until it is set again, or GROUP is deleted. Who sends says so with `shadowtree send --as PROCESS`, and is
     believed: nobody is authenticated.

@@ -25,6 +25,7 @@ from shadowtree.cli.support.options import (
     in_session,
     request_id_option,
 )
+from shadowtree.cli.support.spellings import refuse_other_spellings, sentences, strict_option
 from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 from shadowtree.results import Change
@@ -51,6 +52,7 @@ _process_option = click.option(
     help="If the server of one of the two is out of reach, let it join when that is back. Needs --group or --process.",
 )
 @if_missing_option
+@strict_option
 @effects_option
 @request_id_option
 @everywhere()
@@ -63,6 +65,7 @@ def join_command(
     is_process: bool,
     is_offline: bool,
     if_missing: bool,
+    is_strict: bool,
     with_effects: bool,
     request_id: str | None,
 ) -> None:
@@ -73,6 +76,9 @@ def join_command(
     several ways (controlled).
 
     With --if-missing a membership that exists stays as it is: the line `already a member` says so (JSON: `found`).
+
+    Names are compared with case: a warning says so where PARENT or MEMBER differs in letter case alone from another
+    name, and --strict refuses that.
 
     With --offline a member whose server is out of reach, or that of PARENT, is remembered, and joined when that is
     back; `shadowtree status` of the other server shows it as suspended until then, and says so if it cannot be.
@@ -86,6 +92,8 @@ def join_command(
 
     with session.connect() as names:
         kind = _kind(is_group=is_group, is_process=is_process)
+        if is_strict:
+            refuse_other_spellings(names, (parent, member))
         change = names.join(
             parent,
             member,
@@ -105,6 +113,9 @@ def join_command(
             )
         else:
             print_change(change, is_json=session.is_json)
+        if not is_strict:
+            for sentence in sentences(names, (parent, member)):
+                warn(sentence)
         if not change.unchanged and kind == "auto" and is_watched() and _is_no_group(names, member):
             warn(f"{as_kept(member)} joined as a person: there is no group of that name")
 

@@ -58,8 +58,7 @@ def listen_command(
 
     With --group or --sender what is left out counts as acknowledged: it does not come the next time.
 
-    With --ephemeral none of this is so: you see what comes while you listen, whoever else does, and nothing is left of
-    it.
+    --ephemeral stores nothing: it prints what comes while it listens, beside all other listeners.
 
     \b
     Examples:

@@ -11,9 +11,11 @@ import click
 from shadowtree.cli.commands.mailman import MailmanOptions, import_from_mailman, mailman_options
 from shadowtree.cli.render.complaints import complain, warn
 from shadowtree.cli.render.output import print_json, warn_unreachable
+from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session, request_id_option
 from shadowtree.cli.support.private_files import mode_option, private_files
+from shadowtree.cli.support.spellings import refuse_other_spellings, sentences, strict_option
 from shadowtree.cli.support.standard_streams import is_watched
 from shadowtree.errors import InvalidRequest, Unavailable
 
@@ -31,6 +33,7 @@ _format_help = "[default: as the file's name ends]"
 @click.option("--skip-bad", is_flag=True, help="Leave out bad lines and list them, instead of refusing the file.")
 @click.option("--file-format", type=click.Choice([*_FORMATS, _MAILMAN]), help=_format_help)
 @click.option("--subnet", metavar="SUBNET", help="Only the arcs whose parent is in this subnet.")
+@strict_option
 @mailman_options
 @request_id_option
 @everywhere()
@@ -41,6 +44,7 @@ def import_command(
     skip_bad: bool,
     file_format: str | None,
     subnet: str | None,
+    is_strict: bool,
     mailman: MailmanOptions,
     request_id: str | None,
 ) -> int:
@@ -49,6 +53,9 @@ def import_command(
     A line of a .tsv file is `parent`, `child` and `group` or `member`, with tabs between; `G`, nothing, `group` is a
     group without members. A .csv file begins with the line `list,address,role`. Missing groups are created, arcs that
     exist are skipped, so repeating it does no harm. The whole file is checked before anything is sent.
+
+    Names are compared with case: a warning names those that differ in letter case alone, from one another or from names
+    in use, and --strict refuses the file.
 
     With --file-format mailman3, FILE has rosters of a Mailman 3, or is the URL of its REST API.
 
@@ -68,15 +75,26 @@ def import_command(
     if mailman.are_given:
         raise click.UsageError(f"--config, --domain, --user and --password-file are for --file-format {_MAILMAN}")
     _check_format(file, file_format)
+    given: list[str] = []
     with session.connect() as names, import_progress_display() as progress:
+
+        def check(found: tuple[str, ...]) -> None:
+            given.extend(found)
+            if is_strict:
+                refuse_other_spellings(names, found)
+
         summary = names.import_file(
             file,
             file_format=file_format,
             skip_bad=skip_bad,
             subnet=subnet,
             progress=progress,
+            on_names=check,
             request_id=request_id,
         )
+        told = () if is_strict else tuple(sentences(names, given))
+    for sentence in told:
+        warn(sentence)
     for skipped in summary.skipped:
         warn(f"skipped {shown_name(file)}:{skipped.line}: {skipped.reason}")
     if summary.skipped_count > len(summary.skipped):
@@ -151,12 +169,12 @@ def _check_format(file: str, file_format: str | None) -> None:
 
 def _sentence(summary: ImportSummary) -> str:
     parts = [
-        f"{summary.arcs} arcs added",
-        f"{summary.groups_created} groups created",
-        f"{summary.already_there} arcs already there",
+        f"{counted(summary.arcs, 'arc')} added",
+        f"{counted(summary.groups_created, 'group')} created",
+        f"{counted(summary.already_there, 'arc')} already there",
     ]
     if summary.skipped_count:
-        parts.append(f"{summary.skipped_count} lines skipped")
+        parts.append(f"{counted(summary.skipped_count, 'line')} skipped")
     return ", ".join(parts)
 
 

@@ -9,6 +9,7 @@ from shadowtree.errors import (
     DeadlineExceeded,
     GroupInUse,
     GroupNotFound,
+    InvalidRequest,
     MailboxNotFound,
     NameInUse,
     NotASender,
@@ -53,7 +54,7 @@ def _hint(error: ShadowtreeError, command: str) -> str:
         case DeadlineExceeded():
             return "--timeout SECONDS waits longer"
         case GroupInUse() if command == _DELETE:
-            return "--force leaves them and deletes it in one update"
+            return "--force does both in one update"
         case NameInUse() if command == _CREATE:
             return "--take-over makes it a group that is in them"
         case NameInUse() if command == _IMPORT and "group" in error.facts:
@@ -62,6 +63,8 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--group and --process say what it is, neither leaves it to the server"
         case Unavailable() if command == _JOIN and error.unreachable:
             return "--offline with --group or --process joins when that is back"
+        case InvalidRequest() if command == _JOIN and error.facts.get("field") == "kind":
+            return "--group or --process says it"
         case BadFile() if command == _IMPORT and "line" in error.facts:
             return "--skip-bad leaves out bad lines"
         case GroupNotFound() if "renamed_to" in error.facts:

@@ -72,6 +72,9 @@ in_session = click.make_pass_decorator(Session, ensure=True)
 def _remember(context: click.Context, option: click.Parameter, value: object) -> None:
     session = context.find_root().ensure_object(Session)
     session.command = context.info_name or ""
+    if option.name == "at_least_revision" and value == "":
+        # Such as of a variable that is not set: a read would not wait for the write, and nobody would notice.
+        raise click.BadParameter("the revision is empty", context, option)
     if value is not None and option.name is not None:
         setattr(session, option.name, value)
 
@@ -114,7 +117,7 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
                 click.option(
                     "--at-least-revision",
                     metavar="R",
-                    help="Read what the write that returned revision R left, or something later.",
+                    help="Read a state at least as new as revision R.",
                     **_COMMON,
                 ),
             )

@@ -83,7 +83,10 @@ def _columns_of(name: str, number: int, line: str) -> tuple[str, dict[str, int]]
         if _LIST in names and _ADDRESS in names:
             break
     else:
-        raise BadFile.at(name, None, f"line {number} must name the columns, such as {','.join(COLUMNS)}")
+        found = ", ".join(repr(column) for column in line.split(",")[:8])
+        raise BadFile.at(
+            name, None, f"line {number} must name the columns, such as {','.join(COLUMNS)}; it has {found:.200}"
+        )
     places = {column: place for place, column in enumerate(names)}
     unknown = [column for column in names if column not in COLUMNS]
     if unknown:
@@ -110,7 +113,8 @@ def _rows(
         if not any(fields):
             continue
         if len(fields) != len(places):
-            on_bad_line(number, f"{len(fields)} columns instead of the {len(places)} that the first line names")
+            columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            on_bad_line(number, f"{columns} instead of the {len(places)} that the first line names")
             continue
         role = fields[places[_ROLE]].strip().lower() if _ROLE in places else ""
         if role and role not in _ROLES:

@@ -16,7 +16,7 @@ from typing import IO, Final
 from shadowtree.client.files.csv_rows import COLUMNS, csv_line
 from shadowtree.client.files.formats import STANDARD_STREAM, FileFormat
 from shadowtree.client.files.lines import shown_name
-from shadowtree.errors import BadFile
+from shadowtree.errors import BadFile, DeadlineExceeded
 from shadowtree.updates import Arc
 
 _KINDS: Final = {"group": "group", "process": "member"}
@@ -96,6 +96,9 @@ def _sink(path: str, is_partial: Callable[[], bool]) -> Iterator[IO[bytes]]:
                 part.replace(f"{path}{PARTIAL_SUFFIX}" if is_partial() else target)
             finally:
                 part.unlink(missing_ok=True)
+    except DeadlineExceeded:
+        # It is an OSError too, of the server and not of the file.
+        raise
     except OSError as error:
         raise BadFile.at(shown_name(path), None, f"cannot write it: {error.strerror or error}") from None
 

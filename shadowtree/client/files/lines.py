@@ -51,20 +51,22 @@ def read_line_blocks(
         with opened(path) as (raw, size):
             # `read1` hands over what stands before a fault; `read` would lose it, and with it the line number.
             read = gzip.GzipFile(fileobj=raw, mode="rb").read1 if is_compressed else raw.read
-            splitter = _Splitter(on_bad_line)
+            splitter, to_utf8 = _Splitter(on_bad_line), _ToUtf8(name)
             read_bytes = 0
             try:
                 while data := read(BLOCK_BYTES):
                     read_bytes += len(data)
                     if read_bytes > FILE_LIMIT_BYTES:
                         raise BadFile.at(name, splitter.next_line, f"there are more than {FILE_LIMIT_BYTES} bytes")
-                    yield from splitter.feed(data)
+                    yield from splitter.feed(to_utf8.feed(data))
                     if progress is not None:
                         progress(raw.tell() if size else 0, size)
             except EOFError:
-                raise BadFile.at(name, splitter.next_line, "the gzip data ends too early (cut off?)") from None
+                why = "the gzip data ends too early (cut off?)"
+                raise BadFile.at(name, splitter.next_line, why, is_whole=True) from None
             except (gzip.BadGzipFile, zlib.error) as error:
-                raise BadFile.at(name, splitter.next_line, f"this is no sound gzip data: {error}") from None
+                why = f"this is no sound gzip data: {error}"
+                raise BadFile.at(name, splitter.next_line, why, is_whole=True) from None
             yield from splitter.finish()
     except OSError as error:
         raise BadFile.at(name, None, f"cannot read it: {error.strerror or error}") from None
@@ -87,6 +89,30 @@ def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
         if not stat.S_ISREG(found.st_mode):
             raise BadFile.at(path, None, "it is no regular file; give - for what comes from a pipe")
         yield file, found.st_size
+
+
+class _ToUtf8:
+    """Recodes a file in UTF-16, as Windows writes it, which begins with a byte order mark; UTF-8 passes as it is."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._is_at_start = True
+        self._decoder: codecs.IncrementalDecoder | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Take more of the file."""
+        if self._is_at_start:
+            self._is_at_start = False
+            if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                self._decoder = codecs.getincrementaldecoder("utf-16")()
+            elif 0 in data[:2]:
+                raise BadFile.at(self._name, None, "this is UTF-16 without a byte order mark; save it as UTF-8")
+        if self._decoder is None:
+            return data
+        try:
+            return self._decoder.decode(data).encode()
+        except UnicodeError as error:
+            raise BadFile.at(self._name, None, f"this is no sound UTF-16: {error}; save it as UTF-8") from None
 
 
 class _Splitter:

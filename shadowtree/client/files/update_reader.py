@@ -52,7 +52,8 @@ def read_updates(path: str) -> list[FileUpdate]:
 def _read_operation(line: str) -> Join | Leave:
     columns = line.split("\t")
     if len(columns) not in {3, 4}:
-        raise ValueError(f"{len(columns)} columns instead of 3 or 4 (+ or -, parent, child, perhaps group or member)")
+        found = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+        raise ValueError(f"{found} instead of 3 or 4 (+ or -, parent, child, perhaps group or member)")
     sign, parent, child = columns[:3]
     if sign not in {"+", "-"}:
         raise ValueError(f"the first column is {sign[:40]!r} instead of '+' or '-'")

@@ -217,7 +217,7 @@ def test_a_person_at_a_terminal_sees_tables_trees_and_progress(shadowtree, serve
     assert "3 arcs added" in seen
     status, seen = at_a_terminal(["describe", "t1@x.example"], environment)
     assert status == 0
-    assert "on a loop with 1 group: t2@x.example" in seen
+    assert "with 1 group: t2@x.example" in seen
     assert "virtual node" not in seen
     status, seen = at_a_terminal(["describe", "t1@x.example", "--internal"], environment)
     assert status == 0

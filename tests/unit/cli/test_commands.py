@@ -95,10 +95,7 @@ def test_a_group_is_created_listed_and_deleted(shadowtree):
 def test_deleting_a_group_in_use_needs_force(shadowtree, loop):
     refused = shadowtree("group", "delete", A)
     assert (refused.status, refused.out) == (4, "")
-    assert (
-        refused.err
-        == f"shadowtree: group {A} still has parents or children; --force leaves them and deletes it in one update\n"
-    )
+    assert refused.err == f"shadowtree: group {A} still has parents or children; --force does both in one update\n"
     assert shadowtree("group", "delete", A, "--force").status == 0
 
 
@@ -494,7 +491,7 @@ def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tm
     assert refused.err == f"shadowtree: {why}; --skip-bad leaves out bad lines\n"
     skipped = shadowtree("import", file, "--skip-bad")
     assert skipped.status == 0
-    assert skipped.out == "1 arcs added, 2 groups created, 0 arcs already there, 1 lines skipped\n"
+    assert skipped.out == "1 arc added, 2 groups created, 0 arcs already there, 1 line skipped\n"
     assert skipped.err == f"shadowtree: skipped {file}:2: '{A}' cannot be a member of itself\n"
     found = shadowtree("import", file, "--skip-bad", "--format", "json").json["skipped"]
     assert found == [{"line": 2, "reason": f"'{A}' cannot be a member of itself"}]

@@ -94,6 +94,7 @@ def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
         ("completion", "tcsh"),
         ("describe", A, "--pathnames", "0"),
         ("join", A, ANN, "--request-id", ""),
+        ("resolve", A, "--at-least-revision", ""),
         ("watch", A, "--after", ""),
         ("changes", "--after", ""),
         ("peers", "add", "y.example"),
@@ -365,3 +366,27 @@ def test_the_lines_of_grpc_itself_are_for_those_who_ask_for_them(given, expected
     said = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     # Nothing has read the setting before it was made.
     assert said.stdout.splitlines()[-1] == f"{expected} False"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("resolv", A), "shadowtree resolve"),
+        (("members", A), "shadowtree resolve"),
+        (("list",), "shadowtree group list"),
+        (("group", "show", A), "shadowtree describe"),
+        (("group", "members", A), "shadowtree resolve"),
+        (("group", "lst"), "shadowtree group list"),
+    ],
+    ids=str,
+)
+def test_a_command_that_is_mistyped_or_called_otherwise_is_suggested(shadowtree, typed, meant):
+    found = shadowtree(*typed)
+    assert (found.status, found.out) == (2, "")
+    assert f"Did you mean `{meant}`" in found.err
+
+
+def test_that_the_time_is_up_is_a_timeout_of_python_too():
+    assert issubclass(errors.DeadlineExceeded, TimeoutError)
+    assert issubclass(errors.OutcomeUnknownAtDeadline, TimeoutError)
+    assert str(errors.DeadlineExceeded("no answer", {"server": "x"})) == "no answer"

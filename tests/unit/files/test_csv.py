@@ -58,10 +58,13 @@ def test_what_spreadsheets_write_is_read(tmp_path, text):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"{ALL},{ANN}\n", " line 1 must name the columns, such as list,address,role"),
+        (
+            f"{ALL},{ANN}\n",
+            " line 1 must name the columns, such as list,address,role; it has 'all@x.example', 'ann@z.example'",
+        ),
         ("list,address,mail\n", " line 1: there is no column 'mail'; there are list, address, role"),
         ("list,address,list\n", " line 1 names a column twice"),
-        (f"list,address\n{ALL},{ANN}\n{ALL}\n", "3: 1 columns instead of the 2 that the first line names"),
+        (f"list,address\n{ALL},{ANN}\n{ALL}\n", "3: 1 column instead of the 2 that the first line names"),
         (f'list,address\n{ALL},"{ANN}\n{ALL},{ANN}\n', "2: this is no CSV: a quote is not closed"),
         (f'list,address\n{ALL},"a"b@z\n', "2: this is no CSV: ',' expected after '\"'"),
         (

@@ -113,11 +113,11 @@ def test_many_names_and_arcs_are_dealt_out_over_messages_in_order():
 SEEN = "a@x\tb@x\tgroup\na@x\tann@y\tmember\n"
 
 BAD_ROWS = {
-    "": "1 columns instead of 3 (parent, child, group or member; tabs between)",
-    "a@x": "1 columns instead of 3 (parent, child, group or member; tabs between)",
+    "": "1 column instead of 3 (parent, child, group or member; tabs between)",
+    "a@x": "1 column instead of 3 (parent, child, group or member; tabs between)",
     "a@x\tb@x": "2 columns instead of 3 (parent, child, group or member; tabs between)",
     "a@x\tb@x\tgroup\t": "4 columns instead of 3 (parent, child, group or member; tabs between)",
-    "a@x b@x group": "1 columns instead of 3 (parent, child, group or member; tabs between)",
+    "a@x b@x group": "1 column instead of 3 (parent, child, group or member; tabs between)",
     "a@x\tb@x\tGroup": "the kind is 'Group' instead of 'group' or 'process' (in files also 'member')",
     "new@x\tb@x\tperson": "the kind is 'person' instead of 'group' or 'process' (in files also 'member')",
     "a@x\ta@x\tgroup": "'a@x' cannot be a member of itself",

@@ -1,5 +1,6 @@
 """Files that are small and hold too much, or that are none, end with one line."""
 
+import codecs
 import gzip
 import os
 import time
@@ -9,7 +10,7 @@ import zlib
 import pytest
 
 from shadowtree.client.files import graph_reader, lines
-from shadowtree.client.files.formats import format_of
+from shadowtree.client.files.formats import FileFormat, format_of
 from shadowtree.client.files.graph_reader import read_graph
 from shadowtree.client.files.update_reader import read_updates
 from shadowtree.client.graph_columns import GraphColumns
@@ -86,7 +87,32 @@ def test_files_of_other_systems_are_read_alike(tmp_path, end, mark):
     assert [update.line for update in read_updates(str(updates))] == [1, 3]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+@pytest.mark.parametrize("mark", [codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE])
+def test_utf_16_with_its_mark_is_read_as_windows_writes_it(tmp_path, mark):
+    path = tmp_path / "g.tsv"
+    encoding = "utf-16-le" if mark == codecs.BOM_UTF16_LE else "utf-16-be"
+    path.write_bytes(mark + "büro@x\tb@x\tmember\r\nbüro@x\tc@x\tmember\r\n".encode(encoding))
+    columns = GraphColumns()
+    assert read_graph(str(path), FileFormat.TSV, columns) == ((), 0)
+    assert set(columns.names) == {"büro@x", "b@x", "c@x"}
+
+
+def test_utf_16_without_a_mark_is_named_and_no_line_is_to_blame(tmp_path):
+    path = tmp_path / "g.tsv"
+    path.write_bytes("a@x\tb@x\tmember\n".encode("utf-16-le"))
+    with pytest.raises(BadFile, match="UTF-16 without a byte order mark; save it as UTF-8") as caught:
+        read(path)
+    assert "line" not in caught.value.facts
+
+
+def test_utf_16_that_is_cut_off_in_a_letter_is_refused(tmp_path):
+    path = tmp_path / "g.tsv"
+    path.write_bytes(codecs.BOM_UTF16_LE + b"\x00\xdc")
+    with pytest.raises(BadFile, match="no sound UTF-16"):
+        read(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-32"])
 def test_other_encodings_are_refused_in_one_line(tmp_path, encoding):
     path = tmp_path / "g.tsv"
     path.write_bytes("a@x\tb@x\tmember\n".encode(encoding))
