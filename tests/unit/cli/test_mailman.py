@@ -43,7 +43,7 @@ def test_the_lists_of_the_rest_api_become_groups(shadowtree, graph, url):
     found = shadowtree("import", url, "--file-format", "mailman3", *DOMAIN)
     assert (found.status, found.out) == (
         0,
-        "10 arcs added, 4 groups created, 0 arcs already there, 1 things noted\n",
+        "10 arcs added, 4 groups created, 0 arcs already there, 1 thing noted\n",
     )
     assert found.err == (
         "shadowtree: lab@lists.example: gil@z.example: delivery is off for this list alone: "
