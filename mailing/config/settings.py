@@ -11,7 +11,7 @@ from typing import Any
 
 from mailing.config.listeners import clash
 from mailing.config.signing_key import KeyFileError, read_private_key
-from mailing.rules.addresses import is_mail_domain
+from mailing.rules.addresses import ascii_domain, is_mail_domain
 from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
@@ -254,7 +254,7 @@ def _read_domains(value: object) -> dict[str, SubnetName]:
     found = {}
     for domain, subnet in _table(value, "a table of mail domains and subnets").items():
         try:
-            found[_mail_domain(domain)] = _mail_domain(_text(subnet))
+            found[_mail_domain(ascii_domain(domain))] = _mail_domain(_text(subnet))
         except _WrongValueError as error:
             raise _WrongValueError(str(error), domain) from None
     return found

@@ -1,4 +1,4 @@
-"""Addresses of mail, from and to names of the name service.
+"""Addresses of mail, from and to names of the name service; and which of them are one mailbox.
 
 A name may hold what has a meaning in mail: commas, spaces, parentheses. It is quoted by RFC 5321 here, and nowhere
 else. What cannot be sent to is refused: it must never become another address, or a second one.
@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import re
 
+import idna
+
+from namegraph import InvalidNameError, NodeId, fold_name, parse_name
 from shadowtree.vocabulary import MemberId
 
 LOCAL_PART_OCTETS_LIMIT = 64
@@ -72,9 +75,42 @@ def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:
     return True
 
 
-def mailbox_of(name: MemberId) -> str:
-    """What is the same for names that differ in case alone: they are taken for one mailbox, which gets one copy."""
-    return name.lower()
+def mailbox_of(address: str) -> str:
+    """Return the key of a mailbox: the same text for all addresses and names of one person.
+
+    Letter case, quotes that need not be there, a dot behind the domain, and whether a domain is written with letters or
+    as DNS has it, do not count. A sub-address (``ann+lists@``) is a person of its own. An address that is no name is
+    compared as text in lower case.
+    """
+    if address.isascii() and '"' not in address and address[-1:] != ".":
+        return address.lower()
+    name = name_of(address)
+    return address.lower() if name is None else fold_name(NodeId(name))
+
+
+def is_same_person(one: str, other: str) -> bool:
+    """Return True if two addresses, or names, are one mailbox."""
+    return bool(one and other) and mailbox_of(one) == mailbox_of(other)
+
+
+def name_of(address: str) -> MemberId | None:
+    """Return the name that an address has in the name service, its case kept; None if no name can be that address."""
+    local, _, domain = unquoted(address).rpartition("@")
+    try:
+        return parse_name(f"{local}@{ascii_domain(domain)}")
+    except InvalidNameError:
+        return None
+
+
+def ascii_domain(domain: str) -> str:
+    """Return a domain in lower case and as DNS has it (A-labels); one that is no domain comes back as it is."""
+    domain = domain.removesuffix(".")
+    if domain.isascii():
+        return domain.lower()
+    try:
+        return idna.encode(domain, uts46=True).decode("ascii")
+    except idna.IDNAError:
+        return domain
 
 
 def unquoted(address: str) -> str:

@@ -11,12 +11,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.errors import HeaderParseError
 from email.header import decode_header, make_header
-from email.utils import getaddresses
 
 import authres
 
-from mailing.rules.addresses import is_deliverable, unquoted
+from mailing.rules.addresses import ascii_domain, is_deliverable, is_same_person, mailbox_of, name_of
+from mailing.rules.envelope import untagged
+from mailing.rules.mailboxes import Mailbox, mailboxes_in
 from mailing.rules.message import Content
+from mailing.rules.signatures import signatures_of
 from shadowtree.vocabulary import MemberId
 
 RESULTS_LIMIT = 10
@@ -24,6 +26,7 @@ RESULTS_LIMIT = 10
 RESULT_CHARACTERS_LIMIT = 4_000
 COMMENTS_LIMIT = 100
 """Of one field: the parser calls itself for each."""
+FROM_CHARACTERS_LIMIT = 4_000
 TEXT_LIMIT = 100
 """Characters of a name or a subject that are shown."""
 
@@ -49,7 +52,10 @@ class Author:
     doubt: str = ""
     """Why it may be somebody else; empty: the own mail server confirms it."""
     rests_on_spf: bool = False
-    """Whether it is confirmed in a way that ends where the message is passed on: by no signature of the domain."""
+    """Whether it is confirmed in a way that ends where the message is passed on.
+
+    No signature of the domain holds for a list's copy: there is none, or it covers fields of lists.
+    """
 
     @property
     def is_confirmed(self) -> bool:
@@ -59,35 +65,56 @@ class Author:
     @property
     def answerable(self) -> MemberId:
         """By which name the author can be written to; empty: it may be somebody else, or cannot be sent to."""
-        name = unquoted(self.address)
-        return name if self.is_confirmed and is_deliverable(name, with_smtputf8=True) else ""
+        name = name_of(self.address)
+        is_fit = name is not None and self.is_confirmed and is_deliverable(name, with_smtputf8=True)
+        return name if name is not None and is_fit else ""
 
     def is_sender(self, sender: str) -> bool:
         """Whether the sender of the envelope is the author."""
-        return self.address != "" and unquoted(sender).lower() == unquoted(self.address).lower()
+        return is_same_person(untagged(sender), self.address)
 
 
 def author_of(content: Content, authserv_id: str | None) -> Author:
     """The author of a message; `authserv_id`: the name of the own mail server, None: nobody confirms anything."""
-    addresses = getaddresses(content.values("from"))
-    if len(addresses) != 1 or "@" not in addresses[0][1] or not addresses[0][1].isprintable():
-        return Author("", "", "From does not name one author")
-    name, address = shown(addresses[0][0]), addresses[0][1]
+    found = _named_in_from(content)
+    if isinstance(found, str):
+        return Author("", "", found)
+    name, address = shown(found.name), found.address
     if authserv_id is None:
         return Author(address, name, "no authserv_id is set by which a mail server could confirm the author")
-    domain = address.rpartition("@")[2].lower()
+    domain = ascii_domain(address.rpartition("@")[2])
     results = own_results(content, authserv_id)
-    verdicts = {each.result for each in results if each.method == "dmarc" and _value(each, "header", "from") == domain}
+    verdicts = {each.result for each in results if each.method == "dmarc" and _header_from(each) == domain}
     if verdicts == {"pass"}:
         is_signed = any(
-            each.method == "dkim" and each.result == "pass" and _is_aligned(_signing_domain(each), domain)
+            each.method == "dkim"
+            and each.result == "pass"
+            and _is_aligned(_signing_domain(each), domain)
+            and _goes_along(each, content)
             for each in results
         )
         return Author(address, name, rests_on_spf=not is_signed)
     logins = {_value(each, "smtp", "auth") for each in results if each.method == "auth" and each.result == "pass"}
-    if address.lower() in logins | _login_at(content, authserv_id):
+    if any(is_same_person(address, login) for login in logins | _login_at(content, authserv_id)):
         return Author(address, name)
     return Author(address, name, f"neither a login nor DMARC confirms that {shown(address)} is the author")
+
+
+def _named_in_from(content: Content) -> Mailbox | str:
+    """Return the one mailbox that From names, or why there is none. The same one twice is one."""
+    fields = content.values("from")
+    if not fields:
+        return "From does not name one author"
+    if len(fields) > 1:
+        return f"From does not name one author: there are {len(fields)} fields"
+    if len(fields[0]) > FROM_CHARACTERS_LIMIT:
+        return f"From does not name one author: it has more than {FROM_CHARACTERS_LIMIT:,} characters"
+    found = [each for each in mailboxes_in(fields[0]) if each.address.isprintable()]
+    if not found:
+        return "From does not name one author"
+    if len({mailbox_of(each.address) for each in found}) != 1:
+        return f"From does not name one author: it names {len(found)}"
+    return found[-1]
 
 
 def subject_of(content: Content) -> str:
@@ -125,8 +152,29 @@ def _value(result: authres.AuthenticationResult, kind: str, name: str) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
+def _header_from(result: authres.AuthenticationResult) -> str:
+    """Return the domain of From that a result is about; some mail servers write the whole address."""
+    return ascii_domain(_value(result, "header", "from").rpartition("@")[2])
+
+
 def _signing_domain(result: authres.AuthenticationResult) -> str:
     return _value(result, "header", "d") or _value(result, "header", "i").rpartition("@")[2]
+
+
+def _goes_along(result: authres.AuthenticationResult, content: Content) -> bool:
+    """Return True if the signature that passed still holds for a list's copy, which has fields of the list.
+
+    Where the mail server does not say which of several signatures it was, each of them must hold.
+    """
+    domain, selector, value = _signing_domain(result), _value(result, "header", "s"), _value(result, "header", "b")
+    meant = [
+        each
+        for each in signatures_of(content)
+        if each.domain == domain
+        and (not selector or each.selector == selector)
+        and (not value or each.value.lower().startswith(value))
+    ]
+    return all(each.holds_for_a_copy for each in meant)
 
 
 def _is_aligned(signing: str, domain: str) -> bool:

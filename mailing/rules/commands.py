@@ -10,28 +10,34 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import getaddresses, mktime_tz, parsedate_tz
+from email.utils import mktime_tz, parsedate_tz
 from enum import StrEnum
 
-from mailing.rules.addresses import unquoted
-from mailing.rules.authors import Author
+from mailing.rules.addresses import is_same_person
+from mailing.rules.authors import Author, shown
+from mailing.rules.automatic import is_automatic, seems_automatic
 from mailing.rules.list_headers import TRACE
 from mailing.rules.lists import Join
-from mailing.rules.message import ID_DIGITS, Content, is_automatic
+from mailing.rules.mailboxes import mailboxes_in
+from mailing.rules.message import ID_DIGITS, Content
 from mailing.rules.places import Word
 from mailing.rules.spooled import Message, Wish
+from mailing.rules.text import lines_of
 from mailing.rules.tokens import FORM, mac_of
 from shadowtree.vocabulary import GroupId, MemberId
 
 TOKEN_SECONDS = 3 * 86_400
 MESSAGE_SECONDS = 86_400
 """For so long a message speaks for its author: whoever has a copy could send it again."""
-LINES_LIMIT = 50
-"""Of a body that are looked at for a command."""
-LINE_LIMIT = 100
+SUBJECT_LIMIT = 1_000
+"""Characters."""
 
-_REPLY = re.compile(r"(?:(?:re|aw|sv|antw)(?:\[\d+\])?:\s*)+", re.I)
-_BY_TOKEN = re.compile(rf"(confirm|approve|reject) ({FORM})(?![a-z0-9])", re.I)
+_REPLY = re.compile(
+    r"(?:\s*(?:re|aw|sv|vs|antw|odp|ynt|r[ée]f|ris?|res|rv|fwd?|wg|tr|vb|回复|答复|返信)(?:\s*[\[(]\d+[\])])?\s*[:：]\s*)+",
+    re.I,
+)
+"""Prefixes of mail programs for the subject of an answer, or of a message that is passed on."""
+_BY_TOKEN = re.compile(rf"(?<![a-z0-9])(confirm|approve|reject) +({FORM})(?![a-z0-9])", re.I)
 _LISTS = frozenset(("bulk", "junk", "list"))
 
 
@@ -74,7 +80,9 @@ class Question:
 def is_of_a_program(content: Content) -> bool:
     """Whether an answer might come to a program, or to a list."""
     precedences = {value.lower() for value in content.values("precedence")}
-    return is_automatic(content) or bool(precedences & _LISTS or content.values("list-id") or content.values(TRACE))
+    if is_automatic(content) or seems_automatic(content):
+        return True
+    return bool(precedences & _LISTS or content.values("list-id") or content.values(TRACE))
 
 
 def question_of(command: Command, content: Content) -> Question:
@@ -87,21 +95,44 @@ def question_of(command: Command, content: Content) -> Question:
         case Word.CONFIRM | Word.APPROVE | Word.REJECT:
             return Question(Asked(command.word), command.token)
         case Word.REQUEST:
-            return next(_questions_in(content), Question(Asked.HELP))
+            return next(_questions_in(command, content), Question(Asked.HELP))
 
 
-def _questions_in(content: Content) -> Iterator[Question]:
-    subject = next(iter(content.values("subject")), "")[:LINE_LIMIT]
-    lines = content.rest[: LINES_LIMIT * LINE_LIMIT].decode("latin-1").splitlines()
-    for text in (_REPLY.sub("", subject.strip(), count=1), *lines[:LINES_LIMIT]):
-        shown = _BY_TOKEN.match(text)
-        if shown is not None:
-            yield Question(Asked(shown[1].lower()), shown[2].lower())
-        elif text.strip().lower() in _WORDS:
-            yield Question(Asked(text.strip().lower()))
+def _questions_in(command: Command, content: Content) -> Iterator[Question]:
+    subject = shown(next(iter(content.values("subject")), "")[:SUBJECT_LIMIT])
+    for text in (_REPLY.sub("", subject, count=1), *lines_of(content)):
+        token = _BY_TOKEN.search(text)
+        if token is not None:
+            yield Question(Asked(token[1].lower()), token[2].lower())
+            continue
+        word = _WORD.fullmatch(text)
+        if word is not None and _is_about(command, word["list"] or ""):
+            yield Question(_WORDS[word["word"].lower()])
 
 
-_WORDS = frozenset((Asked.LEAVE, Asked.JOIN, Asked.WHY, Asked.HELP))
+def _is_about(command: Command, text: str) -> bool:
+    """Return True if a text behind a word names the list of a command, or nothing."""
+    name = command.address.rpartition("@")[0]
+    return text.lower() in ("", name.lower()) or is_same_person(text, command.address)
+
+
+_WORDS = {
+    "leave": Asked.LEAVE,
+    "unsubscribe": Asked.LEAVE,
+    "signoff": Asked.LEAVE,
+    "remove": Asked.LEAVE,
+    "stop": Asked.LEAVE,
+    "join": Asked.JOIN,
+    "subscribe": Asked.JOIN,
+    "why": Asked.WHY,
+    "help": Asked.HELP,
+}
+_WORD = re.compile(
+    rf"\W*(?:please,? +)?(?P<word>{'|'.join(_WORDS)})(?: +me)?(?:,? +please)?"
+    r"(?: +(?:from|to) +(?:this|the|your) +(?:mailing *)?list| +<?(?P<list>[^\s<>]+?)>?)?\W*",
+    re.I,
+)
+"""A line that asks for something and says nothing else, as people and other list programs have it."""
 
 
 def speaks_for_author(content: Content, author: Author, command: Command, date: int) -> bool:
@@ -113,7 +144,7 @@ def speaks_for_author(content: Content, author: Author, command: Command, date: 
     named = content.values("to")
     if not author.is_confirmed or len(named) != 1 or len(content.values("date")) != 1:
         return False
-    if command.name.lower() not in {unquoted(address).lower() for _, address in getaddresses(named)}:
+    if not any(is_same_person(command.name, each.address) for each in mailboxes_in(named[0])):
         return False
     parsed = parsedate_tz(content.values("date")[0])
     if parsed is None:
@@ -192,7 +223,7 @@ def confirmed_wish(letter: Message, command: Command, author: Author, date: int)
     wish = letter.wish
     if wish is None or wish.group != command.group or not 0 <= date - letter.accepted <= TOKEN_SECONDS:
         return None
-    return wish if author.address and unquoted(author.address).lower() == wish.person.lower() else None
+    return wish if is_same_person(author.address, wish.person) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,7 @@ class Distribution:
                 subject=event.subject,
                 answerable=event.answerable,
                 message_id=event.message_id,
+                likeness=event.likeness,
             )
             chunks = ()
         places = {each.place for each in known.destinations}

@@ -49,6 +49,8 @@ class Accepted:
     """The author, where the own mail server confirms that; empty: nobody may be written to."""
     message_id: str = ""
     """As it came, if it looks like one."""
+    likeness: str = ""
+    """The likeness of the message, as in `Message`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate
 
-from mailing.rules.addresses import quoted
+from mailing.rules.addresses import mailbox_of, quoted
 from mailing.rules.authors import shown
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
 from mailing.rules.message import ID_DIGITS
@@ -93,7 +93,8 @@ class Failures:
 
     def __init__(self, failing: Iterable[Failing] = (), digests: Iterable[Digest] = ()) -> None:
         """As they were kept."""
-        self._failing = {each.person: each for each in failing}
+        self._failing = {mailbox_of(each.person): each for each in failing}
+        """Entries by mailbox: a person may be in lists by several spellings."""
         self._digests = {each.group: each for each in digests}
         self._swept = 0
         self.untaken = 0
@@ -103,7 +104,7 @@ class Failures:
 
     def is_suppressed(self, person: MemberId) -> bool:
         """Whether nothing is to be sent to somebody."""
-        found = self._failing.get(person)
+        found = self._failing.get(mailbox_of(person))
         return found is not None and found.suppressed != 0
 
     @property
@@ -124,7 +125,7 @@ class Failures:
         digest = self._digest_with(failure, today)
         if digest is not None:
             kept.append(digest)
-        before = self._failing.get(person)
+        before = self._failing.get(mailbox_of(person))
         if before is None and len(self._failing) >= FAILING_LIMIT:
             self.untaken += 1
             return kept
@@ -133,8 +134,9 @@ class Failures:
         days = (*(day for day in (before.days if before is not None else ()) if day > today - WITHIN_DAYS), today)
         fresh = Failing(person, place.group, place.address, place.owners, days, failure.why[:WHY_LIMIT])
         if before is not None:
-            fresh = replace(fresh, probe=before.probe, probed=before.probed)
-        self._failing[person] = fresh
+            # Kept under the name that it was kept under.
+            fresh = replace(fresh, person=before.person, probe=before.probe, probed=before.probed)
+        self._failing[mailbox_of(person)] = fresh
         return [*kept, fresh]
 
     def gave_up(self, place: Destination, servers: Iterable[SubnetName], date: int) -> list[Digest]:
@@ -148,19 +150,19 @@ class Failures:
 
     def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
         """The probe that is due: what is to be kept of the person with it, the message and its content."""
-        found = self._failing.get(person)
+        found = self._failing.get(mailbox_of(person))
         if found is None or found.suppressed or found.probe or len(found.days) < FAILURE_DAYS:
             return None
         id_ = hashlib.sha256(f"probe {person}\n{date // DAY_S}".encode()).hexdigest()[:ID_DIGITS]
-        found = self._failing[person] = replace(found, probe=id_, probed=date)
+        found = self._failing[mailbox_of(person)] = replace(found, probe=id_, probed=date)
         return found, *_probe(found, id_, date)
 
     def probe_failed(self, person: MemberId, probe: str, why: str, date: int) -> list[Failing | Digest]:
         """A probe came back: nothing more is sent to the person. What is to be kept; nothing where it is an old one."""
-        found = self._failing.get(person)
+        found = self._failing.get(mailbox_of(person))
         if found is None or found.probe != probe:
             return []
-        found = self._failing[person] = replace(found, probe="", suppressed=date, why=why[:WHY_LIMIT])
+        found = self._failing[mailbox_of(person)] = replace(found, probe="", suppressed=date, why=why[:WHY_LIMIT])
         self.suppression_changes += 1
         digest = self._digest(found.group, found.owners, date // DAY_S)
         if digest is None:
@@ -172,7 +174,7 @@ class Failures:
     def clear(self, person: MemberId) -> bool:
         """Send to somebody again, and forget what failed; returns whether anything was kept."""
         self.suppression_changes += 1
-        return self._failing.pop(person, None) is not None
+        return self._failing.pop(mailbox_of(person), None) is not None
 
     def due_digests(self, date: int) -> list[Digest]:
         """Those of days that are over: these are to be told, and kept no more."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from mailing.rules.addresses import unquoted
+from mailing.rules.addresses import ascii_domain, mailbox_of, name_of, unquoted
 from mailing.rules.lists import MUTED, OWNERS, beside
 from mailing.rules.rosters import DELIVERY_ENABLED, MailmanList, MailmanMember, RosterError, Rosters, shown
 from namegraph import InvalidNameError, parse_name
@@ -104,7 +104,7 @@ class Wanted:
 def subnets_of_members(rosters: Rosters, subnets: Subnets) -> frozenset[SubnetName]:
     """The subnets whose groups must be known to tell which members are groups."""
     addresses = [*(each.address for each in rosters.lists), *(each.address for each in rosters.members)]
-    domains = {address.rpartition("@")[2].lower() for address in addresses}
+    domains = {ascii_domain(address.rpartition("@")[2]) for address in addresses}
     return frozenset(
         {subnets[domain] for domain in domains if domain in subnets} | (domains & frozenset(subnets.values()))
     )
@@ -144,12 +144,15 @@ class _Translation:
     _beside: set[GroupId] = field(default_factory=set)
     """The groups that may stand beside lists."""
     _muted: list[tuple[GroupId, MailmanMember]] = field(default_factory=list)
+    _spellings: dict[str, MemberId] = field(default_factory=dict)
+    """Names of members by mailbox."""
     _notes: dict[tuple[str, str | None, str], Note] = field(default_factory=dict)
     """Each once, also where a member stands twice in the rosters."""
 
     def add_list(self, each: MailmanList) -> None:
         """Take a list, or note why not."""
         local, _, domain = each.address.lower().rpartition("@")
+        domain = ascii_domain(domain)
         subnet = self.subnets.get(domain)
         group = None
         if subnet is None:
@@ -263,7 +266,7 @@ class _Translation:
         if child is None:
             kind = "process"
             try:
-                child = parse_name(unquoted(member.address))
+                child = self._spelled(parse_name(name_of(member.address) or unquoted(member.address)))
             except InvalidNameError as error:
                 self._leave_out(each, member, f"it is no name of a member: {error.why}", Kind.BAD_NAME)
                 return None
@@ -279,10 +282,14 @@ class _Translation:
         self._arcs[parent, child] = kind
         return child
 
+    def _spelled(self, name: MemberId) -> MemberId:
+        """Return the spelling that stands first in the rosters: an owner and a member of one mailbox are one person."""
+        return self._spellings.setdefault(mailbox_of(name), name)
+
     def _nested(self, member: MailmanMember) -> GroupId | None:
         """The group whose list has the address of a member."""
         local, _, domain = unquoted(member.address).rpartition("@")
-        subnet = self.subnets.get(domain.lower())
+        subnet = self.subnets.get(ascii_domain(domain))
         if subnet is None:
             return None
         for name in (f"{local.lower()}@{subnet}", f"{local}@{subnet}"):

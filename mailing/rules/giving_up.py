@@ -34,7 +34,7 @@ def report_to_author(message: Message, lists: Sequence[Destination], date: int) 
     servers, first = _told(message.given_up), lists[0]
     told = "\n".join((message.id, str(message.accepted), *message.given_up))
     id_ = hashlib.sha256(f"report {told}".encode()).hexdigest()[:ID_DIGITS]
-    is_ascii = message.answerable.isascii()
+    is_ascii = "".join((message.answerable, *(each.address for each in lists))).isascii()
     policy = SMTP.clone(cte_type="7bit") if is_ascii else SMTPUTF8
     report = EmailMessage(policy=policy)
     domain = first.address.rpartition("@")[2]
@@ -56,7 +56,7 @@ def report_to_author(message: Message, lists: Sequence[Destination], date: int) 
     about = {"Reporting-MTA": f"dns; {domain}", "Arrival-Date": formatdate(message.accepted)}
     why = f"x-shadowtree; out of reach until nothing more was tried: {', '.join(servers)}"
     recipients = [
-        {"Final-Recipient": f"rfc822; {each.address}", "Action": "failed", "Status": EXPIRED, "Diagnostic-Code": why}
+        {"Final-Recipient": _recipient(each.address), "Action": "failed", "Status": EXPIRED, "Diagnostic-Code": why}
         for each in lists
     ]
     status.set_payload([_block(each, policy) for each in (about, *recipients)])
@@ -72,6 +72,10 @@ def report_to_author(message: Message, lists: Sequence[Destination], date: int) 
         id_, "", date, (place,), subject=shown(report["Subject"]), needs_smtputf8=not is_ascii, is_letter=True
     )
     return letter, report.as_bytes()
+
+
+def _recipient(address: str) -> str:
+    return f"{'rfc822' if address.isascii() else 'utf-8'}; {address}"
 
 
 def _block(fields: Mapping[str, str], policy: EmailPolicy[EmailMessage]) -> EmailMessage:

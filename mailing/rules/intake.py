@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from mailing.rules.authors import Author
+from mailing.rules.automatic import is_automatic
 from mailing.rules.commands import Command, is_of_a_program
 from mailing.rules.list_headers import traced
 from mailing.rules.lists import ListSettings
-from mailing.rules.message import RECEIVED_LIMIT, Content, is_automatic
+from mailing.rules.message import RECEIVED_LIMIT, Content
 from mailing.rules.posting import Permitted, Refused, Uncertain, Unconfirmed, Verdict
 from mailing.rules.return_path import BouncePlace
 from mailing.rules.spooled import Destination, Standing
@@ -36,6 +37,8 @@ class Recipient:
     bytes_limit: int
 
 
+CAME_BACK = "it is a copy that the list has distributed, changed on its way and sent to it again"
+SEEMS_AUTOMATIC = "its subject is that of an automatic answer"
 SAFE = Reply("250 2.0.0", "it is safe")
 OWN_BOUNCE = Reply("250 2.0.0", "the report was looked at")
 NOT_ANSWERED = Reply("250 2.0.0", "it was looked at, and is not answered")
@@ -82,3 +85,18 @@ def judged(
         case Uncertain(why):
             return Reply("451 4.3.0", why)
     return replace(destination, standing=standing, why=why, is_to_note=destination.owners != "")
+
+
+def looked_at_twice(destination: Destination, author: Author, sender: str) -> Destination | Reply:
+    """Return what becomes of a message to a list that seems to be an automatic answer, and does not say so.
+
+    A person who wrote it is told, and can choose another subject. Where a bounce might go elsewhere, owners decide.
+    """
+    if author.is_confirmed and author.is_sender(sender):
+        return Reply("550 5.7.1", f"{SEEMS_AUTOMATIC}; if you wrote it yourself, send it with another subject")
+    return replace(destination, standing=Standing.HELD, why=SEEMS_AUTOMATIC, is_to_note=destination.owners != "")
+
+
+def came_back(destination: Destination) -> Destination:
+    """Return what becomes of a copy that comes back to its list: it is dropped, and owners are told who sends it."""
+    return replace(destination, standing=Standing.DROPPED, why=CAME_BACK, is_to_note=destination.owners != "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.authors import shown
 from mailing.rules.commands import Command, Deed
 from mailing.rules.letters import outcome_of, written
@@ -28,7 +29,7 @@ REJECTED = "rejected"
 
 def request_id(group: GroupId, person: MemberId, date: int) -> str:
     """The same all day: once a day somebody asks the owners of a list. `date`: in seconds since 1970."""
-    told = f"join {group}\n{person.lower()}\n{date // DAY_SECONDS}"
+    told = f"join {group}\n{mailbox_of(person)}\n{date // DAY_SECONDS}"
     return hashlib.sha256(told.encode()).hexdigest()[:ID_DIGITS]
 
 

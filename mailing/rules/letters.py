@@ -9,7 +9,7 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate
 
-from mailing.rules.addresses import is_deliverable, quoted, unquoted
+from mailing.rules.addresses import is_deliverable, mailbox_of, quoted, unquoted
 from mailing.rules.authors import shown
 from mailing.rules.commands import TOKEN_SECONDS, Command, Deed, Way
 from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, Outcome
@@ -48,16 +48,16 @@ class LetterLimits:
         """Whether somebody is written to now; if so, it counts."""
         while self._sent and self._sent[0][0] <= ticks - AN_HOUR:
             self._sent.popleft()
-        to_one = sum(each == person.lower() for _, each in self._sent)
+        to_one = sum(each == mailbox_of(person) for _, each in self._sent)
         if to_one >= self._to_one or len(self._sent) >= LETTERS_TO_ALL:
             return False
-        self._sent.append((ticks, person.lower()))
+        self._sent.append((ticks, mailbox_of(person)))
         return True
 
     def give_back(self, person: MemberId) -> None:
         """Nothing was written after all."""
         for entry in reversed(self._sent):
-            if entry[1] == person.lower():
+            if entry[1] == mailbox_of(person):
                 self._sent.remove(entry)
                 break
 

@@ -1,7 +1,8 @@
 """The header fields that a list puts in front of a message. What stands below stays as it is, byte for byte.
 
-They are those of the list that was addressed, never of a group in it. Fields of the same names are taken out, unless a
-DKIM signature covers the name: then the signature would break, so they stay, and the list's own are left out.
+They are those of the list that was addressed, never of a group in it. Fields of the same names are taken out, even if a
+DKIM signature covers them or says that there are none: members filter and leave by them. Such a signature is broken by
+the copy, and counts as none (`mailing.rules.signatures`). `Precedence` alone gives way to a signature.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from urllib.parse import quote
 
 from mailing.rules.authors import Author, author_of
 from mailing.rules.message import Content
+from mailing.rules.signatures import LIST_FIELDS, signatures_of
 from mailing.rules.spooled import Destination, Message
 from shadowtree.vocabulary import GroupId
 
 TRACE = "shadowtree-trace"
 LINE_END = "\r\n"
 TRACE_DIGITS = 32
-_SIGNED = re.compile(r"(?:^|;)\s*h\s*=([^;]*)")
 _LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
 
 
@@ -57,15 +58,17 @@ class Copies:
     ) -> None:
         received = f"by {host} (Shadowtree) with LMTP id {message.id}; {formatdate(message.accepted)}"
         before, after = [_field("Received", received)], list[bytes]()
-        self._signed = _signed_names(content)
         replaced: set[str] = set()
         if destination.is_list:
-            before += self._fields(_places_of(destination, places))
-            after += self._fields(_marks_of(message, destination, secret, places))
-            replaced = {name for name in _REPLACED if name not in self._signed}
+            before += [_field(*each) for each in _places_of(destination, places)]
+            replaced = {*LIST_FIELDS}
+            if not any("precedence" in each.names for each in signatures_of(content)):
+                after.append(_field("Precedence", "list"))
+                replaced.add("precedence")
+            after.append(_field("Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)))
         author = author_of(content, None)
         # What is not ASCII cannot be written without SMTPUTF8.
-        if destination.rewrites_from and f"{author.address}{destination.address}".isascii():
+        if destination.rewrites_from and (message.needs_smtputf8 or f"{author.address}{destination.address}".isascii()):
             after += _from_the_list(author, destination, content)
             replaced = {*replaced, "from"}
         if not content.values("message-id"):
@@ -82,7 +85,8 @@ class Copies:
 
     def of(self, click: str = "") -> bytes:
         """The copy of one person, who leaves by one click there (RFC 8058); or, without that, of all others."""
-        return b"".join((self.seal, self._before, *self._fields(self._ways_to_leave(click)), self._after))
+        ways = (_field(*each) for each in self._ways_to_leave(click))
+        return b"".join((self.seal, self._before, *ways, self._after))
 
     def _ways_to_leave(self, click: str) -> Iterable[tuple[str, str]]:
         ways = [way for way in (click, self._leave) if way]
@@ -90,14 +94,6 @@ class Copies:
             yield "List-Unsubscribe", ", ".join(f"<{way}>" for way in ways)
         if click:
             yield "List-Unsubscribe-Post", "List-Unsubscribe=One-Click"
-
-    def _fields(self, fields: Iterable[tuple[str, str]]) -> list[bytes]:
-        return [_field(name, value) for name, value in fields if name.lower() not in self._signed]
-
-
-_REPLACED = frozenset(
-    ("list-id", "list-post", "list-help", "list-owner", "list-unsubscribe", "list-unsubscribe-post", "precedence")
-)
 
 
 def _places_of(destination: Destination, places: ListPlaces) -> Iterable[tuple[str, str]]:
@@ -109,13 +105,6 @@ def _places_of(destination: Destination, places: ListPlaces) -> Iterable[tuple[s
         yield "List-Owner", f"<{_mailto(places.owners)}>"
 
 
-def _marks_of(
-    message: Message, destination: Destination, secret: bytes, places: ListPlaces
-) -> Iterable[tuple[str, str]]:
-    yield "Precedence", "list"
-    yield "Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)
-
-
 def trace_of(secret: bytes, id_: str, group: GroupId) -> str:
     """By which this gateway knows a message again that it has distributed to a list."""
     return f"{id_}; {_trace_mac(secret, id_, group)}"
@@ -124,7 +113,7 @@ def trace_of(secret: bytes, id_: str, group: GroupId) -> str:
 def _from_the_list(author: Author, destination: Destination, content: Content) -> Iterable[bytes]:
     """From as a list says it that passes on what its author did not sign, and where to answer the author."""
     text = f"{author.name or author.address} via {destination.group.rpartition('@')[0]}"
-    if text.isascii():
+    if f"{text}{destination.address}".isascii():
         yield _field("From", formataddr((text, destination.address)))
     else:
         yield _field("From", f"{Header(text, 'utf-8').encode(linesep=LINE_END)} <{destination.address}>")
@@ -152,17 +141,9 @@ def _trace_mac(secret: bytes, id_: str, group: GroupId) -> str:
     return hmac.new(secret, f"trace {id_} {group}".encode(), hashlib.sha256).hexdigest()[:TRACE_DIGITS]
 
 
-def _signed_names(content: Content) -> frozenset[str]:
-    found = set[str]()
-    for value in content.values("dkim-signature"):
-        for names in _SIGNED.findall(value):
-            found.update(name.strip().lower() for name in names.split(":"))
-    return frozenset(found)
-
-
 def _mailto(address: str) -> str:
     return "mailto:" + quote(address, safe="@!$'*+-._~")
 
 
 def _field(name: str, value: str) -> bytes:
-    return f"{name}: {value}\r\n".encode("ascii", "replace")
+    return f"{name}: {value}\r\n".encode()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from unicodedata import normalize
 
+from mailing.rules.addresses import ascii_domain
 from shadowtree.updates import Target
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
@@ -87,8 +89,8 @@ class Lists:
     def group_of(self, name: str) -> GroupId | None:
         """The group that a name in a mail domain stands for, whether it exists or not; None: it has another domain."""
         local, _, domain = name.rpartition("@")
-        subnet = self.subnets.get(domain) or self.subnets.get(domain.lower())
-        return None if subnet is None or not local else f"{local}@{subnet}"
+        subnet = self.subnets.get(domain) or self.subnets.get(ascii_domain(domain))
+        return None if subnet is None or not local else f"{normalize('NFC', local)}@{subnet}"
 
     @property
     def bytes_limit(self) -> int:

@@ -6,10 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from email.utils import getaddresses
 
-from namegraph import InvalidNameError, parse_name
-from shadowtree.vocabulary import MemberId
+from mailing.rules.addresses import mailbox_of, name_of
+from mailing.rules.mailboxes import mailboxes_in
 
 HEADER_BYTES_LIMIT = 1_000_000
 HEADER_LINES_LIMIT = 10_000
@@ -113,19 +112,8 @@ def message_id_of(content: Content) -> str:
     return found[0] if len(found) == 1 and _MESSAGE_ID.fullmatch(found[0]) else ""
 
 
-def is_automatic(content: Content) -> bool:
-    """Whether a program wrote it by itself (RFC 3834)."""
-    return any(value.partition(";")[0].strip().lower() != "no" for value in content.values("auto-submitted"))
-
-
-def addressed_people(content: Content) -> tuple[MemberId, ...]:
-    """The names in To and Cc, sorted: as they are written, and in lower case."""
-    found = set()
-    texts = [*content.values("to"), *content.values("cc")]
-    for _, address in getaddresses(texts)[:ADDRESSED_LIMIT]:
-        for text in (address, address.lower()):
-            try:
-                found.add(parse_name(text))
-            except InvalidNameError:
-                continue
-    return tuple(sorted(found))
+def addressed_people(content: Content) -> tuple[str, ...]:
+    """Return the mailboxes of the people in To and Cc, sorted."""
+    text = ", ".join((*content.values("to"), *content.values("cc")))
+    names = (name_of(each.address) for each in mailboxes_in(text)[:ADDRESSED_LIMIT])
+    return tuple(sorted({mailbox_of(name) for name in names if name is not None}))

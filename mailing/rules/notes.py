@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from email.message import EmailMessage
-from email.policy import SMTP
+from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate
 
 from mailing.rules.authors import shown
@@ -95,14 +95,15 @@ def owners_note(
     """A message to the owners of a list, and its content; `parts` tell it from other notes to them."""
     digest = hashlib.sha256("\n".join((group, *parts)).encode())
     id_ = digest.hexdigest()[:ID_DIGITS]
-    note = EmailMessage(policy=SMTP.clone(cte_type="7bit"))
+    note = EmailMessage(policy=SMTP.clone(cte_type="7bit") if owners.isascii() else SMTPUTF8)
     note["Message-ID"] = f"<{id_}@{_domain(owners)}>"
     note["Date"] = formatdate(date)
     note["From"] = note["To"] = owners
     note["Subject"] = subject
     note["Auto-Submitted"] = "auto-generated"
     note.set_content("\n".join(lines))
-    return Message(id_, "", date, (Destination(group, owners, is_list=False),)), note.as_bytes()
+    destination = Destination(group, owners, is_list=False)
+    return Message(id_, "", date, (destination,), needs_smtputf8=not owners.isascii()), note.as_bytes()
 
 
 def _lines(noted: Sequence[Noted], secret: bytes, *, has_to_decide: bool) -> list[str]:

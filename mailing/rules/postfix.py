@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+ROLES = ("postmaster", "abuse")
+"""Local parts that each domain has (RFC 2142): mail to them is no mail to a list."""
 MOST_ADDRESSES = 25_000
 """What fits a reply of a socketmap, 100,000 bytes, of the shortest addresses."""
 
@@ -25,8 +27,10 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
         "# Domains whose addresses are all lists. Take out one that has mailboxes here, too.",
         f"virtual_alias_domains = {' '.join(listed)}",
         "# Who is in a list, asked for these domains alone, so that other mail does not hang on the gateway.",
+        "# Mail about a domain itself goes to the postmaster of this machine, unless a list has that name.",
         "# Add maps of your own behind it.",
-        f"virtual_alias_maps = {_for_domains(listed, maps, 'members')}",
+        f"virtual_alias_maps = {_for_domains(listed, maps, 'members')},",
+        f"  {_roles(listed)}",
         "# The default, 1,000, would defer mail to larger lists for ever.",
         f"virtual_alias_expansion_limit = {MOST_ADDRESSES}",
         "# One copy a person over all lists of a message, however many people they have.",
@@ -61,6 +65,9 @@ def distribution_lines(
         "# Where messages to lists go; all lists of a message at once, so that people in several get one copy.",
         f"transport_maps = inline:{{{', '.join(f'{{{each} = lmtp:inet:{_for_postfix(lmtp)}}}' for each in listed)}}}",
         "lmtp_destination_recipient_limit = 50",
+        "# Mail about a domain itself goes to the postmaster of this machine, also where a list has that name.",
+        "# Add maps of your own behind it.",
+        f"virtual_alias_maps = {_roles(listed)}",
         "# With which login a message came, so that its author may be believed.",
         "smtpd_sasl_authenticated_header = yes",
         *_policy_lines(listed, policy),
@@ -86,6 +93,11 @@ def distribution_lines(
         "  -o smtpd_soft_error_limit=1001",
         "  -o smtpd_hard_error_limit=1000",
     ]
+
+
+def _roles(listed: list[str]) -> str:
+    pairs = (f"{{{role}@{domain} = postmaster}}" for domain in listed for role in ROLES)
+    return f"inline:{{{', '.join(pairs)}}}"
 
 
 def _require_port(key: str, address: str) -> None:

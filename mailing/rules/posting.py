@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mailing.rules.addresses import unquoted
+from mailing.rules.addresses import name_of, unquoted
 from mailing.rules.authors import Author
-from mailing.rules.lists import POST_ANYONE, POST_MEMBERS, POST_NOBODY, ListSettings
-from namegraph import InvalidNameError, parse_name
+from mailing.rules.envelope import forwarded_for, untagged
+from mailing.rules.index import GroupIndex
+from mailing.rules.lists import POST_ANYONE, POST_MEMBERS, POST_NOBODY, Lists, ListSettings
+from mailing.rules.places import place_of
 from shadowtree.vocabulary import GroupId, MemberId
 
 STATE_OF_RECIPIENTS = "RCPT"
@@ -43,10 +45,11 @@ class Uncertain:
 
 @dataclass(frozen=True, slots=True)
 class AskWhether:
-    """The sender may post where one of these names is in the group."""
+    """The sender may post if one of these people is in the group, in whatever spelling, and none of them is a group."""
 
-    group: GroupId
-    names: tuple[MemberId, ...]
+    group: GroupId | None
+    """None: everybody may, but groups."""
+    people: tuple[MemberId, ...]
 
 
 Verdict = Permitted | Refused | Unconfirmed | Uncertain
@@ -66,17 +69,22 @@ def poster_of(settings: ListSettings, author: Author, sender: str) -> str | Unco
     return author.address if author.is_confirmed else Unconfirmed(author.doubt)
 
 
-def who_may_post(group: GroupId, settings: ListSettings, sender: str) -> Verdict | AskWhether:
-    """What the settings say of a sender, or what must be asked for it."""
+def who_may_post(
+    group: GroupId, settings: ListSettings, sender: str, *, is_looked_at_again: bool = False
+) -> Verdict | AskWhether:
+    """Return what the settings say of a sender, or what must be asked for it.
+
+    `is_looked_at_again`: the author counts later on, whatever the envelope says; so a forwarder's word is enough here.
+    """
     if not sender:
         return Refused(f"{group} distributes no bounces and no automatic mail")
-    if settings.post == POST_ANYONE:
-        return Permitted()
     if settings.post == POST_NOBODY:
         return Refused(f"nobody may post to {group}")
-    names = names_of_sender(sender)
-    asked = group if settings.post == POST_MEMBERS else settings.post
-    return AskWhether(asked, names) if names else not_in(group, asked)
+    asked = {POST_ANYONE: None, POST_MEMBERS: group}.get(settings.post, settings.post)
+    people = people_of_sender(sender, trusts_forwarders=is_looked_at_again)
+    if people:
+        return AskWhether(asked, people)
+    return Permitted() if asked is None else not_in(group, asked)
 
 
 def not_in(group: GroupId, asked: GroupId) -> Refused:
@@ -86,15 +94,31 @@ def not_in(group: GroupId, asked: GroupId) -> Refused:
     )
 
 
-def names_of_sender(sender: str) -> tuple[MemberId, ...]:
-    """The names by which a sender may be a member: as it is written, and in lower case. Empty: it can be nobody's."""
-    found: dict[MemberId, None] = {}
-    for text in (unquoted(sender), unquoted(sender).lower()):
-        try:
-            found[parse_name(text)] = None
-        except InvalidNameError:
-            return ()
-    return tuple(found)
+def people_of_sender(sender: str, *, trusts_forwarders: bool = False) -> tuple[MemberId, ...]:
+    """Return the names by which a sender may be a member: as written, and without what mail servers put around it.
+
+    Empty if no name can be the sender.
+    """
+    bare = forwarded_for(sender) if trusts_forwarders else untagged(sender)
+    return tuple(dict.fromkeys(name for name in map(name_of, (bare, sender)) if name is not None))
+
+
+def is_list_address(address: str, lists: Lists, index: GroupIndex) -> bool:
+    """Return True if an address is a list's, its owners', or one where the gateway is written to about a list.
+
+    The id of a group counts too, where the mail domain has another name than the subnet.
+    """
+    for name in people_of_sender(address):
+        subnet_is_served = name.rpartition("@")[2] in lists.subnets.values()
+        for group in (lists.group_of(name), name if subnet_is_served else None):
+            if group is not None and place_of(group, lists, index) is not None:
+                return True
+    return False
+
+
+def written_by_a_list(group: GroupId, sender: str) -> Refused:
+    """The sender is a list or a group, which writes nothing by itself: a loop, or a forgery."""
+    return Refused(f"{untagged(sender)} is a list or a group, and {group} takes mail of people alone")
 
 
 def action_of(verdict: Verdict, recipient: str) -> bytes:

@@ -16,6 +16,8 @@ from mailing.rules.spooled import People
 from shadowtree.vocabulary import MemberId
 
 XVERP_DELIMITERS = "+="
+NAMELESS = "list"
+"""The stand-in for a list's name that is not ASCII; the token says which message it is."""
 _BOUNCES = re.compile(r".+-bounces-([a-z2-7]{16})\+(.+)", re.S)
 _INDEXED = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
@@ -44,8 +46,13 @@ def token_of(secret: bytes, message: str) -> str:
 
 
 def return_path(address: str, token: str, person: str = "") -> str:
-    """The sender of a copy, of the quoted address of its list; without a person: for a server that adds it."""
+    """The sender of a copy, of the quoted address of its list; without a person: for a server that adds it.
+
+    It is ASCII, whatever the list is called: else a copy would reach only whose servers know SMTPUTF8.
+    """
     local, _, domain = address.rpartition("@")
+    if not local.isascii():
+        local = NAMELESS
     bounces = f"-bounces-{token}" + (f"+{person}" if person else "")
     return f'{local[:-1]}{bounces}"@{domain}' if local.endswith('"') else f"{local}{bounces}@{domain}"
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from mailing.rules.addresses import mailbox_of
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 
@@ -160,7 +161,7 @@ class Message:
     """When it came first, in seconds since 1970."""
     destinations: tuple[Destination, ...]
     addressed: tuple[MemberId, ...] = ()
-    """The people in To and Cc, where a list skips these."""
+    """The mailboxes of the people in To and Cc, where a list skips these."""
     attempts: int = 0
     """How often it was asked who is in the lists, since anything was missing."""
     missing: str = ""
@@ -186,6 +187,8 @@ class Message:
     """The author, where the own mail server confirms that; empty: nobody may be written to."""
     message_id: str = ""
     """As it came, if it looks like one."""
+    likeness: str = ""
+    """The part that a changed copy keeps (`mailing.rules.returned`); empty: not known."""
     given_up: tuple[SubnetName, ...] = ()
     """Organisations out of reach until nothing more was tried, of which author and owners are to be told."""
     released: int = 0
@@ -280,12 +283,12 @@ class People:
         self._sizes[chunk.number] = len(chunk.people)
         for index, person in enumerate(chunk.people):
             self._places[person] = chunk.number, index
-            self._alike.setdefault(person.lower(), (chunk.number, index))
+            self._alike.setdefault(mailbox_of(person), (chunk.number, index))
 
     def has(self, chunk: int, index: int) -> bool:
         """Whether there is somebody at an index of a chunk."""
         return 0 <= index < self._sizes.get(chunk, 0)
 
     def find(self, person: MemberId) -> tuple[int, int] | None:
-        """The chunk and the index of somebody, by the very name or else by one that differs in case alone."""
-        return self._places.get(person) or self._alike.get(person.lower())
+        """The chunk and the index of somebody, by the very name or else by one of the same mailbox."""
+        return self._places.get(person) or self._alike.get(mailbox_of(person))

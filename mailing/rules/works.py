@@ -150,7 +150,7 @@ def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str)
         for person, at in dict(people).items()
         if mailbox_of(person) not in work.reached
         and is_deliverable(person, with_smtputf8=True)
-        and not (destinations[at].skips_addressed and person in addressed)
+        and not (destinations[at].skips_addressed and mailbox_of(person) in addressed)
     )
     firsts: dict[str, tuple[int, bool, MemberId]] = {}
     for each in fresh:

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 
-from mailing.rules.addresses import is_deliverable, unquoted
+from mailing.rules.addresses import is_deliverable, mailbox_of, name_of
 from mailing.rules.authors import Author
 from mailing.rules.commands import (
     DECISIONS,
@@ -39,8 +39,8 @@ from mailing.rules.letters import (
 from mailing.rules.lists import Lists, owners_address
 from mailing.rules.lookups import why_not
 from mailing.rules.message import ID_DIGITS, Content, key_of
-from mailing.rules.places import owners_of, place_of
-from mailing.rules.posting import names_of_sender
+from mailing.rules.places import owners_of
+from mailing.rules.posting import is_list_address
 from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
 from mailing.shell.deciding import Deciding
@@ -108,13 +108,11 @@ class Commands:
 
     def _person(self, author: Author) -> MemberId | None:
         """Who wrote; None: nobody who could be answered, or one of our own addresses."""
-        names = names_of_sender(author.address) if author.address else ()
-        if not names or not is_deliverable(names[0], with_smtputf8=True):
+        name = name_of(author.address) if author.address else None
+        if name is None or not is_deliverable(name, with_smtputf8=True):
             return None
-        group = self.lists.group_of(names[0])
-        if group is not None and (place_of(group, self.lists, self._names.index) or bounce_place(names[0])):
-            return None
-        return names[0]
+        is_own_bounce = self.lists.group_of(name) is not None and bounce_place(name) is not None
+        return None if is_own_bounce or is_list_address(name, self.lists, self._names.index) else name
 
     async def grant(self, wish: Wish) -> Deed:
         """Do what somebody certainly wants; raises `ShadowtreeError` where that cannot be done now."""
@@ -122,11 +120,17 @@ class Commands:
 
     async def _do(self, wish: Wish, deed: Deed, person: MemberId) -> Deed:
         done = await self._deeds.do(deed, wish.group, person)
-        if done.is_change and not wish.is_join and len(names_of_sender(wish.person)) > 1:
-            # She may be in it by another name, too, that differs in case alone.
+        if wish.is_join:
+            return done
+        # She may be in it by other spellings, too.
+        left = {person}
+        last = done
+        while last.is_change:
             deed, other = await self._deed_for(wish)
-            if deed.is_change and other != person:
-                await self._deeds.do(deed, wish.group, other)
+            if not deed.is_change or other in left:
+                break
+            left.add(other)
+            last = await self._deeds.do(deed, wish.group, other)
         return done
 
     async def _deed_for(self, wish: Wish) -> tuple[Deed, MemberId]:
@@ -147,7 +151,8 @@ class Commands:
         pending = self._spooling.requests(command.group)
         owners = owners_address(command.address) if self._has_owners(command.group) else ""
         request = request_of(command, person, owners, date)
-        if self._spooling.knows(request.id) or request.wish in {each.wish for each in pending}:
+        waiting = {mailbox_of(each.wish.person) for each in pending if each.wish is not None}
+        if self._spooling.knows(request.id) or mailbox_of(person) in waiting:
             return Deed.IS_ASKED
         if len(pending) >= PENDING_LIMIT:
             return Deed.IS_FULL
@@ -232,7 +237,7 @@ class _Mail:
         """Whom it comes from, and whom answers go to."""
         self.content = content
         self.key = key_of(content)
-        parts = (self.key, command.name, unquoted(person))
+        parts = (self.key, command.name, person)
         self.answer_id = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:ID_DIGITS]
         """Of the answer: the same message is answered once."""
         self.may_be_answered = False

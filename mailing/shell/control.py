@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from mailing.rules.addresses import unquoted
+from mailing.rules.addresses import is_same_person, unquoted
 from mailing.rules.events import Cleared, Dropped, Retried
 from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
@@ -167,11 +167,11 @@ class Control:
         return Answer((queued(spooled, self._state(id_) or spooled.message.state, host=self._host),))
 
     async def _clear(self, person: MemberId) -> Answer:
-        found = next((each for each in self._spooling.suppressed() if each.person == person), None)
+        found = next((each for each in self._spooling.suppressed() if is_same_person(each.person, person)), None)
         if found is None:
             return Answer(error=f"{person} is not suppressed")
-        await self._spooling.tell_durably(Cleared(person))
-        say(logging.INFO, "cleared", f"{person}: sent to again", person=person)
+        await self._spooling.tell_durably(Cleared(found.person))
+        say(logging.INFO, "cleared", f"{found.person}: sent to again", person=found.person)
         return Answer(suppressed=(suppressed(found),))
 
     def _state(self, id_: str) -> State | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.commands import Deed, Membership
 from mailing.rules.lists import MUTED, beside
-from mailing.rules.posting import names_of_sender
+from mailing.rules.posting import people_of_sender
 from mailing.rules.spooled import Wish
 from mailing.shell.log import say
 from mailing.shell.names import Names
+from mailing.shell.people import spelled, spelled_in
 from mailing.shell.ways import WaysUnknownError, pathnames_to
 from shadowtree.errors import (
     AlreadyMember,
@@ -35,21 +37,20 @@ class Deeds:
         self._names = names
 
     async def membership(self, wish: Wish) -> Membership:
-        """How somebody stands to the list of a wish: by the name that gets its mail, where there are two."""
+        """Return how somebody stands to the list of a wish, by the spelling that gets its mail."""
         group, muted = wish.group, beside(wish.group, MUTED)
-        names = names_of_sender(wish.person)
-        muted_one = None
-        for name in names:
-            if not await self._names.check(group, name):
-                continue
-            is_muted = muted in self._names.index and bool(await self._names.check(muted, name))
-            if is_muted and not wish.is_join:
-                muted_one = muted_one or Membership(name, True, is_muted=True)
-                continue
+        found = await spelled(self._names, people_of_sender(wish.person))
+        within = await spelled_in(self._names, group, found)
+        mutes = await spelled_in(self._names, muted, found) if within and muted in self._names.index else []
+        getting = [name for name in within if name not in mutes]
+        if wish.is_join and within:
             # Whoever joins is not asked how she is in it.
-            is_only_direct = not wish.is_join and await self._is_only_direct(group, name)
-            return Membership(name, True, is_only_direct, is_muted)
-        return muted_one or Membership(names[-1], False)
+            return Membership(within[0], True, is_muted=bool(mutes))
+        if getting:
+            return Membership(getting[0], True, await self._is_only_direct(group, getting[0]))
+        if within:
+            return Membership(within[0], True, is_muted=True)
+        return Membership(found.names[0] if found.names else mailbox_of(wish.person), False)
 
     async def _is_only_direct(self, group: GroupId, person: MemberId) -> bool:
         try:
@@ -100,4 +101,6 @@ class Deeds:
 
     async def _unmute(self, muted: GroupId, person: MemberId) -> None:
         if muted in self._names.index:
-            await self._leave(muted, person)
+            found = await spelled(self._names, people_of_sender(person))
+            for name in dict.fromkeys((person, *found.names)):
+                await self._leave(muted, name)

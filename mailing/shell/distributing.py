@@ -64,7 +64,13 @@ class Distributing:
         deciding = Deciding(deeds, self._spooling)
         self._commands = Commands(names, lists, self._spooling, deeds, deciding)
         self._intake = MessageIntake(
-            names, lists, self._spooling, self._commands, authserv_id=settings.authserv_id, detects=detector()
+            names,
+            lists,
+            self._spooling,
+            self._commands,
+            authserv_id=settings.authserv_id,
+            detects=detector(),
+            host=host,
         )
         others = Others(names)
         self._resolving = Resolving(names, lists, others, self._spooling.tell)

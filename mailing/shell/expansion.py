@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mailing.rules.addresses import is_deliverable, mailbox_of, quoted, unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.posting import Permitted, Refused, Uncertain, Verdict
+from mailing.shell.exceptions import without_excepted_of
+from mailing.shell.people import by_mailbox
 from mailing.shell.posting import may_post
 from shadowtree.aio import Client
 from shadowtree.errors import GroupNotFound, ShadowtreeError
@@ -83,14 +85,23 @@ async def expand(
         else found
     )
     mutes = (await client.resolve(muted, at_least_revision=at_least_revision)).processes if muted else ()
-    people = await _people(client, found, targets, gateway, suppressed)
-    left_out = [
-        LeftOut(person, "suppressed" if is_sendable else "undeliverable")
-        for person in found.processes
-        if not (is_sendable := is_deliverable(person, with_smtputf8=gateway is not None)) or person in suppressed
-    ]
+    muted_ones = by_mailbox(mutes)
+    firsts = found.process_targets or [0] * len(found.processes)
+    reached = await without_excepted_of(
+        client.resolve, client.check, targets, zip(found.processes, firsts, strict=True)
+    )
+    found = replace(
+        found, processes=tuple(person for person, _ in reached), process_targets=tuple(at for _, at in reached)
+    )
+    unsent = by_mailbox(suppressed)
+    people = await _people(client, found, targets, gateway, unsent)
+    left_out = []
+    for person in found.processes:
+        is_sendable = is_deliverable(person, with_smtputf8=gateway is not None)
+        if not is_sendable or mailbox_of(person) in unsent:
+            left_out.append(LeftOut(person, "suppressed" if is_sendable else "undeliverable"))
     for person in sorted({*everybody.processes} - {*found.processes}):
-        left_out.append(LeftOut(person, "muted" if person in mutes else "excepted"))
+        left_out.append(LeftOut(person, "muted" if mailbox_of(person) in muted_ones else "excepted"))
     verdicts = [] if sender is None else [await may_post(group, lists, sender, client) for group in groups]
     return Expansion(
         groups,
@@ -135,7 +146,7 @@ async def _people(
     reached = [
         (at, person)
         for person, at in zip(found.processes, firsts, strict=True)
-        if is_deliverable(person, with_smtputf8=with_smtputf8) and person not in suppressed
+        if is_deliverable(person, with_smtputf8=with_smtputf8) and mailbox_of(person) not in suppressed
     ]
     mailboxes: dict[str, tuple[int, MemberId]] = {}
     for at, person in sorted(reached):

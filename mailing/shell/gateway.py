@@ -68,7 +68,10 @@ async def serve(
         loop.add_signal_handler(number, ended.set)
     async with Client(settings.server) as client:
         names, repeated = Names(client, settings.lists.subnets.values()), Repeated()
-        lookups, posting = Lookups(names, settings.lists), Posting(names, settings.lists)
+        lookups, posting = (
+            Lookups(names, settings.lists),
+            Posting(names, settings.lists, is_looked_at_again=settings.distribution is not None),
+        )
         maps = Listener("maps", NetstringReader, lookups.answer, repeated)
         policy = Listener("policy", PolicyReader, posting.answer, repeated)
         distributing = (

@@ -6,26 +6,48 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from mailing.rules.addresses import UndeliverableError, quoted, unquoted
+from mailing.rules.addresses import UndeliverableError, name_of, quoted, unquoted
 from mailing.rules.authors import Author, author_of, shown, subject_of
+from mailing.rules.automatic import seems_automatic
 from mailing.rules.commands import Command
+from mailing.rules.envelope import untagged
 from mailing.rules.events import Accepted
-from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Recipient, Reply, judged, reply_after_data
+from mailing.rules.intake import (
+    FULL,
+    OWN_BOUNCE,
+    SAFE,
+    Recipient,
+    Reply,
+    came_back,
+    judged,
+    looked_at_twice,
+    reply_after_data,
+)
 from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
 from mailing.rules.lookups import why_not
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, message_id_of, read_content
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
-from mailing.rules.posting import NO_ANSWER, Unconfirmed, names_of_sender, poster_of
+from mailing.rules.posting import (
+    NO_ANSWER,
+    Unconfirmed,
+    is_list_address,
+    people_of_sender,
+    poster_of,
+    written_by_a_list,
+)
 from mailing.rules.reports import Detector, complaints, failure_report, is_complaint
 from mailing.rules.return_path import BouncePlace, bounce_place
+from mailing.rules.returned import addresses_of_lists, ids_of_copies, likeness_of, names_list
 from mailing.rules.shares import CONTENT_BYTES_LIMIT
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.commands import Commands
 from mailing.shell.log import say
 from mailing.shell.names import Names
+from mailing.shell.people import names_in
 from mailing.shell.posting import may_post
 from mailing.shell.spooling import COMPLAINED, UNPROVEN, Spooling, read_clocks
+from mailing.spool.store import SpoolError
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 
 _UNKNOWN = Reply("550 5.1.1", "there is no such list")
@@ -43,10 +65,11 @@ class MessageIntake:
         *,
         authserv_id: str | None,
         detects: Detector,
+        host: str,
     ) -> None:
         """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does.
 
-        `detects`: what reads bounces that are no standard reports.
+        `detects`: what reads bounces that are no standard reports. `host`: the name of this gateway.
         """
         self._names = names
         self.lists = lists
@@ -54,6 +77,7 @@ class MessageIntake:
         self._commands = commands
         self._authserv_id = authserv_id
         self._detects = detects
+        self._host = host
 
     @property
     def bytes_limit(self) -> int:
@@ -79,6 +103,8 @@ class MessageIntake:
             return Reply("451 4.3.0", place.why)
         if isinstance(place, ListPlace) and not sender:
             return Reply("550 5.7.1", f"{place.group} distributes no bounces and no automatic mail")
+        if isinstance(place, ListPlace) and is_list_address(sender, self.lists, self._names.index):
+            return Reply("550 5.7.1", written_by_a_list(place.group, sender).why)
         if isinstance(place, CommandPlace):
             return self._command(name, place) if sender else Reply("550 5.7.1", NO_ANSWER)
         return self._list(name, place, group)
@@ -94,7 +120,7 @@ class MessageIntake:
 
     def _list(self, name: str, place: ListPlace | OwnersPlace, asked: str) -> Recipient | Reply:
         try:
-            address = quoted(name)
+            address = quoted(name, with_smtputf8=True)
         except UndeliverableError as error:
             return Reply("550 5.1.3", str(error))
         if isinstance(place, ListPlace):
@@ -106,7 +132,8 @@ class MessageIntake:
                 True,
                 skips_addressed=settings.skips_addressed,
                 people_limit=settings.people_limit,
-                goes_by_shares=settings.goes_by_shares,
+                # Gateways of the last release take no share of a list whose address is not ASCII.
+                goes_by_shares=settings.goes_by_shares and address.isascii(),
                 waits_for_all=settings.waits_for_all,
                 owners=owners_address(address) if has_owners else "",
             )
@@ -134,7 +161,10 @@ class MessageIntake:
                 replies[at] = await self._complained(content)
                 if replies[at] is not None:
                     continue
-            found = await self._judged(recipient.place, sender.address, author)
+            try:
+                found = await self._judged(recipient.place, sender.address, author, read)
+            except SpoolError:
+                found = FULL
             if isinstance(found, Reply):
                 replies[at] = found
             else:
@@ -163,11 +193,13 @@ class MessageIntake:
                 content,
                 addressed,
                 transaction=0,
-                needs_smtputf8=sender.needs_smtputf8,
+                # A list may be written to in ASCII alone, but for its address: then copies need no SMTPUTF8.
+                needs_smtputf8=sender.needs_smtputf8 and not content.isascii(),
                 author=shown(author.address),
                 subject=subject_of(read),
                 answerable=author.answerable,
                 message_id=message_id_of(read),
+                likeness=likeness_of(read),
             )
         )
         if reply.is_good:
@@ -176,9 +208,15 @@ class MessageIntake:
             say(logging.INFO, "accepted", said, id=id_, sender=sender.address, bytes=len(content))
         return reply
 
-    async def _judged(self, destination: Destination, sender: str, author: Author) -> Destination | Reply:
+    async def _judged(
+        self, destination: Destination, sender: str, author: Author, read: Content
+    ) -> Destination | Reply:
         if not destination.is_list:
             return destination
+        if await self._came_back(destination, sender, read):
+            said = f"{destination.group}: a copy came back from <{sender}>, and is not distributed"
+            say(logging.INFO, "came_back", said, list=destination.group, sender=sender)
+            return came_back(destination)
         group, settings = destination.group, self.lists.of(destination.group)
         poster = poster_of(settings, author, sender)
         if isinstance(poster, Unconfirmed) or author.is_confirmed:
@@ -186,9 +224,37 @@ class MessageIntake:
         verdict = poster if isinstance(poster, Unconfirmed) else await may_post(group, self.lists, poster, self._names)
         destination = replace(destination, rewrites_from=settings.rewrites_from and author.rests_on_spf)
         found = judged(destination, verdict, settings, author, sender)
+        if isinstance(found, Destination) and found.standing is Standing.GOES and seems_automatic(read):
+            return looked_at_twice(found, author, sender)
         if isinstance(found, Destination) and found.standing is Standing.GOES and await self._is_owner(group, author):
             return replace(found, people_limit=None)
         return found
+
+    async def _came_back(self, destination: Destination, sender: str, read: Content) -> bool:
+        """Return True if a message is a copy of what a list has distributed. Raises `SpoolError`."""
+        group, spooling = destination.group, self._spooling
+        if names_list(read, group) or any(self._is_of(address, group) for address in addresses_of_lists(read)):
+            return True
+        alike = spooling.ids_like(likeness_of(read), group)
+        if alike and alike != {key_of(read)}:
+            return True
+        ids = ids_of_copies(read, self._host)
+        name = name_of(untagged(sender))
+        bounce = bounce_place(name) if name is not None and self.lists.group_of(name) is not None else None
+        if bounce is not None:
+            ids.append(spooling.id_of(bounce))
+        for id_ in ids:
+            if await spooling.has_distributed(id_, group):
+                return True
+        return False
+
+    def _is_of(self, address: str, group: str) -> bool:
+        """Return True if an address is that of a list, or one beside it."""
+        name = self.lists.group_of(unquoted(address))
+        place = None if name is None else place_of(name, self.lists, self._names.index)
+        if isinstance(place, OwnersPlace):
+            return name is not None and without(name, OWNER_ADDRESS) == group
+        return isinstance(place, ListPlace | CommandPlace) and place.group == group
 
     async def _is_owner(self, group: str, author: Author) -> bool:
         """Whether it is certain that an owner of a list wrote a message."""
@@ -196,8 +262,7 @@ class MessageIntake:
         if owners is None or not author.is_confirmed:
             return False
         try:
-            names = names_of_sender(author.address)
-            return any([await self._names.check(owners.group, name) for name in names])
+            return bool(await names_in(self._names, owners.group, people_of_sender(author.address)))
         except ShadowtreeError:
             # Then somebody decides, if the message turns out to be for many.
             return False

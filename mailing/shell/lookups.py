@@ -26,9 +26,12 @@ from mailing.rules.lookups import (
     why_reply,
 )
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of
+from mailing.rules.posting import people_of_sender
 from mailing.rules.return_path import bounce_place
+from mailing.shell.exceptions import without_excepted
 from mailing.shell.lookup_counts import NO_MAP, LookupCounts
 from mailing.shell.names import Names
+from mailing.shell.people import spelled, spelled_in
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target
@@ -155,7 +158,8 @@ class Lookups:
     async def _read_people(self, target: Target, resolving: Awaitable[Resolution]) -> Reply:
         try:
             found = await resolving
-            people = tuple(person for person in found.processes if not self.suppression.is_suppressed(person))
+            everybody = await without_excepted(self._names, [target], ((person, 0) for person in found.processes))
+            people = tuple(person for person, _ in everybody if not self.suppression.is_suppressed(person))
             return people_reply(target.name, replace(found, processes=people))
         except GroupNotFound as error:
             # Deleted a moment ago; where an exception is gone, nobody says any more who is not to get the list.
@@ -165,8 +169,12 @@ class Lookups:
 
     async def _why(self, target: Target, person: MemberId) -> bytes:
         try:
-            found = await self._names.check(target.name, person, explain=True)
-            left_out = [group for group in target.excluding if found and await self._names.check(group, person)]
+            people = await spelled(self._names, people_of_sender(person))
+            within = await spelled_in(self._names, target.name, people)
+            if not within:
+                return netstring(NOT_FOUND.encode())
+            found = await self._names.check(target.name, within[0], explain=True)
+            left_out = [group for group in target.excluding if await spelled_in(self._names, group, people)]
             return netstring(why_reply(found, left_out).encode())
         except ShadowtreeError as error:
             return netstring(failure_reply(error).encode())

@@ -22,7 +22,7 @@ from mailing.shell.log import say
 from shadowtree.aio import Client
 from shadowtree.client.change_record import AsyncChangeStream
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, Unavailable
-from shadowtree.results import Check, RecordedUpdate, Resolution
+from shadowtree.results import Check, RecordedUpdate, Resolution, Spellings
 from shadowtree.updates import Target
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
@@ -228,6 +228,11 @@ class Names:
         """Whether somebody is in a group; raises `ShadowtreeError` where that cannot be told."""
         async with self._place():
             return await self._client.check(group, member, explain)
+
+    async def spellings(self, names: Iterable[MemberId]) -> Spellings:
+        """Return the names in use that equal given names but for case; raises `ShadowtreeError`."""
+        async with self._place():
+            return await self._client.spellings(names)
 
     async def ask(self, question: Callable[[Client], Awaitable[Answer]]) -> Answer:
         """What the name server answers to anything else; raises `ShadowtreeError`."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Protocol
 
 from mailing.rules.lists import Lists
 from mailing.rules.lookups import why_not
 from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, place_of
+from mailing.rules.postfix import ROLES
 from mailing.rules.posting import (
     NO_ANSWER,
     AskWhether,
@@ -17,13 +17,15 @@ from mailing.rules.posting import (
     Verdict,
     action_of,
     asked_recipient,
+    is_list_address,
     not_in,
     who_may_post,
+    written_by_a_list,
 )
 from mailing.shell.names import Names
+from mailing.shell.people import Asked, spelled, spelled_in
 from shadowtree.errors import ShadowtreeError
-from shadowtree.results import Check
-from shadowtree.vocabulary import GroupId, MemberId
+from shadowtree.vocabulary import GroupId
 
 _PERMITTED = action_of(Permitted(), "")
 
@@ -31,9 +33,11 @@ _PERMITTED = action_of(Permitted(), "")
 class Posting:
     """The policy of all lists. `lists` may be replaced at any time."""
 
-    def __init__(self, names: Names, lists: Lists) -> None:
+    def __init__(self, names: Names, lists: Lists, *, is_looked_at_again: bool = False) -> None:
+        """`is_looked_at_again`: messages come to this gateway, which looks at their authors."""
         self._names = names
         self.lists = lists
+        self._is_looked_at_again = is_looked_at_again
 
     def answer(self, attributes: Mapping[str, str]) -> bytes | Awaitable[bytes]:
         """The answer to a request, or what to await for it."""
@@ -49,7 +53,8 @@ class Posting:
     async def _verdict(self, group: GroupId, sender: str) -> Verdict:
         unknown = await self._names.confirm(group)
         if unknown is not None:
-            return Uncertain(unknown)
+            # Mail about the domain itself does not hang on the name service.
+            return Permitted() if group.partition("@")[0].lower() in ROLES else Uncertain(unknown)
         place = place_of(group, self.lists, self._names.index)
         if isinstance(place, Ambiguous):
             return Uncertain(f"{' and '.join(place.groups)} differ in case alone")
@@ -58,27 +63,27 @@ class Posting:
         if not isinstance(place, ListPlace):
             # What is no list is for the maps to refuse: the domain may have mailboxes. Owners hear everybody.
             return Permitted()
-        verdict = await may_post(place.group, self.lists, sender, self._names)
+        if is_list_address(sender, self.lists, self._names.index):
+            return written_by_a_list(place.group, sender)
+        is_looked_at_again = self._is_looked_at_again and self.lists.of(place.group).is_authenticated
+        verdict = await may_post(place.group, self.lists, sender, self._names, is_looked_at_again=is_looked_at_again)
         is_left_to_owners = isinstance(verdict, Refused) and sender != "" and self.lists.of(place.group).holds_others
         return Permitted() if is_left_to_owners else verdict
 
 
-class Checks(Protocol):
-    """Whoever can be asked whether somebody is in a group."""
-
-    async def check(self, group: GroupId, member: MemberId) -> Check:
-        """Raises `ShadowtreeError` where that cannot be told."""
-
-
-async def may_post(group: GroupId, lists: Lists, sender: str, names: Checks) -> Verdict:
-    """Whether a sender may post to a list."""
-    found = who_may_post(group, lists.of(group), sender)
+async def may_post(
+    group: GroupId, lists: Lists, sender: str, names: Asked, *, is_looked_at_again: bool = False
+) -> Verdict:
+    """Return whether a sender may post to a list; `is_looked_at_again`: as in `who_may_post`."""
+    found = who_may_post(group, lists.of(group), sender, is_looked_at_again=is_looked_at_again)
     if not isinstance(found, AskWhether):
         return found
     try:
-        for name in found.names:
-            if await names.check(found.group, name):
-                return Permitted()
+        people = await spelled(names, found.people)
+        if people.are_groups:
+            return written_by_a_list(group, sender)
+        if found.group is None or await spelled_in(names, found.group, people):
+            return Permitted()
     except ShadowtreeError as error:
         return Uncertain(f"cannot tell whether {sender} may post to {group}: {why_not(error)}")
     return not_in(group, found.group)

@@ -16,6 +16,7 @@ from mailing.rules.lookups import shown, why_not
 from mailing.rules.places import owners_of
 from mailing.rules.shares import Named, sort_out
 from mailing.rules.spooled import Destination, OtherShare
+from mailing.shell.exceptions import without_excepted
 from mailing.shell.log import say
 from mailing.shell.names import Names
 from mailing.shell.others import Others
@@ -80,7 +81,8 @@ class Resolving:
             found = await self._settled(list(central))
             if isinstance(found, _NotNow):
                 return NotResolved(effect.id, *found)
-            event = replace(event, people=_people(found, central), revision=found.revision, missing=_missing(found))
+            named = await self._people(found, central)
+            event = replace(event, people=named, revision=found.revision, missing=_missing(found))
             event = replace(event, is_lasting=not found.unreachable, away=_organisations(found.unreachable))
         if shared:
             counted = await self._counted(shared)
@@ -134,7 +136,7 @@ class Resolving:
         counts = [OtherShare(each.server, _position(each.group, shared), each.count) for each in found.counts]
         unknown = [server for server, has in serves.items() if has is None]
         missing = _missing(found) or (f"not known whether it has a gateway: {shown(unknown)}" if unknown else "")
-        people = [each for each in _people(found, shared) if each[0] not in elsewhere]
+        people = [each for each in await self._people(found, shared) if each[0] not in elsewhere]
         named = Named()
         if people:
             owned, lack = await self._others.subnets(), await self._others.subnets_of(lacking)
@@ -150,6 +152,13 @@ class Resolving:
             not (found.unreachable or unknown or named.away),
             _organisations([*found.unreachable, *unknown, *named.away]),
         )
+
+    async def _people(self, found: Resolution, firsts: Mapping[Target, int]) -> tuple[tuple[MemberId, int], ...]:
+        """Everybody in an answer, with the position of the first destination that reaches them."""
+        positions, targets = list(firsts.values()), list(firsts)
+        reached = zip(found.processes, found.process_targets or [0] * len(found.processes), strict=True)
+        people = await without_excepted(self._names, targets, reached) if found.processes else ()
+        return tuple((person, positions[at]) for person, at in people)
 
     async def _are_exceptions_whole(self, targets: list[Target]) -> bool:
         """Whether it is known who is excepted, though some of those who are reached are not."""
@@ -198,12 +207,6 @@ def target_for(destination: Destination, lists: Lists, index: GroupIndex) -> Tar
         return target_of(group, lists.of(group), is_muted=beside(group, MUTED) in index)
     owners = owners_of(group, lists, index)
     return None if owners is None else Target(owners.group)
-
-
-def _people(found: Resolution, firsts: Mapping[Target, int]) -> tuple[tuple[MemberId, int], ...]:
-    positions = list(firsts.values())
-    reached = zip(found.processes, found.process_targets or [0] * len(found.processes), strict=True)
-    return tuple((person, positions[at]) for person, at in reached)
 
 
 def _position(group: GroupId, firsts: Mapping[Target, int]) -> int:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mailing.rules.addresses import unquoted
+from mailing.rules.addresses import name_of, unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import why_not
 from mailing.rules.places import owners_of
+from mailing.rules.posting import people_of_sender
 from mailing.rules.queue import ListMembership, Reached, reached, served_elsewhere, why_left_out
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.names import Names
 from mailing.shell.others import Others
+from mailing.shell.people import spelled, spelled_in
 from mailing.shell.spooling import Spooling
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId, MemberId
@@ -33,7 +35,7 @@ class Seeing:
         spooled = await self._spooling.spooled(id_)
         if spooled is None:
             return None
-        found, at = reached(spooled, unquoted(address), host=self._host)
+        found, at = reached(spooled, name_of(address) or unquoted(address), host=self._host)
         message = spooled.message
         try:
             if at is not None:
@@ -68,9 +70,10 @@ class Seeing:
         group = destination.group
         target = target_of(group, self.lists.of(group), is_muted=beside(group, MUTED) in self._names.index)
         try:
-            if not await self._names.check(group, person):
+            found = await spelled(self._names, people_of_sender(person))
+            if not await spelled_in(self._names, group, found):
                 return ListMembership(group, False)
         except GroupNotFound:
             return ListMembership(group, False)
-        exceptions = [each for each in target.excluding if await self._names.check(each, person)]
+        exceptions = [each for each in target.excluding if await spelled_in(self._names, each, found)]
         return ListMembership(group, True, exceptions)

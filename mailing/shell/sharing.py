@@ -24,6 +24,7 @@ from mailing.rules.shares import (
     why_refused,
 )
 from mailing.rules.spooled import Destination, Origin
+from mailing.shell.exceptions import without_excepted
 from mailing.shell.handover import HandingOver
 from mailing.shell.log import Repeated, say
 from mailing.shell.names import Names
@@ -202,17 +203,19 @@ class Sharing:
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
         """Each with the position of the first list that reaches them, as it is now."""
-        if len(share.lists) == 1:
-            return tuple((person, 0) for person in people)
         targets = [Target(each.group, each.excluding) for each in share.lists]
-        firsts: dict[MemberId, int] = {}
+        reached = tuple((person, 0) for person in people)
         try:
-            found = await self._names.everybody(targets, [await self._others.own()])
-            firsts = dict(zip(found.processes, found.process_targets, strict=True))
+            own = [await self._others.own()]
+            if len(targets) > 1:
+                found = await self._names.everybody(targets, own)
+                firsts = dict(zip(found.processes, found.process_targets, strict=True))
+                reached = tuple((person, firsts.get(person, 0)) for person in people)
+            return await without_excepted(self._names, targets, reached, own)
         except ShadowtreeError as error:
-            said = f"{share.id}: everybody gets the copy of its first list: {why_not(error)}"
+            said = f"{share.id}: who is to get which copy is not known for sure: {why_not(error)}"
             say(logging.WARNING, "first_list", said, id=share.id, why=why_not(error))
-        return tuple((person, firsts.get(person, 0)) for person in people)
+            return reached
 
 
 def _request_id(id_: str, host: str, targets: list[Target]) -> str:

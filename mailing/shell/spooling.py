@@ -45,6 +45,7 @@ from mailing.rules.plurals import counted
 from mailing.rules.queue import UNFINISHED_STATES, Stats, held_by_nobody
 from mailing.rules.reports import FailureReport
 from mailing.rules.return_path import BouncePlace, token_of
+from mailing.rules.returned import Distributed, lists_that_took
 from mailing.rules.spooled import FINAL_STATES, Message, People, State
 from mailing.shell.log import say
 from mailing.shell.sealing import SEALS
@@ -96,6 +97,7 @@ class Spooling:
         )
         every = (*(each.message for each in found.unfinished), *found.finished)
         self._decidable = Decidable(spool.secret, every)
+        self._distributed = Distributed(every)
         self._ids = {token_of(spool.secret, each.id): each.id for each in every}
         self._thread = ThreadPoolExecutor(1, "spool")
         self._effects: list[tuple[list[Effect], asyncio.Future[None] | None]] = []
@@ -173,6 +175,19 @@ class Spooling:
     def requests(self, group: GroupId) -> list[Message]:
         """Those to join a list about which nobody has decided."""
         return self._core.requests(group)
+
+    def ids_like(self, likeness: str, group: GroupId) -> frozenset[str]:
+        """Return the ids of messages with a likeness that a list has distributed lately."""
+        return self._distributed.ids_like(likeness, group)
+
+    async def has_distributed(self, id_: str, group: GroupId) -> bool:
+        """Return True if a list has distributed a message of this id lately. Raises `SpoolError`."""
+        spooled = await self.spooled(id_) if self.knows(id_) else None
+        return spooled is not None and group in lists_that_took(spooled.message)
+
+    def id_of(self, place: BouncePlace) -> str:
+        """Return the id of the message that a return path is of; empty if it is none of ours."""
+        return self._ids.get(place.token, "")
 
     def knows(self, id_: str) -> bool:
         """Whether there is such a message, or was some days ago."""
@@ -335,6 +350,7 @@ class Spooling:
     def _follow(self, change: Save) -> None:
         message = change.message
         self._decidable.follow(message)
+        self._distributed.follow(message)
         if message.id in self._known:
             self._known[message.id].follow(change)
         self._tell_held(message)
@@ -447,6 +463,7 @@ class Spooling:
                 self._ids.pop(token_of(self.secret, id_), None)
                 self._known.pop(id_, None)
                 self._decidable.forget(id_)
+                self._distributed.forget(id_)
             case Answer(transaction):
                 answer = self._answers.get(transaction)
                 if answer is not None and not answer.done():

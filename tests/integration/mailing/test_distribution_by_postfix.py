@@ -99,6 +99,12 @@ def test_what_is_refused_is_refused_at_rcpt(postfix, sender, recipient, says):
     assert (code, says in text) == (550, True), text
 
 
+@pytest.mark.parametrize("role", ["postmaster", "abuse"])
+def test_mail_about_the_domain_itself_is_taken_and_is_no_mail_to_a_list(postfix, role):
+    ((code, text),) = postfix.send("stranger@y.example", f"{role}@lists.ubc.example")
+    assert code == 250, text
+
+
 def test_who_is_addressed_is_left_out_and_from_is_rewritten_where_dmarc_rests_on_spf_alone(sent, servers):
     """Both as the lists say: one skips whoever is in To, and the others do not; all rewrite, as usual."""
     names, to = servers.clients[0], b"\r\nTo: Dan <DAN@x.example>, bob@sfu.example\r\nFrom: "

@@ -2,7 +2,15 @@
 
 import pytest
 
-from mailing.rules.addresses import UndeliverableError, is_deliverable, quoted, unquoted
+from mailing.rules.addresses import (
+    UndeliverableError,
+    is_deliverable,
+    is_same_person,
+    mailbox_of,
+    name_of,
+    quoted,
+    unquoted,
+)
 
 
 @pytest.mark.parametrize(
@@ -67,3 +75,45 @@ def test_the_longest_local_parts_go_with_their_quotes(length):
 @pytest.mark.parametrize("text", ["ann@x.example", '"ann@x.example', 'a"n"n@x.example', '""', "", '"a"@', '"a"@x"y'])
 def test_what_is_not_a_quoted_address_is_left_as_it_is(text):
     assert unquoted(text) == text
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ann.Lee@people.example", "ann.lee@PEOPLE.example"),
+        ('"ann.lee"@people.example', "ann.lee@people.example"),
+        ("ann@people.example.", "ann@people.example"),
+        ("ann@bücher.example", "ann@xn--bcher-kva.example"),
+        ("ann@BÜCHER.example", "Ann@XN--BCHER-KVA.example."),
+        ("ann@bu\u0308cher.example", "ann@bücher.example"),
+        ("JÜRGEN@people.example", "jürgen@people.example"),
+        ("ju\u0308rgen@people.example", "jürgen@people.example"),
+        ("ann@[192.0.2.1]", "ANN@[192.0.2.1]"),
+    ],
+)
+def test_one_mailbox_is_one_person_however_it_is_written(one, other):
+    assert is_same_person(one, other)
+    assert mailbox_of(one) == mailbox_of(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ann@people.example", "bob@people.example"),
+        ("ann@people.example", "ann@people2.example"),
+        ("ann+lists@people.example", "ann@people.example"),
+        ("a.nn@people.example", "ann@people.example"),
+        ("strasse@people.example", "straße@people.example"),
+        ("ann@faß.example", "ann@fass.example"),
+        ("", ""),
+        ("", "ann@people.example"),
+    ],
+)
+def test_two_mailboxes_are_two_people(one, other):
+    assert not is_same_person(one, other)
+
+
+def test_the_name_of_an_address_keeps_its_case_and_has_the_domain_as_dns_has_it():
+    assert name_of('"Ann Lee"@Bücher.example.') == "Ann Lee@xn--bcher-kva.example"
+    assert name_of("ann@a_b.example") is None
+    assert name_of("ann") is None

@@ -100,6 +100,43 @@ def test_a_message_is_unsigned_where_no_signature_is_of_the_domain_of_its_author
     assert author(PASS, SPF, f"Authentication-Results: {MX}; {signature}", FROM).rests_on_spf is not is_aligned
 
 
+SIGNED = f"Authentication-Results: {MX}; dkim=pass header.d=x.example"
+OVERSIGNED = "DKIM-Signature: v=1; d=X.example; s=one;\r\n h=from:to:List-Id:List-Unsubscribe; b=Ab1\r\n Cd2"
+PLAIN = "DKIM-Signature: v=1; d=x.example; s=two; h=from:to; b=Ef3Gh4"
+
+
+@pytest.mark.parametrize(
+    ("signatures", "told", "is_left"),
+    [
+        ((), "", True),
+        ((PLAIN,), "", True),
+        ((OVERSIGNED,), "", False),
+        ((PLAIN, OVERSIGNED), "", False),
+        ((PLAIN, OVERSIGNED), " header.s=two", True),
+        ((PLAIN, OVERSIGNED), " header.s=one", False),
+        ((PLAIN, OVERSIGNED), " header.b=Ef3", True),
+        ((PLAIN, OVERSIGNED), " header.b=Ab1C", False),
+        ((OVERSIGNED.replace("X.example", "y.example"),), "", True),
+    ],
+)
+def test_a_signature_that_covers_fields_of_lists_does_not_go_along_with_a_copy(signatures, told, is_left):
+    assert author(PASS, f"{SIGNED}{told}", *signatures, FROM).rests_on_spf is not is_left
+
+
+@pytest.mark.parametrize(
+    "name", ["ann@x.example", "Lee, Ann (Sales)", "Ann [Sales]", '"Ann', "=?utf-8?q?M=C3=BCller?=", "eve@evil.example"]
+)
+def test_an_author_counts_whatever_name_stands_before_the_address(name):
+    found = author(PASS, f"From: {name} <ann@x.example>")
+    assert (found.address, found.is_confirmed) == ("ann@x.example", True)
+
+
+def test_an_author_counts_by_the_domain_as_dns_has_it():
+    results = f"Authentication-Results: {MX}; dmarc=pass header.from=xn--bcher-kva.example"
+    assert author(results, "From: ann@bücher.example").is_confirmed
+    assert author(results.replace("from=", "from=ann@"), "From: ann@xn--bcher-kva.example.").is_confirmed
+
+
 def test_what_a_login_confirms_is_passed_on_as_it_is():
     assert not author(LOGIN, FROM).rests_on_spf
 

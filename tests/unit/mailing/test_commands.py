@@ -84,6 +84,17 @@ def content(*fields, body=""):
         (Word.REQUEST, "", f"> approve {TOKEN}\r\nReject {TOKEN}", Question(Asked.REJECT, TOKEN)),
         (Word.REQUEST, "approve", "reject", Question(Asked.HELP)),
         (Word.REQUEST, "request", "", Question(Asked.HELP)),
+        (Word.REQUEST, "=?utf-8?B?d2h5?=", "", Question(Asked.WHY)),
+        (Word.REQUEST, "AW: =?utf-8?Q?unsubscribe?=", "", Question(Asked.LEAVE)),
+        (Word.REQUEST, "Réf : subscribe", "", Question(Asked.JOIN)),
+        (Word.REQUEST, "Unsubscribe.", "", Question(Asked.LEAVE)),
+        (Word.REQUEST, "please remove me from this list", "", Question(Asked.LEAVE)),
+        (Word.REQUEST, "", "unsubscribe all", Question(Asked.LEAVE)),
+        (Word.REQUEST, "", "Unsubscribe ALL@lists.ubc.example", Question(Asked.LEAVE)),
+        (Word.REQUEST, "", "unsubscribe lab@lists.ubc.example", Question(Asked.HELP)),
+        (Word.REQUEST, "", "unsubscribe eve@x.example", Question(Asked.HELP)),
+        (Word.REQUEST, "how do I stop this", "", Question(Asked.HELP)),
+        (Word.REQUEST, "", "> unsubscribe\r\n-- \r\nunsubscribe", Question(Asked.HELP)),
     ],
 )
 def test_what_is_asked_for_is_told_by_the_address_or_else_by_the_words(word, subject, body, question):
@@ -93,7 +104,15 @@ def test_what_is_asked_for_is_told_by_the_address_or_else_by_the_words(word, sub
 
 @pytest.mark.parametrize(
     "field",
-    ["Auto-Submitted: auto-replied", "Precedence: Bulk", "Precedence: list", "List-Id: <x.y>", "Shadowtree-Trace: x"],
+    [
+        "Auto-Submitted: auto-replied",
+        "X-Autoreply: yes",
+        "Subject: Automatic reply: why",
+        "Precedence: Bulk",
+        "Precedence: list",
+        "List-Id: <x.y>",
+        "Shadowtree-Trace: x",
+    ],
 )
 def test_programs_and_lists_are_not_answered(field):
     assert is_of_a_program(content(field))

@@ -5,17 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mailing.rules.addresses import quoted
+from mailing.rules.automatic import is_automatic
 from mailing.rules.list_headers import Copies, ListPlaces, list_id, traced
 from mailing.rules.lmtp import LmtpError, LmtpReader, Path, read_path, reply_line
 from mailing.rules.message import (
     MalformedError,
     addressed_people,
-    is_automatic,
     key_of,
     read_content,
 )
 from mailing.rules.reports import failure_report
-from mailing.rules.return_path import bounce_place, fits_verp, return_path, token_of
+from mailing.rules.return_path import BouncePlace, bounce_place, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message, People
 
 SECRET = b"s" * 32
@@ -84,21 +84,28 @@ def test_automatic_messages_say_so(field, is_one):
     assert not is_automatic(content())
 
 
-def test_people_in_to_and_cc_are_found_in_lower_case_too():
-    read = content("To: Ann <Ann@X.example>, undisclosed:;", 'Cc: "b, c" <bob@x.example>')
-    assert addressed_people(read) == ("Ann@x.example", "ann@x.example", "bob@x.example")
+def test_people_in_to_and_cc_are_found_by_their_mailboxes():
+    read = content("To: Ann <Ann@X.example>, undisclosed:;", 'Cc: "b, c" <bob@x.example>, cy@x.example <cy@x.example>')
+    assert addressed_people(read) == ("ann@x.example", "bob@x.example", "cy@x.example")
 
 
-def test_fields_that_a_signature_covers_stay_and_the_lists_own_are_left_out():
+def test_a_copy_has_the_fields_of_its_list_whatever_a_signature_covers():
     read = content(
-        "List-Id: <theirs>", "List-Post: <theirs>", "DKIM-Signature: v=1; h=from:List-Id\r\n :precedence; b=x"
+        "List-Id: <theirs>", "List-Unsubscribe: <theirs>", "DKIM-Signature: v=1; h=from:List-Id:list-post\r\n ; b=x"
     )
-    copy = copied(read, owners="all-owner@lists.ubc.example")
-    assert b"List-Id: <theirs>" in copy
-    assert b"List-Id: <all" not in copy
-    assert b"Precedence" not in copy
-    assert b"<theirs>\r\nList-Post" not in copy
-    assert b"List-Post: <mailto:all@lists.ubc.example>\r\n" in copy
+    copy = copied(read, owners="all-owner@lists.ubc.example", leave="all-leave@lists.ubc.example")
+    for field in (
+        b"List-Id: <all.ubc.example>",
+        b"List-Post: <mailto:all@lists.ubc.example>",
+        b"List-Owner: <mailto:all-owner@lists.ubc.example>",
+        b"List-Unsubscribe: <mailto:all-leave@lists.ubc.example>",
+    ):
+        assert copy.count(field + b"\r\n") == 1
+    assert b"theirs" not in copy
+
+
+def test_the_precedence_gives_way_to_a_signature_that_covers_it():
+    assert b"\r\nPrecedence:" not in copied(content("DKIM-Signature: v=1; h=from\r\n :Precedence; b=x"))
 
 
 def test_a_list_of_nobody_to_post_or_to_ask_says_so():
@@ -230,3 +237,10 @@ def test_a_reply_is_one_line():
 )
 def test_names_beyond_ascii_are_quoted_for_smtputf8_alone(name, address):
     assert quoted(name, with_smtputf8=True) == address
+
+
+def test_the_return_path_of_a_list_that_is_not_ascii_is_ascii_and_still_comes_back_here():
+    sender = return_path("büro@lists.ubc.example", TOKEN)
+    assert sender.isascii()
+    assert fits_verp("büro@lists.ubc.example", TOKEN, "ann@x.example")
+    assert bounce_place(return_path("büro@lists.ubc.example", TOKEN, "1.2")) == BouncePlace(TOKEN, "1.2")

@@ -261,8 +261,12 @@ def test_postfix_is_told_of_maps_and_policy_as_they_are_configured():
     assert "virtual_alias_domains = a.example b.example" in lines
     assert (
         r"virtual_alias_maps = pipemap:{regexp:{{/^(.+@(a\.example|b\.example))$$/ $$1}},"
-        "socketmap:inet:127.0.0.1:7410:members}"
+        "socketmap:inet:127.0.0.1:7410:members},"
     ) in lines
+    roles = (
+        f"{{{role}@{domain} = postmaster}}" for domain in ("a.example", "b.example") for role in ("postmaster", "abuse")
+    )
+    assert f"  inline:{{{', '.join(roles)}}}" in lines
     assert lines[-2].startswith("who_may_post = check_policy_service { inet:127.0.0.1:7411, { default_action = 451 ")
     assert lines[-1].endswith(" inline:{{a.example = who_may_post}, {b.example = who_may_post}}")
 
@@ -296,6 +300,10 @@ def test_postfix_is_told_where_messages_go_and_come_from():
         "transport_maps = inline:{{a.example = lmtp:inet:127.0.0.1:7424}, {b.example = lmtp:inet:127.0.0.1:7424}}"
     ) in main
     assert [line for line in main if "socketmap:inet:127.0.0.1:7410:lists}" in line]
+    assert (
+        "virtual_alias_maps = inline:{{postmaster@a.example = postmaster}, {abuse@a.example = postmaster}, "
+        "{postmaster@b.example = postmaster}, {abuse@b.example = postmaster}}"
+    ) in main
     assert "127.0.0.1:7425 inet n - n - - smtpd" in master
     assert "  -o smtpd_authorized_verp_clients=127.0.0.0/8,[::1]/128" in master
 

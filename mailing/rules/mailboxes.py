@@ -1,0 +1,174 @@
+"""Reads the mailboxes that From, To and Cc name, as mail programs write them and not only as RFC 5322 has it.
+
+    ann@people.example <ann@people.example>    an address as a name, without quotes
+    Lee, Ann (Sales) <ann@people.example>      a comma, and a comment, in a name
+    ann@people.example (Ann Lee)               a name in a comment
+    Team: ann@people.example, bob@x.example;   a group, whose members count
+
+An address stands in angle brackets, or else alone between two commas. A quote or a parenthesis that is never closed is
+an ordinary character, so that it hides no address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+TEXT_LIMIT = 40_000
+"""Characters that are read: some thousand people. A hostile text of that length takes half a second."""
+PART_LIMIT = 1_000
+"""Characters of a name, and of an address."""
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
+_ORDINARY = re.compile(r'\\.|[^\\"()<>,;:]+|.', re.S)
+_PARENTHESIS = re.compile(r"\\.|[()]", re.S)
+_WORD = re.compile(r'(?:"(?:[^"\\]|\\.)*"|\S)+', re.S)
+_ADDRESS = re.compile(r'(?:"(?:[^"\\]|\\.)*"|[^\s"<>()@,;:]+)@(?:\[[^\[\]\s]*\]|[^\s"<>()@,;:\[\]]+)', re.S)
+_GAP = re.compile(r" ?([@.]) ?")
+
+
+@dataclass(frozen=True, slots=True)
+class Mailbox:
+    """One address, as it is written, and the name beside it."""
+
+    name: str
+    """The name, encoded words as they are, without quotes; empty if there is none."""
+    address: str
+
+
+def mailboxes_in(text: str) -> list[Mailbox]:
+    """Return the mailboxes of a field, in order; whatever names none is passed over."""
+    found = list[Mailbox]()
+    names = list[str]()
+    for part in _Reader(text[:TEXT_LIMIT]).parts():
+        mailbox = part.mailbox()
+        if mailbox is None:
+            # "Lee, Ann <ann@...>": the begin of a name.
+            names += [part.text] if part.text else []
+        else:
+            found.append(Mailbox(", ".join((*names, mailbox.name)) if mailbox.name else "", mailbox.address))
+            names = []
+    return found
+
+
+class _Part:
+    """One text between two commas."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        """Outside of brackets, comments left out."""
+        self.comments: list[str] = []
+        self.brackets: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The words, with single spaces between; what is too long for a name and an address is cut."""
+        return " ".join("".join(self.words).split())[:PART_LIMIT]
+
+    def mailbox(self) -> Mailbox | None:
+        """Return the one mailbox of this part; None if there is none, or several that differ."""
+        words = self.text
+        inner = {address for each in self.brackets if (address := _address_in(each))}
+        if inner:
+            others = [each for each in self.brackets if not _address_in(each)]
+            name = " ".join((words, *others)).strip()
+        else:
+            inner = {word for word in _WORD.findall(words) if _ADDRESS.fullmatch(word)}
+            alone = _GAP.sub(r"\1", words)
+            if not inner and _ADDRESS.fullmatch(alone):
+                inner, words = {alone}, ""
+            name = " ".join(word for word in _WORD.findall(words) if word not in inner)
+        if len(inner) != 1:
+            return None
+        return Mailbox(_without_quotes(name) or " ".join(self.comments).strip(), inner.pop())
+
+
+def _address_in(text: str) -> str:
+    """Return the address in angle brackets, without a route and gaps; empty if it is none."""
+    text = " ".join(text[:PART_LIMIT].split())
+    if text.startswith("@") and ":" in text:
+        text = text.rpartition(":")[2]
+    if not text.startswith('"'):
+        text = _GAP.sub(r"\1", text).strip()
+    return text if _ADDRESS.fullmatch(text) else ""
+
+
+def _without_quotes(name: str) -> str:
+    return " ".join(_QUOTED.sub(lambda found: re.sub(r"\\(.)", r"\1", found[0][1:-1], flags=re.S), name).split())
+
+
+class _Reader:
+    """Goes once through a text. What is looked for ahead is found before, so that no text takes long."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._ends_of_comments = dict[int, int]()
+        begun = list[int]()
+        for found in _PARENTHESIS.finditer(text):
+            if found[0] == "(":
+                begun.append(found.start())
+            elif found[0] == ")" and begun:
+                self._ends_of_comments[begun.pop()] = found.end()
+        self._last_end_of_group = text.rfind(";")
+        self._have_quotes_ends = True
+
+    def parts(self) -> Iterator[_Part]:
+        """Divide at commas and at the ends of groups."""
+        text, at, is_in_group, part = self._text, 0, False, _Part()
+        while at < len(text):
+            end = self._end_of_quoted(at)
+            if end is not None:
+                part.words.append(text[at:end])
+            elif at in self._ends_of_comments:
+                end = self._ends_of_comments[at]
+                part.comments.append(text[at + 1 : end - 1])
+                part.words.append(" ")
+            elif text[at] == "<":
+                end = self._end_of_bracket(at)
+                part.brackets.append(self._without_comments(at + 1, end))
+                part.words.append(" ")
+            elif text[at] in ",;":
+                end = at + 1
+                yield part
+                part, is_in_group = _Part(), is_in_group and text[at] == ","
+            elif text[at] == ":" and not is_in_group and not part.brackets and at < self._last_end_of_group:
+                end = at + 1
+                part, is_in_group = _Part(), True
+            else:
+                ordinary = _ORDINARY.match(text, at)
+                assert ordinary is not None, "it matches any character"
+                end = ordinary.end()
+                part.words.append(ordinary[0])
+            at = end
+        yield part
+
+    def _end_of_quoted(self, at: int) -> int | None:
+        """Return where a quoted text ends that begins here; None if none does."""
+        if self._text[at] != '"' or not self._have_quotes_ends:
+            return None
+        found = _QUOTED.match(self._text, at)
+        self._have_quotes_ends = found is not None
+        return None if found is None else found.end()
+
+    def _end_of_bracket(self, begin: int) -> int:
+        """Return where an angle bracket ends: with another one that opens, or with the text, if it is not closed."""
+        text, at = self._text, begin + 1
+        while at < len(text):
+            if text[at] == ">":
+                return at + 1
+            if text[at] == "<":
+                return at
+            at = self._end_of_quoted(at) or at + 1
+        return at
+
+    def _without_comments(self, begin: int, end: int) -> str:
+        kept, at = list[str](), begin
+        while at < end:
+            after = self._end_of_quoted(at) or at + 1
+            if at in self._ends_of_comments:
+                after = self._ends_of_comments[at]
+            else:
+                kept.append(self._text[at:after])
+            at = after
+        return "".join(kept).removesuffix(">")
