@@ -150,6 +150,7 @@ class SeedRun:
             absence_limit=Random(f"limit of {seed}").choice(ABSENCE_LIMITS) if faults else None,  # noqa: S311 - as above
         )
         self._population = populate(chance, subnets)
+        self._population.has_composites = not (faults or messages)
         self._arcs: dict[ArcName, int] = {}
         """Those there are by now, with their costs."""
         self._groups: set[NodeId] = set(self._population.groups)
@@ -262,7 +263,8 @@ class SeedRun:
             for ticket in population.commands
             if ticket >= first_ticket and isinstance(cluster.answers[ticket], Committed)
         ]
-        done = [population.commands[ticket].operations for ticket in sorted(committed, key=cluster.places.__getitem__)]
+        in_order = sorted(filter(cluster.places.__contains__, committed), key=cluster.places.__getitem__)
+        done = [population.commands[ticket].operations for ticket in in_order]
         self._apart.watch(cluster.sent)
         self._apart.note_done(done)
         if not may_go_back:

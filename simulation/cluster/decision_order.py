@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from namegraph import Committed, Priority, ServerId, UpdateCommand, UpdateId
 from simulation.cluster.cluster import Cluster, Undone
-from simulation.oracle.serial_model import ArcName, carry_out
+from simulation.oracle.serial_model import ArcName, carry_out_command
 
 
 class Decisions:
@@ -76,11 +76,12 @@ class Decisions:
         in_order = sorted(
             (self._decided_at[places[ticket]][0], places[ticket], ticket)
             for ticket in list(answers)[self._answers_taken :]
-            if ticket in commands and isinstance(answers[ticket], Committed)
+            # What had nothing to leave has no place.
+            if ticket in commands and isinstance(answers[ticket], Committed) and ticket in places
         )
         self._answers_taken = len(answers)
         graphs = [(0, dict(self._arcs))]
         for instant, _, ticket in in_order:
-            carry_out(self._arcs, commands[ticket].operations)
+            carry_out_command(self._arcs, commands[ticket])
             graphs.append((instant, dict(self._arcs)))
         return graphs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import rustworkx
@@ -14,11 +14,15 @@ from namegraph import (
     DeleteGroup,
     JoinArc,
     LeaveArc,
+    LeaveEverywhere,
     NodeId,
     Operation,
     Outcome,
     Priority,
+    RenameGroups,
+    TakeOver,
     UpdateCommand,
+    subnet_of,
 )
 from simulation.oracle.violation import InvariantViolatedError
 
@@ -80,16 +84,57 @@ class TrueState:
     groups: set[NodeId]
     arcs: dict[ArcName, int]
     """Costs, by arc."""
+    renamed: dict[NodeId, NodeId] = field(default_factory=dict)
+    """The present names of groups, by their old ones."""
 
     def after(self, operations: Iterable[Operation]) -> TrueState | None:
         """The state after an update; None where it must be refused."""
-        state = TrueState(set(self.groups), dict(self.arcs))
+        state = self._copy()
         is_possible = all(state._do(operation) for operation in operations)
         return state if is_possible else None
 
+    def after_command(self, command: UpdateCommand) -> TrueState | None:
+        """The state after an update that was asked for; None where it must be refused."""
+        match command.composite:
+            case None:
+                return self.after(command.operations)
+            case LeaveEverywhere(member, subnet):
+                leaves = [arc for arc in self.arcs if arc[1] == member and subnet in (None, subnet_of(arc[0]))]
+                return self.after(LeaveArc(*arc) for arc in leaves)
+            case TakeOver(group, if_needed):
+                return self._taken_over(group, if_needed=if_needed)
+            case RenameGroups(renames):
+                return self._renamed(renames)
+
+    def _taken_over(self, group: NodeId, *, if_needed: bool) -> TrueState | None:
+        state = self._copy()
+        if group in state.groups:
+            return state if if_needed else None
+        state.groups.add(group)
+        state.renamed.pop(group, None)
+        return state
+
+    def _renamed(self, renames: Sequence[tuple[NodeId, NodeId]]) -> TrueState | None:
+        names = {old: new for old, new in renames if old in self.groups}
+        if renames[0][0] not in names or any(new in self.groups or self._arcs_of(new) for new in names.values()):
+            return None
+        state = self._copy()
+        state.groups = {names.get(group, group) for group in self.groups}
+        state.arcs = {
+            (names.get(parent, parent), names.get(child, child)): self.arcs[parent, child]
+            for parent, child in self.arcs
+        }
+        for old, new in names.items():
+            state.renamed.pop(new, None)
+            state.renamed = {name: new if to == old else to for name, to in state.renamed.items()} | {old: new}
+        return state
+
+    def _copy(self) -> TrueState:
+        return TrueState(set(self.groups), dict(self.arcs), dict(self.renamed))
+
     def carried_out(self, operations: Iterable[Operation]) -> TrueState:
         """The state after an update that was done, whatever was there before."""
-        state = TrueState(set(self.groups), dict(self.arcs))
+        state = self._copy()
         carry_out(state.arcs, operations)
         for operation in operations:
             if isinstance(operation, CreateGroup):
@@ -104,18 +149,22 @@ class TrueState:
                 if group in self.groups:
                     return if_needed
                 self.groups.add(group)
+                self.renamed.pop(group, None)
                 return not self._arcs_of(group)
             case DeleteGroup(group, force):
                 arcs = self._arcs_of(group)
                 if group not in self.groups or (arcs and not force):
                     return False
                 self.groups.discard(group)
+                self.renamed = {name: to for name, to in self.renamed.items() if to != group}
                 for arc in arcs:
                     del self.arcs[arc]
                 return True
             case JoinArc(parent, child):
                 if parent not in self.groups or (parent, child) in self.arcs:
                     return parent in self.groups and operation.if_needed
+                if child in self.renamed and child not in self.groups and not self._arcs_of(child):
+                    return False
                 self.arcs[parent, child] = operation.cost
                 return True
             case LeaveArc(parent, child):
@@ -158,7 +207,8 @@ def run_serially(
             watch(commands[ticket], answers[ticket], before, after)
         state = after
     for ticket, outcome in answers.items():
-        if ticket in commands and ticket not in places and isinstance(outcome, Committed):
+        is_nothing = ticket in commands and isinstance(commands[ticket].composite, LeaveEverywhere)
+        if ticket in commands and ticket not in places and isinstance(outcome, Committed) and not is_nothing:
             raise InvariantViolatedError(f"I8: {commands[ticket]} was committed and has no place")
     return state
 
@@ -179,7 +229,7 @@ def states(
     )
     for place, is_refused, ticket in in_order:
         operations = commands[ticket].operations
-        after = state.after(operations)
+        after = state.after_command(commands[ticket])
         if (after is None) != is_refused and apart is not None and apart.touches(operations):
             after = None if is_refused else state.carried_out(operations)
         elif (after is None) != is_refused:
@@ -187,6 +237,26 @@ def states(
             raise InvariantViolatedError(f"I8: {operations} at {place} are {possible}; {answers[ticket]}")
         yield place, ticket, state, after or state
         state = after or state
+
+
+def carry_out_command(arcs: dict[ArcName, int], command: UpdateCommand) -> None:
+    """Change the arcs as an update that was committed did, whatever was asked for."""
+    match command.composite:
+        case None:
+            carry_out(arcs, command.operations)
+        case LeaveEverywhere(member, subnet):
+            for arc in [arc for arc in arcs if arc[1] == member and subnet in (None, subnet_of(arc[0]))]:
+                del arcs[arc]
+        case RenameGroups(renames):
+            _rename(arcs, dict(renames))
+        case TakeOver():
+            pass
+
+
+def _rename(arcs: dict[ArcName, int], names: Mapping[NodeId, NodeId]) -> None:
+    for (parent, child), cost in list(arcs.items()):
+        del arcs[parent, child]
+        arcs[names.get(parent, parent), names.get(child, child)] = cost
 
 
 def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:

@@ -11,15 +11,19 @@ from dataclasses import dataclass, field
 from random import Random
 
 from namegraph import (
+    Composite,
     CreateGroup,
     DeleteGroup,
     JoinArc,
     LeaveArc,
+    LeaveEverywhere,
     NodeId,
     Operation,
+    RenameGroups,
     RequestId,
     ServerId,
     Subnet,
+    TakeOver,
     UpdateCommand,
     subnet_of,
 )
@@ -44,6 +48,9 @@ TWICE_SHARE = 0.05
 
 IF_NEEDED_SHARE = 0.05
 
+COMPOSITE_SHARE = 0.08
+"""Of updates, where clients ask for such: those that rename a group, take over a name, or leave everywhere."""
+
 
 @dataclass(slots=True)
 class Population:
@@ -60,6 +67,8 @@ class Population:
     alone_share: float
     """Of updates, those of one operation."""
     commands: dict[int, UpdateCommand] = field(default_factory=dict)
+    has_composites: bool = False
+    """Whether clients ask for commands whose operations a server finds."""
     made_anew: set[NodeId] = field(default_factory=set)
     """Of the groups, those that were deleted and created again: there may be none for a while."""
 
@@ -72,7 +81,7 @@ def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:
     for subnet in subnets:
         groups += [NodeId(f"g{number}@{subnet}") for number in range(chance.randint(1, 4))]
         processes += [NodeId(f"p{number}@{subnet}") for number in range(chance.randint(0, 2))]
-        spare += [NodeId(f"n{number}@{subnet}") for number in range(chance.randint(0, 1))]
+        spare += [NodeId(f"n{number}@{subnet}") for number in range(chance.choice([0, 1, 3]))]
     processes += [NodeId(f"f{number}@{FOREIGN}") for number in range(chance.randint(0, 2))]
     return Population(groups, processes, spare, [], [], alone_share=0.7)
 
@@ -90,6 +99,9 @@ def submit_burst(
     share_of_joins = chance.choice([0.4, 0.6, 0.75, 0.9])
     spread = chance.choice([0, 1, 5, 30])
     for _ in range(updates):
+        if population.has_composites and chance.random() < COMPOSITE_SHARE:
+            _submit_composite(chance, cluster, population, delay=chance.random() * spread)
+            continue
         operations = _operations(chance, population, arcs, share_of_joins)
         if not operations:
             continue
@@ -105,6 +117,44 @@ def submit_burst(
                 arcs.add((operation.parent, operation.child))
             elif isinstance(operation, LeaveArc):
                 arcs.discard((operation.parent, operation.child))
+
+
+def _submit_composite(chance: Random, cluster: Cluster, population: Population, *, delay: float) -> None:
+    ticket = len(population.commands)
+    composite, touched, asked = _composite(chance, population)
+    command = UpdateCommand(
+        ticket,
+        RequestId(f"r{ticket}"),
+        # No server looks at them. To those who check reads meanwhile they say which arcs may change.
+        touched,
+        reports_control=ticket % 2 == 0,
+        composite=composite,
+    )
+    population.commands[ticket] = command
+    cluster.submit(asked, command, delay=delay)
+
+
+def _composite(chance: Random, population: Population) -> tuple[Composite, tuple[Operation, ...], ServerId]:
+    """A command, all operations that it may stand for, and the server that takes it."""
+    groups = [*population.groups, *population.spare_groups]
+    if population.spare_groups and chance.random() < 0.6:
+        old, new = _two_of_a_server(chance, population.spare_groups)
+        arcs = [arc for group in groups for name in (old, new) for arc in ((group, name), (name, group))]
+        arcs += [(name, process) for name in (old, new) for process in population.processes]
+        both = [operation for arc in arcs for operation in (LeaveArc(*arc), JoinArc(*arc))]
+        touched = (CreateGroup(old), DeleteGroup(old), CreateGroup(new), DeleteGroup(new), *both)
+        if old != new and chance.random() < 0.7:
+            return RenameGroups(((old, new),)), touched, ServerId(subnet_of(old))
+        return TakeOver(old, chance.random() < 0.5), touched, ServerId(subnet_of(old))
+    member = chance.choice([*groups, *population.processes])
+    at = subnet_of(chance.choice(groups)) if is_foreign(member) or chance.random() < 0.3 else None
+    leaves = tuple(LeaveArc(group, member) for group in groups if at in (None, subnet_of(group)))
+    return LeaveEverywhere(member, at), leaves, ServerId(subnet_of(member) if at is None else at)
+
+
+def _two_of_a_server(chance: Random, groups: list[NodeId]) -> tuple[NodeId, NodeId]:
+    old = chance.choice(groups)
+    return old, chance.choice([group for group in groups if subnet_of(group) == subnet_of(old)])
 
 
 def _contending(chance: Random, subnets: Iterable[Subnet]) -> Population:
