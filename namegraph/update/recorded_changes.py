@@ -68,8 +68,14 @@ def _of_arcs(
         if context.home_of(arc.parent) != context.server:
             continue
         before = known_arc(context, arc)
-        if (before is not None and before.is_present) != is_present:
-            arcs[is_present].append((*arc, _kind_of(context, arc.child, kind) is NodeKind.GROUP))
+        was_present = before is not None and before.is_present
+        is_group = _kind_of(context, arc.child, kind) is NodeKind.GROUP
+        if was_present != is_present:
+            arcs[is_present].append((*arc, is_group))
+        elif is_present and is_group is not (_kind_of(context, arc.child, NodeKind.ABSENT) is NodeKind.GROUP):
+            # A process that is taken over as a group is another member.
+            arcs[False].append((*arc, not is_group))
+            arcs[True].append((*arc, is_group))
     left, joined = arcs
     return change_set(groups, left, joined)
 

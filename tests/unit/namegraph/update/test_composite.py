@@ -7,6 +7,7 @@ import pytest
 
 from namegraph.core import ServerCore
 from namegraph.events import Tick, UpdateCommand
+from namegraph.model.changes import ChangeKind, decode_changes
 from namegraph.model.names import NodeId, ServerId, Subnet, parse_name, subnet_of
 from namegraph.model.operations import (
     ChildKind,
@@ -404,6 +405,23 @@ def test_a_process_is_taken_over_and_stays_in_its_groups(joined_early):
         servers.cluster.restart_all()
         servers.cluster.run()
         servers.arcs()
+
+
+def test_the_record_of_changes_tells_that_the_member_is_a_group_now(joined_early):
+    told = {}
+    for server in HOMES:
+        before = len(changes_at(joined_early, server))
+        told[server] = before
+    joined_early.done("a.example", composite=TakeOver(LATE))
+    for server, group in zip(HOMES, (A, B, C), strict=True):
+        (update,) = changes_at(joined_early, server)[told[server] :]
+        of_group = [(each.kind, each.is_group) for each in update.listed if each.group == group]
+        assert of_group == [(ChangeKind.LEFT, False), (ChangeKind.JOINED, True)]
+
+
+def changes_at(servers, server):
+    """The recorded updates of a server, oldest first."""
+    return [decode_changes(record.changes) for record in servers.cluster.record_of_changes(server)]
 
 
 def test_a_group_that_exists_is_taken_over_only_if_needed(servers):
