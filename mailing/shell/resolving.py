@@ -62,6 +62,11 @@ class Resolving:
                 return NotResolved(effect.id, unknown)
             target = target_for(destination, self.lists, self._names.index)
             if target is None:
+                try:
+                    target = await self._renamed(destination)
+                except ShadowtreeError as error:
+                    return NotResolved(effect.id, why_not(error))
+            if target is None:
                 return ListGone(effect.id, at)
             (shared if destination.goes_by_shares else central).setdefault(target, at)
         try:
@@ -73,6 +78,21 @@ class Resolving:
             return NotResolved(effect.id, why_not(error))
         except ShadowtreeError as error:
             return NotResolved(effect.id, why_not(error))
+
+    async def _renamed(self, destination: Destination) -> Target | None:
+        """What is resolved for a list that was renamed since the message came; None: it was not.
+
+        Raises `ShadowtreeError` where that cannot be told.
+        """
+        group = destination.group
+        try:
+            await self._names.check(group, group)
+        except GroupNotFound as error:
+            renamed_to = error.facts.get("renamed_to")
+            if renamed_to is None:
+                return None
+            return target_for(replace(destination, group=renamed_to), self.lists, self._names.index)
+        return None
 
     async def _resolved(self, effect: Resolve, central: Mapping[Target, int], shared: Mapping[Target, int]) -> Event:
         """Those lists that go by shares are asked for by themselves: of others' people no names are told."""

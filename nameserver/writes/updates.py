@@ -41,8 +41,11 @@ APPLY_OPERATIONS_LIMIT = 100_000
 """Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
 
 
-TRANSITION_SECONDS = 1.0
-"""How long servers are waited for that agree on a view or heal: it takes them a few round trips."""
+TRANSITION_SECONDS = 10.0
+"""How long servers are waited for that agree on a view or heal: a few round trips, and seconds with very many arcs."""
+
+TRANSITION_SHARE = 0.8
+"""How much of the caller's time is used for that."""
 
 COMPANION_SUFFIXES = ("+owners", "+muted")
 """Behind the local part of a group's name: the groups of those who rule a mailing list, and of those who get no mail of
@@ -180,10 +183,13 @@ class UpdateCalls:
         committed = await self._carry_out((), request, context, composite=composite, elsewhere=elsewhere)
         return messages.LeaveEverywhereResponse(change=conversion.change(committed), left=committed.left)
 
-    async def _until_steady(self) -> None:
+    async def _until_steady(self, deadline: float | None) -> None:
         """Wait a moment while servers agree on a view or heal: which arcs there are is uncertain then."""
         run_loop = self._run_loop
-        end = run_loop.now() + TRANSITION_SECONDS
+        seconds = TRANSITION_SECONDS
+        if deadline is not None:
+            seconds = min(seconds, TRANSITION_SHARE * (deadline - run_loop.now()))
+        end = run_loop.now() + seconds
         while not self._is_steady() and (left := end - run_loop.now()) > 0:
             await run_loop.next_step(left)
 
@@ -214,7 +220,7 @@ class UpdateCalls:
 
         async def attempt() -> Committed:
             if composite is not None:
-                await self._until_steady()
+                await self._until_steady(deadline)
             command = UpdateCommand(
                 run_loop.new_ticket(),
                 request_id,

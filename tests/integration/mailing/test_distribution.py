@@ -361,6 +361,24 @@ async def test_a_list_that_is_deleted_while_a_message_waits_is_told(settings, si
         assert (told.state, told.people, told.shares[0].why) == ("dropped", 0, "the list was deleted")
 
 
+async def test_a_message_that_waits_while_its_list_is_renamed_goes_to_the_members_of_the_new_name(settings, sink):
+    async with name_servers() as servers, running(servers, settings) as gate:
+        names = servers["ubc.example"].client
+        members = (await names.resolve(HELD)).processes
+        await gate.send("ann@x.example", "held", data=message("renamed"))
+        (held,) = await gate.ask("held")
+        await names.rename_group(HELD, "renamed@ubc.example")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not (await gate.rcpt("ann@x.example", "held")).startswith("550"):
+                await asyncio.sleep(0.01)
+        for each in await gate.ask("held"):
+            await gate.ask("approve", each.id)
+        await gate.until_done()
+        (told,) = await gate.ask("queue", held.id)
+        assert (told.state, told.people) == ("done", len(members))
+        assert set(members) <= set(sink.people)
+
+
 async def test_without_xverp_each_person_has_a_transaction_and_bounces_of_both_kinds_count(gate, sink):
     for extensions, name, expected in (((), "plain", "+0.0@"), (("XVERP",), "verp", "@")):
         sink.extensions = extensions
