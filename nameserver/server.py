@@ -128,6 +128,10 @@ OPEN_TO_OTHERS = (
 )
 
 
+PASSED_OVER = (signal.SIGUSR1, signal.SIGUSR2)
+"""Signals that other daemons take for orders, such as to open log files anew: they must not end a server."""
+
+
 class Servers(NamedTuple):
     """What takes calls."""
 
@@ -174,6 +178,8 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     """
     log = Log(settings.log)
     log.begin()
+    for number in PASSED_OVER:
+        signal.signal(number, signal.SIG_IGN)
     try:
         return asyncio.run(serve(settings, announce=_announce, log=log, reload=reload or (lambda: settings)))
     finally:
@@ -199,10 +205,12 @@ async def serve(
     require_extras(settings)
     require_addresses(settings)
     servers = Servers.of(settings)
-    address = _bind(servers.public, settings.listen)
+    address, is_open = _bind(servers.public, settings.listen)
+    open_addresses = [settings.listen] if is_open else []
+    operators = None
     if servers.admin is not None and settings.admin_listen is not None:
-        operators = _bind(servers.admin, settings.admin_listen)
-        say(logging.INFO, "serving_operators", f"operators are answered on {operators}", admin_listen=operators)
+        operators, is_open = _bind(servers.admin, settings.admin_listen)
+        open_addresses += [settings.admin_listen] if is_open else []
     # All work on the database is done here, so that it is never done from two threads at once.
     with (
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
@@ -213,6 +221,8 @@ async def serve(
         log.name(core.server)
         say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
         say(logging.INFO, "settings", "the settings in force", **shown_settings(settings))
+        for each in open_addresses:
+            say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=each))
         threads = Threads(database=worker, long_steps=stepper)
         try:
             return await _serve(
@@ -224,6 +234,7 @@ async def serve(
                 planned_end,
                 reloading,
                 address,
+                operators,
                 announce,
             )
         finally:
@@ -241,6 +252,7 @@ async def _serve(
     planned_end: PlannedEnd,
     reloading: SettingsReload,
     address: str,
+    operators: str | None,
     announce: Callable[[str], None],
 ) -> int:
     health = Health((NAME_SERVICE, DELIVERY_SERVICE, ADMIN_SERVICE))
@@ -294,7 +306,7 @@ async def _serve(
         ]
         try:
             await servers.start()
-            _tell_serving(announce, core, address)
+            _tell_serving(announce, core, address, operators)
             reloading.follow_peers(
                 core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
             )
@@ -519,15 +531,14 @@ def _open_store(settings: Settings) -> Store:
         return open_store(settings.database, server=ServerId(settings.subnets[0]))
 
 
-def _bind(server: grpc.aio.Server, listen: str) -> str:
-    """Take the port; return the address with its number."""
+def _bind(server: grpc.aio.Server, listen: str) -> tuple[str, bool]:
+    """Take the port; return the address with its number, and whether other machines may reach it."""
     try:
-        if check_address(listen):
-            say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=listen))
+        is_open = check_address(listen)
         port = server.add_insecure_port(listen)
     except (ListenError, RuntimeError) as error:
         raise StartError(str(error)) from None
-    return f"{listen.rpartition(':')[0]}:{port}"
+    return f"{listen.rpartition(':')[0]}:{port}", is_open
 
 
 def _asked_of_names(
@@ -552,9 +563,11 @@ def _asked_of_names(
     return names, questions, check
 
 
-def _tell_serving(announce: Callable[[str], None], core: Server, address: str) -> None:
+def _tell_serving(announce: Callable[[str], None], core: Server, address: str, operators: str | None) -> None:
     announce(_line(core, address))
     say(logging.INFO, "serving", f"calls are accepted on {address}", listen=address, revision=core.revision)
+    if operators is not None:
+        say(logging.INFO, "serving_operators", f"operators are answered on {operators}", admin_listen=operators)
 
 
 def _line(core: Server, address: str) -> str:

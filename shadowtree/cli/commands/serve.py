@@ -42,7 +42,8 @@ def serve_command(
       shadowtree serve --config names.toml --check-config
     """
     # Whoever asks for the settings to be read again, while they are read for the first time, must not end the server.
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
     from nameserver.config.settings import Settings, SettingsError, load_settings
 
     overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}

@@ -93,8 +93,10 @@ def test_a_server_that_others_can_reach_says_that_nobody_is_authenticated(start,
 
 def test_an_address_of_their_own_answers_operators_and_nobody_else(start, tmp_path):
     server = start(admin_listen="127.0.0.1:0", log_level="info")
-    log = server.process.stderr.readline().decode()
-    assert "serving_operators operators are answered on 127.0.0.1:" in log
+    log = ""
+    while "serving_operators operators are answered on 127.0.0.1:" not in log:
+        log = server.process.stderr.readline().decode()
+        assert log, "the server has ended"
     address = log.rsplit("=", 1)[1].strip()
     with Client(address) as operator, Client(server.address) as names:
         names.create_group("g@b.c")

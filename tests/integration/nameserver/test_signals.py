@@ -23,8 +23,11 @@ class ServedByCommand:
         self._process = process
         self.lines = []
 
+    def send(self, number):
+        self._process.send_signal(number)
+
     def hang_up(self):
-        self._process.send_signal(signal.SIGHUP)
+        self.send(signal.SIGHUP)
 
     def wait_for_line(self, part):
         """Read lines until one has this in it that was not waited for before."""
@@ -114,3 +117,21 @@ def test_sighup_ends_no_server_that_is_starting_or_ending(config):
     finally:
         process.kill()
         process.communicate(timeout=PATIENCE_SECONDS)
+
+
+def test_signals_that_other_daemons_take_for_orders_end_no_server(config):
+    with served_by_command(config) as server:
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            server.send(number)
+        server.hang_up()
+        server.wait_for_line("settings_read_again")
+        assert server.end()[-1].split()[3] == "ended"
+
+
+def test_all_lines_of_a_start_name_the_server_and_the_first_one_says_that_it_starts(config):
+    config.write_text(config.read_text() + 'admin_listen = "127.0.0.1:0"\n')
+    with served_by_command(config) as server:
+        server.wait_for_line(" serving_operators ")
+        lines = [line.split()[2:4] for line in server.end()]
+    events = ["starting", "settings", "serving", "serving_operators", "draining", "ended"]
+    assert lines == [["a.x", event] for event in events]
