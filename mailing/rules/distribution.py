@@ -24,6 +24,7 @@ from mailing.rules.events import (
     Approved,
     Bounced,
     Cleared,
+    Complained,
     Dropped,
     Effect,
     Event,
@@ -32,6 +33,7 @@ from mailing.rules.events import (
     Granted,
     Handed,
     HandOver,
+    Keep,
     ListGone,
     NotAdmitted,
     NotPosted,
@@ -101,6 +103,8 @@ class Distribution:
                 return self._accepted(event, now)
             case Bounced():
                 return self._bounced(event, now)
+            case Complained(person, destination):
+                return [Keep(each) for each in self.failures.complained(person, destination, now.date)]
             case Cleared(person):
                 return [ForgetFailing(person)] if self.failures.clear(person) else []
             case Shared():
@@ -225,7 +229,7 @@ class Distribution:
                 return self._in_progress.saved_then(work, [], now)
             case Admitted() | NotAdmitted():
                 return self._admissions.admitted(work, event, now)
-            case Accepted() | Bounced() | Cleared() | Shared() | Written() | Granted() | Ticked():
+            case Accepted() | Bounced() | Complained() | Cleared() | Shared() | Written() | Granted() | Ticked():
                 raise AssertionError(event)
             case _:
                 assert_never(event)

@@ -160,6 +160,14 @@ class Bounced:
 
 
 @dataclass(frozen=True, slots=True)
+class Complained:
+    """Somebody takes a message of a list for abuse, as far as a report at a return path says so."""
+
+    person: MemberId
+    destination: Destination
+
+
+@dataclass(frozen=True, slots=True)
 class Cleared:
     """Somebody who cannot be reached is to be sent to again."""
 
@@ -256,6 +264,7 @@ Event = (
     | ListGone
     | Handed
     | Bounced
+    | Complained
     | Cleared
     | Written
     | Granted

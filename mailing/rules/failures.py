@@ -77,6 +77,8 @@ class Digest:
     suppressed: tuple[MemberId, ...] = ()
     away: tuple[SubnetName, ...] = ()
     """Servers for which messages were given up."""
+    complained: tuple[MemberId, ...] = ()
+    """The first people who took mail of the list for abuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,14 @@ class Failures:
             return []
         away = tuple(sorted({*digest.away, *servers})[:DIGEST_NAMES])
         digest = self._digests[place.group] = replace(digest, away=away)
+        return [digest]
+
+    def complained(self, person: MemberId, place: Destination, date: int) -> list[Digest]:
+        """Somebody took mail of a list for abuse; what is to be kept. Nothing else follows: a report proves nobody."""
+        digest = self._digest(place.group, place.owners, date // DAY_S) if place.is_list else None
+        if digest is None or person in digest.complained or len(digest.complained) >= DIGEST_NAMES:
+            return []
+        digest = self._digests[place.group] = replace(digest, complained=(*digest.complained, person))
         return [digest]
 
     def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
@@ -257,7 +267,15 @@ def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
     if digest.away:
         lines += ["Out of reach until nothing more was tried, so that their people did not get messages:", ""]
         lines += [*(f"  {shown(server)}" for server in digest.away), ""]
-    if total or not digest.away:
+    if digest.complained:
+        lines += [
+            "",
+            'Their mail provider says that they took mail of the list for abuse (the button "this is spam"):',
+            "",
+        ]
+        lines += [*(f"  {shown(person)}" for person in sorted(digest.complained)), ""]
+        lines += ["Reports can be forged, so nobody is taken off the list for one that carries no proof.", ""]
+    if total or not (digest.away or digest.complained):
         lines += [f"Messages of {formatdate(digest.day * DAY_S)[:16]} (UTC), or before, did not reach:", ""]
     lines += [f"{count:6,}  {shown(domain)}" for domain, count in Counter(digest.counts).most_common()]
     if digest.people:
@@ -268,7 +286,9 @@ def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
         lines += ["", "A probe came back, too. Nothing more is sent to:", *map(shown, digest.suppressed), ""]
         lines.append("Whoever runs the mail gateway has it sent again:")
         lines.append("  shadowtree mail suppressed --clear ADDRESS --config mail.toml")
-    servers = counted(len(digest.away), "server") if digest.away else ""
-    counts = (f"{total:,}" if total or not digest.away else "", servers)
-    subject = f"{shown(digest.group)}: not reached: {' and '.join(filter(None, counts))}"
+    told = [counted(len(digest.away), "server")] if digest.away else []
+    told = [f"{total:,}", *told] if total or not (told or digest.complained) else told
+    said = [f"not reached: {' and '.join(told)}"] if told else []
+    said += [counted(len(digest.complained), "complaint")] if digest.complained else []
+    subject = f"{shown(digest.group)}: {'; '.join(said)}"
     return owners_note(digest.group, digest.owners, subject, lines, ("digest", str(digest.day)), date)

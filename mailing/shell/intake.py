@@ -269,6 +269,10 @@ class MessageIntake:
 
     async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
         if is_complaint(content):
+            try:
+                await self._spooling.complaint(place)
+            except SpoolError:
+                return FULL
             return await self._complained(content) or OWN_BOUNCE
         report = failure_report(content, self._detects)
         return OWN_BOUNCE if report is None else await self._spooling.bounce(place, report)

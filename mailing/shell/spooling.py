@@ -24,6 +24,7 @@ from mailing.rules.events import (
     Answer,
     Bounced,
     Change,
+    Complained,
     Effect,
     Event,
     Forget,
@@ -256,6 +257,17 @@ class Spooling:
         except SpoolError:
             return FULL
         return OWN_BOUNCE
+
+    async def complaint(self, place: BouncePlace) -> None:
+        """Have owners told of a complaint at a return path, if it is one of ours. Raises `SpoolError`."""
+        id_ = self._ids.get(place.token)
+        known = None if id_ is None else await self._known_of(id_)
+        at = None if known is None else place.find_in(known.people)
+        if known is None or at is None or known.message.is_letter:
+            return
+        chunk = known.chunks[at[0]]
+        group, person = known.message.destinations[chunk.destination], chunk.people[at[1]]
+        await self._stepped(Complained(person, group))
 
     def suppressed(self) -> list[Failing]:
         """Those to whom nothing is sent, since mail to them came back."""

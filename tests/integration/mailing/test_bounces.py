@@ -229,7 +229,9 @@ async def test_many_reports_cost_little_and_only_what_is_new_and_ours_counts(gat
 
 
 @pytest.mark.parametrize("place", ["bounces", "owner"])
-async def test_who_complains_gets_no_more_mail_of_the_list_where_the_copy_proves_it(servers, settings, sink, place):
+async def test_who_complains_gets_no_more_mail_of_the_list_where_the_copy_proves_it(
+    servers, settings, sink, place, monkeypatch
+):
     names = servers["ubc.example"].client
     await names.create_group("all+owners@ubc.example")
     await names.join("all+owners@ubc.example", "chair@x.example", "process")
@@ -250,6 +252,12 @@ async def test_who_complains_gets_no_more_mail_of_the_list_where_the_copy_proves
         await gate.until_done()
         written = [person for each in sink.taken for person in each.people]
         assert written.count("chair@x.example") == (3 if place == "owner" else 0)
+        if place == "bounces":
+            clock(monkeypatch, int(time.time()) + DAY_S)
+            await sink.until(*written, "chair@x.example")
+            note = sink.taken[-1].data.decode()
+            assert "Subject: all@ubc.example: 1 complaint" in note
+            assert "\r\n  ann@x.example\r\n" in note
 
 
 def complaint_about(data):

@@ -252,7 +252,7 @@ async def test_who_may_not_post_is_held_until_somebody_decides(gate, sink):
     assert told.people >= 1
     await sink.until("bob@sfu.example", "eve@x.example")
     await gate.until_done()
-    with pytest.raises(ControlError, match="there is no message"):
+    with pytest.raises(ControlError, match="is done: nothing of it is held"):
         await gate.ask("approve", held[0].id)
     await gate.send("ann@x.example", "held", data=message("rejected"))
     (held,) = await gate.ask("held")
