@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import ExitStack, suppress
-from pathlib import Path
+from contextlib import ExitStack
 
 from namegraph import OWNER, NodeId, NodeKind, ServerId, subnet_of
 from nameserver.config.addresses import WILDCARDS
-from nameserver.config.port_check import ListenError, hold_address
+from nameserver.config.port_check import ListenError, hold_address, listens
 from nameserver.config.settings import Settings
 from nameserver.driver.database_identity import refuse_mistaken_groups
 from nameserver.transport.identification import identify
@@ -29,12 +28,6 @@ LOOKED_UP_LIMIT = 100
 
 NAMED_LIMIT = 5
 """Names in one line."""
-
-_LISTENING = "0A"
-"""State of a socket in the tables of the system (proc_pid_net(5))."""
-
-_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
-"""Columns of these tables."""
 
 
 class StartError(Exception):
@@ -141,28 +134,14 @@ def _running(database: CheckedDatabase, settings: Settings, addresses: dict[str,
 
 def _is_held_by(listen: str, process: int | None, name: ServerId, *, is_for_calls: bool) -> bool:
     """Return False if it is known that another program than this server listens at an address."""
-    inodes = _listening_inodes(int(listen.rpartition(":")[2]))
-    with suppress(OSError):
-        if process is not None:
-            open_files = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
-            return any(f"socket:[{inode}]" in open_files for inode in inodes)
+    known = None if process is None else listens(process, int(listen.rpartition(":")[2]))
+    if known is not None:
+        return known
     if not is_for_calls:
         return True
     host, _, port = listen.rpartition(":")
     found = asyncio.run(identify(f"{'127.0.0.1' if host in WILDCARDS else host}:{port}"))
     return found is not None and found.server == name
-
-
-def _listening_inodes(port: int) -> set[str]:
-    found: set[str] = set()
-    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
-        with suppress(OSError):
-            for line in table.read_text().splitlines()[1:]:
-                columns = line.split()
-                is_at_port = columns[_LOCAL_ADDRESS].endswith(f":{port:04X}")
-                if is_at_port and columns[_STATE] == _LISTENING:
-                    found.add(columns[_INODE])
-    return found
 
 
 def _notes_of_peers(settings: Settings) -> list[str]:

@@ -15,7 +15,7 @@ from mailing.rules.delivery_status import status_in
 
 LINES_LIMIT = 1_000
 CHARACTERS_LIMIT = 20_000
-"""Of a notice; the longest that mail systems write have a quarter of it."""
+"""Characters of a notice that are read; the longest that mail systems write have a quarter of it."""
 
 UNKNOWN_REASON = "a report without a status"
 
@@ -35,7 +35,7 @@ _MAIL_SERVER = _any(
     r"\bmta@",
     r"\bbounces?@",
 )
-"""In From: who writes failure notices."""
+"""Writers of failure notices, in From."""
 
 _SUBJECT_OF_FAILURE = _any(
     r"\bundeliver(?:able|ed)\b",
@@ -99,7 +99,7 @@ _TEXT_OF_FAILURE = _any(
 _SURE_TEXT_OF_FAILURE = _any(
     r"\b(?:could not be delivered|delivery (?:has )?failed|unable to deliver|failed permanently)\b.{0,80}[^\s@]@[^\s@]"
 )
-"""From whomever: a sentence that no person writes."""
+"""Sentence that no person writes; its sender does not matter."""
 
 _WARNING = _any(
     r"\bwarning (?:message )?only\b",
@@ -144,7 +144,7 @@ _RETURNED_COPY = re.compile(
     r")",
     re.I | re.M,
 )
-"""Where the copy of the message begins: its words are those of its author."""
+"""Begin of the copy of the message: its words are those of its author."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Notice:
     """A message in words, decoded."""
 
     sender: str
-    """From: the name and the address."""
+    """Name and address in From."""
     subject: str
     text: str
     is_automatic_answer: bool

@@ -1,22 +1,25 @@
 """Trial of a start: what `mail serve` would do up to its first request, done and undone.
 
 A configuration that passes starts: libraries are there, ports are free, the database opens and holds what a gateway
-has written, commands have a socket. Nothing is left behind.
+has written, commands have a socket. Nothing is left behind. A gateway that runs with these settings holds its ports
+and its database; the check knows it by its socket of commands, and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from mailing.config.settings import MailSettings
-from mailing.shell.control import listen_at
+from mailing.shell.control import ControlError, Request, ask, listen_at
 from mailing.shell.conversations import why_not_listening
 from mailing.shell.distributing import StartError
 from mailing.shell.gateway import NO_METRICS
-from mailing.spool.store import SpoolError, try_spool
+from mailing.spool.store import SpoolError, SpoolInUseError, try_spool
+from nameserver.config.port_check import listens
 from shadowtree.aio import Client
 from shadowtree.errors import ShadowtreeError, UnknownSubnet
 
@@ -38,21 +41,44 @@ def try_start(settings: MailSettings) -> list[str]:
         "click_listen": None if through is None else through.click_listen,
         "metrics_listen": settings.metrics_listen,
     }
+    taken: dict[str, StartError] = {}
     with ExitStack() as held:
         for key, address in listeners.items():
             if address is not None:
-                _bind(held, key, address)
+                _bind(held, key, address, taken)
+    running = None
     if through is not None:
         try:
             try_spool(through.database)
+        except SpoolInUseError as error:
+            running = _running(through.control, error)
         except SpoolError as error:
             raise StartError(str(error)) from None
-    return asyncio.run(_try_in_loop(settings))
+    for address, refused in taken.items():
+        if running is None or listens(running, int(address.rpartition(":")[2])) is False:
+            raise refused
+    if running is None:
+        return asyncio.run(_try_in_loop(settings))
+    note = f"a gateway with these settings runs (process {running}); they hold when it is started again"
+    return [note, *asyncio.run(_warnings(settings))]
+
+
+def _running(control: Path, error: SpoolInUseError) -> int:
+    """Return the process of the gateway that runs with these settings; raise `StartError` if another program does."""
+    with suppress(ControlError):
+        asyncio.run(ask(control, Request("stats")))
+        if error.process is not None:
+            return error.process
+    raise StartError(str(error))
 
 
 async def _try_in_loop(settings: MailSettings) -> list[str]:
     if settings.distribution is not None:
         await _try_control(settings.distribution.control)
+    return await _warnings(settings)
+
+
+async def _warnings(settings: MailSettings) -> list[str]:
     async with Client(settings.server, timeout=NAME_SERVER_SECONDS) as client:
         warnings = []
         for subnet in sorted(set(settings.lists.subnets.values())):
@@ -75,8 +101,8 @@ async def _try_control(path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-def _bind(held: ExitStack, key: str, address: str) -> None:
-    """Hold the port of a listener as the event loop would."""
+def _bind(held: ExitStack, key: str, address: str, taken: dict[str, StartError]) -> None:
+    """Hold the port of a listener as the event loop would; those in use are added to `taken`."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(
@@ -90,4 +116,7 @@ def _bind(held: ExitStack, key: str, address: str) -> None:
             one.bind(place)
             one.listen()
     except OSError as error:
-        raise StartError(f"cannot listen on {address}: {why_not_listening(error)} ({key})") from None
+        refused = StartError(f"cannot listen on {address}: {why_not_listening(error)} ({key})")
+        if error.errno != errno.EADDRINUSE:
+            raise refused from None
+        taken[address] = refused

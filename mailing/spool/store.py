@@ -20,6 +20,7 @@ from storage.checksums import IMPOSSIBLE_VALUES, row_checksum
 from storage.errors import (
     DatabaseDamagedError,
     DatabaseInterruptedError,
+    DatabaseInUseError,
     DatabaseLostError,
     DatabaseVersionError,
     NotOurDatabaseError,
@@ -27,6 +28,7 @@ from storage.errors import (
 )
 
 SpoolError = StorageError
+SpoolInUseError = DatabaseInUseError
 SpoolInterruptedError = DatabaseInterruptedError
 SpoolLostError = DatabaseLostError
 
@@ -146,7 +148,7 @@ class Spool:
             return self.look()
 
     def look(self) -> Found:
-        """The same, inside a transaction that is under way."""
+        """Do the same inside a transaction that is under way."""
         messages = [self._message_of(row) for row in self._all(MESSAGES)]
         chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
         for row in self._all(CHUNKS):

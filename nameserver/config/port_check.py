@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from ipaddress import ip_address
+from pathlib import Path
+
+_LISTENING = "0A"
+"""State of a socket in the tables of the system (proc_pid_net(5))."""
+
+_LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
+"""Columns of these tables."""
 
 
 class ListenError(Exception):
@@ -55,3 +62,24 @@ def hold_address(listen: str, held: ExitStack) -> bool:
                 f"cannot listen on {listen}: {error.strerror}{remedy}", is_in_use=error.errno == errno.EADDRINUSE
             ) from None
     return not all(ip_address(str(address[0]).partition("%")[0]).is_loopback for *_, address in found)
+
+
+def listens(process: int, port: int) -> bool | None:
+    """Return True if a process listens at a port of this machine; None if that cannot be known."""
+    inodes = _listening_inodes(port)
+    with suppress(OSError):
+        open_files = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
+        return any(f"socket:[{inode}]" in open_files for inode in inodes)
+    return None
+
+
+def _listening_inodes(port: int) -> set[str]:
+    found: set[str] = set()
+    for table in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
+        with suppress(OSError):
+            for line in table.read_text().splitlines()[1:]:
+                columns = line.split()
+                is_at_port = columns[_LOCAL_ADDRESS].endswith(f":{port:04X}")
+                if is_at_port and columns[_STATE] == _LISTENING:
+                    found.add(columns[_INODE])
+    return found

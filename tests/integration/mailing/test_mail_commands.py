@@ -64,12 +64,15 @@ def test_it_says_what_it_serves_answers_and_ends_at_sigterm(start, own_config):
     assert "watching 7 groups of ubc.example" in errors
 
 
-def test_the_log_has_the_form_of_the_name_servers_as_json_too_and_follows_sighup(start, own_config):
+def test_the_log_has_the_form_of_the_name_servers_as_json_too_and_follows_sighup(start, own_config, shadowtree):
     own_config.write_text(
         'lmtp_listen = "127.0.0.1:0"\nsmtp = "127.0.0.1:9"\nlog_format = "json"\n'
         f'database = "sqlite:///{own_config.with_suffix(".db")}"\n{own_config.read_text()}'
     )
     gateway = start(own_config)
+    checked = shadowtree("mail", "serve", "--config", own_config, "--check-config")
+    assert checked.stdout == "the settings are good\n"
+    assert f"a gateway with these settings runs (process {gateway.process.pid})" in checked.stderr
     own_config.write_text(own_config.read_text().replace('"json"', '"text"'))
     gateway.process.send_signal(signal.SIGHUP)
     errors = gateway.terminate()[1].splitlines()
