@@ -43,6 +43,7 @@ from benchmarks import (
     small_joins,
     snapshots,
     telemetry,
+    two_server_joins,
     updates,
 )
 from benchmarks.builds import builds_to_measure
@@ -79,6 +80,7 @@ COMPARED = {
     "demo_loop": demo_loop.measure,
     "large_updates": large_updates.measure,
     "small_joins": small_joins.measure,
+    "two_server_joins": two_server_joins.measure,
     "import_beside_questions": import_beside_questions.measure,
     "rings": rings.measure,
     "restarts": restarts.measure,

@@ -14,8 +14,9 @@ GATHER_ROUNDS_LIMIT = 10
 """How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
 
 RECEIPTS_SECONDS = 0.02
-"""How long receipts of posts, for which nobody waits, wait for something to become durable with: much less than the
-senders of many posts would notice, and enough that a message does not wait for the receipts of the one before it."""
+"""How long receipts, for which nobody waits, wait for something to become durable with: much less than the senders of
+many posts or letters would notice, and enough that a message or an update does not wait for the receipts of the one
+before it."""
 
 
 class Gathering:

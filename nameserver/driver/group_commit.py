@@ -73,11 +73,11 @@ class Batch:
 
     @property
     def can_wait(self) -> bool:
-        """Whether nobody waits for anything of it but for receipts of posts, without which they go on as well."""
+        """Whether nobody waits for anything of it but for receipts, without which other servers go on as well."""
         is_awaited = self.replies or self.held_reads or self.answers or self.unkept or self.first_letters
         records = self.records
         is_seen = self.concerns_graph() or records.changes or records.outcomes or records.log
-        return not (is_awaited or is_seen) and all(flow.lane is Lane.POST for flow in self.handled_before)
+        return not (is_awaited or is_seen)
 
     def peers(self) -> dict[ServerId, None]:
         """The servers for which something may leave once the records are durable."""

@@ -35,7 +35,7 @@ EXPORT_SECONDS = 2
 UNTRACED = frozenset(("Converse", "Watch"))
 """Streams that last as long as a server does."""
 
-PARTS_ALONE = frozenset(("Check", "CheckBulk", "CheckPart"))
+PARTS_ALONE = frozenset(("Check", "CheckBulk", "CheckKnown", "CheckPart"))
 """Traced only as parts of a trace that the caller, or another server, has begun: a span takes a fifth of a `Check`."""
 
 _SPAN: ContextVar[Span | None] = ContextVar("span", default=None)

@@ -165,9 +165,9 @@ def test_one_trace_follows_a_resolve_over_servers_and_an_update_through_its_phas
     for process in servers.processes:
         assert process.terminate() == (0, "")
     spans = collector.spans
-    (asked,) = [span for span in spans if span.server == "c.x" and span.name.endswith("/Resolve")]
+    (asked,) = [span for span in spans if span.server == "c.x" and span.name.endswith("/ResolveAtOnce")]
     of_resolve = {(span.server, span.name.rpartition("/")[2]) for span in spans if span.trace == asked.trace}
-    assert of_resolve == {("c.x", "Resolve"), ("a.x", "Resolve"), ("b.x", "ResolvePart")}
+    assert of_resolve == {("c.x", "ResolveAtOnce"), ("a.x", "Resolve"), ("b.x", "ResolvePart")}
     assert asked.parent == ""
     (update,) = [span for span in spans if span.attributes.get("shadowtree.request_id") == "the join"]
     (call,) = [span for span in spans if span.number == update.parent]
