@@ -124,7 +124,6 @@ def digest_of(command: UpdateCommand | ImportCommand) -> str:
 
 def encode_outcome(outcome: Outcome) -> str:
     """An outcome as JSON."""
-    value: dict[str, object]
     match outcome:
         case Committed():
             value: dict[str, object] = {
