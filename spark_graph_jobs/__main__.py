@@ -54,19 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--about", metavar="GROUP", help="say which domains can add members to this group")
     parser.add_argument("--before", type=Path, metavar="SNAPSHOTS", help="say what has changed since these")
     parser.add_argument("--no-questions", action="store_true", help="only the audits")
-    given = parser.parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    given = parser.parse_args(words)
     for folder in filter(None, (given.snapshots, given.before)):
         if not folder.is_dir():
             parser.error(f"{folder} is no folder")
     wishes = Wishes(given.about, given.from_scratch)
     try:
-        return _audit(given, wishes)
+        return _audit(given, wishes, words)
     except (UnreadableError, NamesCollideError, OSError, *SPARK_FAILURES) as error:
         _say(f"the audit failed: {in_one_line(error)}")
         return Verdict.FAILED
 
 
-def _audit(given: argparse.Namespace, wishes: Wishes) -> int:
+def _audit(given: argparse.Namespace, wishes: Wishes, words: Sequence[str]) -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     clear(given.out)
     collection = read_collection(given.snapshots)
@@ -78,7 +79,7 @@ def _audit(given: argparse.Namespace, wishes: Wishes) -> int:
     spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jars))
     try:
         inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jars), wishes)
-        result = run(spark, collection, given.out, progress=_say, inquiry=inquiry)
+        result = run(spark, collection, given.out, progress=_say, inquiry=inquiry, options=words)
     finally:
         with suppress(*SPARK_FAILURES, OSError):  # its Java may have ended in a question
             spark.stop()

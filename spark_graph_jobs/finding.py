@@ -1,4 +1,4 @@
-"""What an audit has to say: findings, each with its evidence and the command that mends it."""
+"""Findings of an audit, each with its evidence and the command that mends it or shows more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pyspark.sql import types
+READ_COMMANDS: Final = ("check", "describe", "memberships", "peers", "resolve", "status")
+"""Commands that change nothing."""
+
+_READS: Final = tuple(f"shadowtree {command} " for command in READ_COMMANDS)
 
 
 class Severity(Enum):
@@ -35,20 +38,18 @@ class Finding:
     evidence: tuple[str, ...] = ()
     """What shows it; a path from node to node where there is one."""
     fix: str = ""
-    """A command of `shadowtree` that mends it; empty where none is needed."""
+    """A command of `shadowtree` that mends an error or a warning, or shows what to mend. Empty if there is none."""
+    see: str = ""
+    """A command of `shadowtree` that shows more and changes nothing. Empty if there is none."""
+
+    def __post_init__(self) -> None:
+        assert self.severity is not Severity.INFO or not self.fix, f"{self.audit}: what is right needs no {self.fix}"
+        assert not self.see or self.see.startswith(_READS), f"{self.audit}: not known to change nothing: {self.see}"
 
 
-FINDING: Final = types.StructType(
-    [
-        types.StructField("audit", types.StringType(), nullable=False),
-        types.StructField("severity", types.StringType(), nullable=False),
-        types.StructField("subject", types.StringType(), nullable=False),
-        types.StructField("message", types.StringType(), nullable=False),
-        types.StructField("evidence", types.ArrayType(types.StringType(), containsNull=False), nullable=False),
-        types.StructField("fix", types.StringType(), nullable=False),
-    ]
-)
-"""Rows of findings, as every audit returns them."""
+def counted(number: int, noun: str) -> str:
+    """Return a number and what it counts: `1 arc`, `2,000 arcs`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def on_one_line(text: str) -> str:

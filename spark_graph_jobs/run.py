@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -22,15 +23,16 @@ from spark_graph_jobs.audits import (
     sink_pass,
     virtual_nodes,
 )
-from spark_graph_jobs.compare import not_judged, side_by_side
+from spark_graph_jobs.compare import not_judged, side_by_side, suspended
 from spark_graph_jobs.compare.not_judged import NotJudged
+from spark_graph_jobs.compare.suspended import Suspended
 from spark_graph_jobs.compare.violations import Trouble, collect_troubles, name_troubles
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions import changes, from_scratch
 from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
 from spark_graph_jobs.report.page import write_report
-from spark_graph_jobs.results import AuditResult, Result, Verdict, write
+from spark_graph_jobs.results import AuditResult, Made, Result, Verdict, program_version, write
 from spark_graph_jobs.snapshot import discovery
 from spark_graph_jobs.snapshot.discovery import Collection
 from spark_graph_jobs.snapshot.tables import NamesCollideError, Tables, load
@@ -46,6 +48,22 @@ READING: Final = "reading and joining"
 LOOKING: Final = "each arc and node by itself"
 JUDGING: Final = "ancestor sets at every sink"
 """Stand among the audits for the time they take."""
+
+CHECKS: Final = {
+    discovery.AUDIT: discovery.CHECKS,
+    in_flight.AUDIT: in_flight.CHECKS,
+    READING: "Nothing is checked: the tables of all servers are read and put side by side.",
+    agreement.AUDIT: agreement.CHECKS,
+    LOOKING: "One look at each row of the tables. Findings are counted under levels, agreement, ancestry and virtual"
+    " nodes.",
+    JUDGING: "The ancestor set of each node follows from those of its parents. Findings are counted under ancestry.",
+    acyclic.AUDIT: acyclic.CHECKS,
+    virtual_nodes.AUDIT: virtual_nodes.CHECKS,
+    ancestry.AUDIT: ancestry.CHECKS,
+    messages.AUDIT: messages.CHECKS,
+    deliveries.AUDIT: deliveries.CHECKS,
+}
+"""A sentence or two for each row of the report."""
 
 FIXES: Final = {
     agreement.AUDIT: agreement.fix,
@@ -65,14 +83,23 @@ class Inquiry:
 
 
 def run(
-    spark: SparkSession, collection: Collection, out: Path, *, progress: Progress, inquiry: Inquiry | None = None
+    spark: SparkSession,
+    collection: Collection,
+    out: Path,
+    *,
+    progress: Progress,
+    inquiry: Inquiry | None = None,
+    options: Sequence[str] = (),
 ) -> Result:
     """Judge the snapshots of a collection, and write the results to the folder `out`.
 
-    `inquiry`: also answer the questions of an auditor; None leaves them out.
+    `inquiry`: also answer the questions of an auditor; None leaves them out. `options`: those of the command, for the
+    report.
     """
+    began = datetime.now(UTC)
     found: list[Finding] = []
     left: tuple[NotJudged, ...] = ()
+    apart: tuple[Suspended, ...] = ()
     seconds = {discovery.AUDIT: 0.0, in_flight.AUDIT: 0.0}
 
     def conclude(answers: Answers | None) -> Result:
@@ -80,8 +107,9 @@ def run(
         findings = sorted([*found, *asked], key=_place)
         results = [_count(audit, findings, elapsed) for audit, elapsed in seconds.items()]
         verdict = _verdict(collection, findings)
-        result = Result(verdict, tuple(results), tuple(findings), left, is_partial=collection.is_partial)
-        write(result, collection, out)
+        made = Made(program_version(), began, datetime.now(UTC), tuple(options))
+        result = Result(verdict, tuple(results), tuple(findings), left, collection.is_partial, apart, made=made)
+        write(result, collection, out, answers)
         write_report(out, result, collection, answers)
         return result
 
@@ -91,6 +119,7 @@ def run(
     started = time.perf_counter()
     with load(spark, collection, out / WORK) as tables:
         found, left = _judge(tables, collection, progress, seconds, started)
+        apart = suspended.count(tables)
         found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
         # Before anything is asked: what ends this process in a question ends no audit.
         result = conclude(None)
@@ -168,7 +197,8 @@ def _place(finding: Finding) -> tuple[int, str, str, str]:
 
 def _count(audit: str, findings: Iterable[Finding], seconds: float) -> AuditResult:
     severities = [finding.severity for finding in findings if finding.audit == audit]
-    return AuditResult(audit, severities.count(Severity.ERROR), severities.count(Severity.WARNING), round(seconds, 1))
+    errors, warnings = severities.count(Severity.ERROR), severities.count(Severity.WARNING)
+    return AuditResult(audit, errors, warnings, round(seconds, 1), CHECKS[audit])
 
 
 def _in_words(severities: Iterable[Severity]) -> str:

@@ -236,7 +236,7 @@ class Snapshot:
             if piece.is_full():
                 yield piece
                 piece = Piece()
-        for parent, child in list(graph.tombstones):
+        for parent, child in [*graph.tombstones, *graph.suspended]:
             piece.arcs += self._arc_rows(parent, child)
             if piece.is_full():
                 yield piece
@@ -384,10 +384,16 @@ class Snapshot:
             found.append(ArcRow(*record, graph.arc_state(record), is_truth=False, is_record=True))
         if found:
             return found
+        suspended = graph.suspended.get((parent, child))
+        if suspended is not None:
+            return [self._suspended(suspended, owns_parent=owns_parent)]
         tombstone = graph.tombstones.get((parent, child))
         if tombstone is None:
             return [ArcRow(parent, child, 0, 0, 0, False, False, None, is_truth=False, is_record=False)]
         return [ArcRow(*tombstone, None, is_truth=owns_parent, is_record=self._context.owns(child))]
+
+    def _suspended(self, arc: ArcRecord, *, owns_parent: bool) -> ArcRow:
+        return ArcRow(*arc, ArcState.SUSPENDED, is_truth=owns_parent, is_record=self._context.owns(arc.child))
 
     def _virtual_node(self, number: int) -> VirtualNodeRow:
         virtual_node = self._graph.virtual_nodes.get(number)

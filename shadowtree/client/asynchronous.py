@@ -646,10 +646,11 @@ class Client:
         the extra ``audit``.
         """
         from shadowtree.client.files.formats import checked_path
-        from shadowtree.client.snapshots.files import write_tables
+        from shadowtree.client.snapshots.files import Origin, write_tables
         from shadowtree.client.snapshots.tables import SnapshotCollector
 
         place = Path(checked_path(folder))
+        origin = Origin(self.address, {"cut": cut is not None, "timeout": timeout})
         collector = SnapshotCollector()
         async with aclosing(self._snapshot(cut, timeout)) as chunks:
             async for chunk in chunks:
@@ -658,7 +659,7 @@ class Client:
                     on_caught_up()
                 if progress is not None:
                     progress(collector.rows)
-        return await asyncio.to_thread(write_tables, collector.finish(), place)
+        return await asyncio.to_thread(write_tables, collector.finish(), place, origin)
 
     async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
         """Ask the server which other servers it knows, and how the connections with them stand."""

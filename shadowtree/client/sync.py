@@ -667,11 +667,12 @@ class Client:
         the extra ``audit``.
         """
         from shadowtree.client.files.formats import checked_path
-        from shadowtree.client.snapshots.files import write_snapshot
+        from shadowtree.client.snapshots.files import Origin, write_snapshot
 
         place = Path(checked_path(folder))
         chunks = self._snapshot(cut, timeout)
-        return write_snapshot(chunks, place, on_caught_up=on_caught_up, progress=progress)
+        origin = Origin(self.address, {"cut": cut is not None, "timeout": timeout})
+        return write_snapshot(chunks, place, origin=origin, on_caught_up=on_caught_up, progress=progress)
 
     # -- messages
 

@@ -21,6 +21,7 @@ from spark_graph_jobs.compare.violations import Condition, nodes_in_trouble
 from spark_graph_jobs.snapshot.tables import Tables
 
 AUDIT: Final = "levels"
+CHECKS: Final = "Each node has a level, and each arc outside loops leads to a higher level. So no loop was missed."
 
 
 def of_arcs() -> list[Condition]:

@@ -21,6 +21,9 @@ from spark_graph_jobs.finding import Severity, shell_line
 from spark_graph_jobs.snapshot.tables import FOREIGN, UNKNOWN, Tables
 
 AUDIT: Final = "agreement"
+CHECKS: Final = (
+    "Both ends of each arc, and all servers that know a node, have the same of it. Suspended arcs are warnings."
+)
 
 UNLIKE: Final = Unlike(AUDIT, "kind", "servers do not agree whether it is a group or a process")
 
@@ -38,7 +41,8 @@ def of_arcs() -> list[Condition]:
     return [
         Condition(
             AUDIT,
-            sql.col("suspended") & present & sql.col("is_truth"),
+            # Those to a server without a snapshot are counted, not listed: see `not_judged`.
+            sql.col("suspended") & present & sql.col("is_truth") & (sql.col("child_home_at") != UNKNOWN),
             "suspended: its other end is out of reach",
             severity=Severity.WARNING,
         ),

@@ -26,6 +26,7 @@ from spark_graph_jobs.snapshot.tables import Tables
 from spark_graph_jobs.spark.grouped import Row
 
 AUDIT: Final = "ancestry"
+CHECKS: Final = "Each server knows all groups above each node that it owns, and no others. So memberships are right."
 
 UNLIKE: Final = Unlike(AUDIT, "version", "servers hold its ancestry record in different versions")
 
@@ -37,7 +38,7 @@ def fix(node: str) -> str:
 
 def of_arcs() -> list[Condition]:
     """What must not be so of any arc at one server: a record that names a parent of which no record is held."""
-    held = sql.col("is_record") & sql.col("present") & sql.col("child_held")
+    held = sql.col("is_record") & sql.col("present") & ~sql.col("suspended") & sql.col("child_held")
     return [
         Condition(AUDIT, held & ~sql.col("parent_held"), "{at} holds the child's ancestry record, and not the parent's")
     ]

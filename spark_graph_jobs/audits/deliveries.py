@@ -22,6 +22,7 @@ from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.snapshot.tables import Tables
 
 AUDIT: Final = "deliveries"
+CHECKS: Final = "Each message of the delivery log came once to each member, to nobody else, and in order."
 
 _MEMBERS: Final = types.StructType(
     [types.StructField("originator_local", types.LongType()), types.StructField("member_derived", types.LongType())]

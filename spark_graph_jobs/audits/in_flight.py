@@ -17,6 +17,9 @@ from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.snapshot.discovery import Collection
 
 AUDIT: Final = "updates"
+CHECKS: Final = (
+    "No update is stale: each server that waits for an outcome waits for a coordinator that knows the update."
+)
 
 FIX: Final = "shadowtree status"
 

@@ -25,6 +25,7 @@ from spark_graph_jobs.compare.violations import texts_in_trouble
 from spark_graph_jobs.snapshot.tables import Tables
 
 AUDIT: Final = "messages"
+CHECKS: Final = "Servers logged each message with the same content and targets, in sequence, for mailboxes that exist."
 
 _SEQUENCE: Final = ("addressed", "sequence", "start")
 _PARCEL: Final = (*_SEQUENCE, "first_serial")

@@ -33,6 +33,7 @@ from spark_graph_jobs.snapshot.tables import Tables, place_of
 from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
 
 AUDIT: Final = "virtual nodes"
+CHECKS: Final = "Each recorded loop is one, its spanning tree is the right one, and all its servers have it alike."
 
 COMPONENT: Final = 0
 DECLARED: Final = 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import Finding
+from spark_graph_jobs.finding import Finding, counted
 from spark_graph_jobs.snapshot.discovery import AUDIT, Collection
 from spark_graph_jobs.snapshot.tables import UNKNOWN, Tables
 
@@ -29,6 +29,8 @@ class NotJudged:
     """Arcs with an end there: its word on them is missing."""
     arcs_of_records_alone: int
     """Those among them of which neither home could be read."""
+    suspended: int = 0
+    """Those among them that a home has suspended, since this server was out of its reach."""
 
 
 def count(collection: Collection, tables: Tables, arcs: DataFrame) -> tuple[NotJudged, ...]:
@@ -41,9 +43,12 @@ def count(collection: Collection, tables: Tables, arcs: DataFrame) -> tuple[NotJ
     is_unread = {end: sql.col(f"{end}_home") == UNKNOWN for end in ("parent", "child")}
     there = arcs.filter(sql.col("first_at").isNotNull() & (is_unread["parent"] | is_unread["child"]))
     alone = (is_unread["parent"] & is_unread["child"]).alias("alone")
-    pairs = there.select("parent", "child", alone, sql.explode(sql.array("parent", "child")).alias("end"))
-    ends = pairs.join(homes, "end").groupBy("home", "parent", "child").agg(sql.bool_or("alone").alias("alone"))
-    found = _by_home(ends.groupBy("home").agg(sql.count("*").alias("arcs"), sql.count_if("alone").alias("alone")))
+    apart = sql.col("suspended_most").alias("apart")
+    pairs = there.select("parent", "child", alone, apart, sql.explode(sql.array("parent", "child")).alias("end"))
+    either = (sql.bool_or(name).alias(name) for name in ("alone", "apart"))
+    ends = pairs.join(homes, "end").groupBy("home", "parent", "child").agg(*either)
+    counts = (sql.count("*").alias("arcs"), sql.count_if("alone").alias("alone"), sql.count_if("apart").alias("apart"))
+    found = _by_home(ends.groupBy("home").agg(*counts))
     return tuple(
         NotJudged(
             each.server,
@@ -51,6 +56,7 @@ def count(collection: Collection, tables: Tables, arcs: DataFrame) -> tuple[NotJ
             names.get(each.server, {}).get("names", 0),
             found.get(each.server, {}).get("arcs", 0),
             found.get(each.server, {}).get("alone", 0),
+            found.get(each.server, {}).get("apart", 0),
         )
         for each in collection.missing
     )
@@ -73,7 +79,9 @@ def told(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> list[F
 
 def in_words(each: NotJudged) -> str:
     """How much could not be judged, as a part of a sentence."""
+    apart = f", {each.suspended:,} of them suspended" if each.suspended else ""
     return (
-        f"{each.names:,} names of its {len(each.subnets):,} subnets, and {each.arcs:,} arcs with an end there, "
-        f"{each.arcs_of_records_alone:,} of them known by the ancestry records of others alone"
+        f"{counted(each.names, 'name')} of its {counted(len(each.subnets), 'subnet')},"
+        f" and {counted(each.arcs, 'arc')} with an end there,"
+        f" {each.arcs_of_records_alone:,} of them known by the ancestry records of others alone{apart}"
     )

@@ -114,13 +114,15 @@ def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
     """One row an arc. `nodes` as `of_nodes` made them.
 
     `parent`, `child`: `local` numbers at one of the servers. `at_parent`, `at_child`: how many homes of that end have
-    it. `records`: servers in whose ancestry record of the child it is; `child_holders`: servers that hold that record.
+    it and have not suspended it. `records`: servers in whose ancestry record of the child it is; `child_holders`:
+    servers that hold that record.
     `parent_home`, `child_home`: places of the homes, as far as there are snapshots. `parent_is_group`, `child_is`:
     whether the homes have the nodes. Of each of `COMPARED` the `least` and `most`, over all who have the arc;
     `left_least` and `left_most`: the versions of tombstones. `first_at`, `last_at`: places of the first and the last
     who have it.
     """
-    there = sql.col("present")
+    there, is_active = sql.col("present"), sql.col("present") & ~sql.col("suspended")
+    of_those = dict.fromkeys(COMPARED, is_active) | {"suspended": there}
     at_parent, at_child = sql.col("is_truth"), sql.col("is_record") & sql.col("child_owned")
     arcs = (
         tables.arcs.filter((sql.col("child_home_at") != FOREIGN) & sql.col("parent_key").isNotNull())
@@ -131,11 +133,11 @@ def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
             sql.min("child").alias("child"),
             sql.max("parent_home_at").alias("parent_home"),
             sql.max("child_home_at").alias("child_home"),
-            sql.count_if(there & at_parent).alias("at_parent"),
-            sql.count_if(there & at_child).alias("at_child"),
-            sql.count_if(there & sql.col("is_record") & sql.col("child_held")).alias("records"),
+            sql.count_if(is_active & at_parent).alias("at_parent"),
+            sql.count_if(is_active & at_child).alias("at_child"),
+            sql.count_if(is_active & sql.col("is_record") & sql.col("child_held")).alias("records"),
             *(
-                how(sql.when(there, sql.col(name))).alias(f"{name}_{end}")
+                how(sql.when(of_those[name], sql.col(name))).alias(f"{name}_{end}")
                 for name in COMPARED
                 for end, how in (("least", sql.min), ("most", sql.max))
             ),

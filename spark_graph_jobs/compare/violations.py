@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import Finding, Severity, rejoin
+from spark_graph_jobs.finding import Finding, Severity, rejoin, shell_line
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.snapshot.tables import Tables
 from spark_graph_jobs.spark.grouped import Row
@@ -166,7 +166,10 @@ def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
 def name_troubles(
     troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
 ) -> list[Finding]:
-    """Findings of all these. An arc is mended by joining it again, a node by the command that `fixes` has."""
+    """Findings of all these. An arc is mended by joining it again, a node by the command that `fixes` has.
+
+    Of a warning nothing is known to be wrong: a suspended arc comes back with its server, and is not left for that.
+    """
     names = tables.work.names("local", (node for trouble in troubles for node in trouble.mentioned()))
     return [_finding(trouble, names, tables, fixes) for trouble in troubles]
 
@@ -190,8 +193,13 @@ def _finding(
         subject=f"{ends['parent']} -> {ends['child']}" if is_arc else ends["node"],
         message=trouble.message.replace("{at}", server),
         evidence=(*trouble.texts, *(names.get(node, "?") for node in trouble.shown)),
-        fix=rejoin(ends["parent"], ends["child"]) if is_arc else _fix(fixes.get(trouble.audit), ends["node"]),
+        fix=_fix_of_arc(trouble, ends) if is_arc else _fix(fixes.get(trouble.audit), ends["node"]),
     )
+
+
+def _fix_of_arc(trouble: Trouble, ends: Mapping[str, str]) -> str:
+    is_wrong = trouble.severity is Severity.ERROR
+    return rejoin(ends["parent"], ends["child"]) if is_wrong else shell_line("peers")
 
 
 def _fix(fix: Callable[[str], str] | None, node: str) -> str:

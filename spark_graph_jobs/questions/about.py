@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
-from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, Answer, info
+from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, Answer, info, see_path
 from spark_graph_jobs.questions.whole import Whole
 
 QUESTION: Final = "who can add members to my group"
@@ -51,7 +51,13 @@ def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
         ("domain", "groups of it below", "nearest group", "arcs to it"),
         tuple((domain, counts[domain], paths[domain][-1], len(paths[domain]) - 1) for domain in order),
         tuple(
-            info(QUESTION, domain, f"it can add members to {group} over {len(paths[domain]) - 1} arcs", paths[domain])
+            info(
+                QUESTION,
+                domain,
+                f"it can add members to {group} over {len(paths[domain]) - 1} arcs",
+                paths[domain],
+                see=see_path(paths[domain]),
+            )
             for domain in order
         ),
     )

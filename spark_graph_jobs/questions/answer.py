@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.finding import Finding, Severity, shell_line
 
 ROWS_SHOWN_LIMIT: Final = 20
 """Rows of a table. What comes after the twentieth largest is in the snapshots."""
@@ -41,9 +41,14 @@ def not_asked(question: str, reason: str) -> Answer:
     return Answer(question, f"Not asked: {reason}.", answered_by="none", not_asked=reason)
 
 
-def info(question: str, subject: str, message: str, path: Sequence[str] = (), fix: str = "") -> Finding:
-    """Something worth knowing; `path` leads from group to member and is its evidence."""
-    return Finding(question, Severity.INFO, subject, message, tuple(path), fix)
+def info(question: str, subject: str, message: str, path: Sequence[str] = (), *, see: str) -> Finding:
+    """Something worth knowing; `path` leads from group to member and is its evidence; `see` shows more of it."""
+    return Finding(question, Severity.INFO, subject, message, tuple(path), see=see)
+
+
+def see_path(path: Sequence[str]) -> str:
+    """Return the command that shows why the last of a path is a member of the first."""
+    return shell_line("check", "--explain", names=(path[0], path[-1]))
 
 
 def as_part(answer: Answer) -> Answer:

@@ -14,6 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.census import count_above_foreign
 from spark_graph_jobs.questions.numbering import Numbering
@@ -44,7 +45,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
         message = (
             f"reached over {row['arcs']:,} arcs; {row['saved']:,} repetitions are blocked for all originators together"
         )
-        findings.append(info(QUESTION, row["id"], message, ways))
+        findings.append(info(QUESTION, row["id"], message, ways, see=shell_line("memberships", names=(row["id"],))))
     return Answer(
         QUESTION,
         "Blocked repetitions: how often a walk would come again over another arc into the node, summed over all groups"

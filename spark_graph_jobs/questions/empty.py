@@ -33,7 +33,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
             row["id"],
             f"no process is a member; {row['parents']:,} groups contain it",
             [*filter(None, [row["in"]]), row["id"]],
-            shell_line("group", "delete", "--force", names=(row["id"],)),
+            see=shell_line("resolve", "--groups", names=(row["id"],)),
         )
         for row in rows[:FINDINGS_SHOWN_LIMIT]
     ]
@@ -71,7 +71,7 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
                 row["id"],
                 "it is in no group and has no members",
                 [row["id"]],
-                shell_line("group", "delete", names=(row["id"],)),
+                see=shell_line("memberships", names=(row["id"],)),
             )
             for row in forgotten
         ),

@@ -53,7 +53,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
             row["id"],
             f"{row['domains']:,} other domains can add members to it",
             paths.get((row["key"], strangest.get(row["key"], 0)), ()),
-            shell_line("resolve", "--groups", names=(row["id"],)),
+            see=shell_line("resolve", "--groups", names=(row["id"],)),
         )
         for row in top[:FINDINGS_SHOWN_LIMIT]
     )

@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
+from spark_graph_jobs.finding import shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 
@@ -37,6 +38,7 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
             row["one"] or "?",
             f"an island of {row['groups']:,} groups and {row['processes']:,} processes, without an arc to the others",
             [row["one"] or "?"],
+            see=shell_line("resolve", "--groups", names=(row["one"],)) if row["one"] else "",
         )
         for row in rows[1 : 1 + FINDINGS_SHOWN_LIMIT]
     ]

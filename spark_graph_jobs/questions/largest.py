@@ -41,7 +41,7 @@ def ask(whole: Whole, sizes: DataFrame) -> Answer:
                 row["id"],
                 f"{row['processes']:,} processes and {row['groups']:,} groups are members, over {row['direct']:,} arcs",
                 paths.get((row["key"], some.get(row["key"], 0)), ()),
-                shell_line("resolve", names=(row["id"],)),
+                see=shell_line("resolve", names=(row["id"],)),
             )
             for row in shown
         ),

@@ -78,7 +78,7 @@ def _between(whole: Whole, group: int, member: int) -> set[int]:
 def _arcs(whole: Whole, between: Mapping[Pair, set[int]]) -> Mapping[Pair, Mapping[int, list[int]]]:
     """For each pair, the children of each parent among what lies between."""
     nodes = pa.array(sorted(set().union(*between.values())), pa.int64())
-    held = pc.field("present") & pc.field("is_record") & pc.field("child_held")
+    held = pc.field("present") & ~pc.field("suspended") & pc.field("is_record") & pc.field("child_held")
     are_between = pc.field("parent_derived").isin(nodes) & pc.field("child_derived").isin(nodes)
     columns = ["parent", "child", "parent_derived", "child_derived"]
     rows = whole.tables.work.rows("arcs").to_table(columns, filter=held & are_between).to_pylist()

@@ -55,7 +55,6 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
     smallest = _smallest(whole, [row["point"] for row in rows])
     findings = []
     for row in [row for row in rows if row["bridges"]][:FINDINGS_SHOWN_LIMIT]:
-        parent, child = (names[key] for key in row["bridges_shown"][0])
         findings.append(
             info(
                 QUESTION,
@@ -63,7 +62,7 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
                 f"a loop of {row['groups']:,} groups and {row['arcs']:,} arcs; {row['bridges']:,} arcs and"
                 f" {row['cuts']:,} groups hold it together, each of them alone",
                 [f"{names[parent]} -> {names[child]}" for parent, child in row["bridges_shown"]],
-                shell_line("leave", names=(parent, child)),
+                see=shell_line("describe", names=(smallest[row["point"]],)),
             )
         )
     return (

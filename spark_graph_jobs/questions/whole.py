@@ -83,7 +83,7 @@ def whole(tables: Tables) -> Whole:
     nodes = tables.store.keep(_NODES, nodes)
     ends = nodes.select("key")
     arcs = (
-        tables.arcs.filter("present and is_truth")
+        tables.arcs.filter("present and is_truth and not suspended")
         .select(sql.col("parent_key").alias("src"), sql.col("child_key").alias("dst"), "cost")
         .dropDuplicates(["src", "dst"])
         .join(ends.withColumnRenamed("key", "src"), "src", "left_semi")

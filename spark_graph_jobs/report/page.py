@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Final
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from spark_graph_jobs.compare.not_judged import in_words
+from spark_graph_jobs.compare.suspended import in_words as suspended_in_words
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions import duplicates, exposure, nesting, weak_points
 from spark_graph_jobs.questions.asking import Answers
 from spark_graph_jobs.report import drawings
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from markupsafe import Markup
 
     from spark_graph_jobs.results import Result
@@ -30,7 +33,7 @@ _HEADLINES: Final = {
     "ERRORS": (
         "bad",
         "Errors were found",
-        "What must hold does not. Each error below names the command that mends it.",
+        "What must hold does not. Errors below name the command that mends them, or shows what to mend.",
     ),
     "PARTIAL": ("partial", "Partial data", "No error in what could be read. Nothing is said of the whole."),
 }
@@ -52,14 +55,18 @@ def write_report(out: Path, result: Result, collection: Collection, answers: Ans
         style=style,
         headline=headline,
         meaning=meaning,
+        suspended=[(each.out_of_reach, suspended_in_words(each)) for each in result.suspended],
         not_judged=[(each.server, in_words(each)) for each in result.not_judged],
-        one_instant=collection.is_cut,
+        made=result.made,
+        moment=in_words_of_people,
+        instant=_instant(collection),
         servers=collection.snapshots,
         audits=result.audits,
         errors=sum(audit.errors for audit in result.audits),
         warnings=sum(audit.warnings for audit in result.audits),
         troubles=_by_audit(troubles[:FINDINGS_SHOWN_LIMIT]),
         left_out=max(0, len(troubles) - FINDINGS_SHOWN_LIMIT),
+        options=_options(collection),
         answers=answers,
         pictures={} if answers is None else _pictures(answers),
         loops=[] if answers is None else [_loop(name, arcs) for name, arcs in answers.picture.loops],
@@ -71,6 +78,39 @@ def write_report(out: Path, result: Result, collection: Collection, answers: Ans
     path = out / REPORT
     path.write_text(page, encoding="utf-8")
     return path
+
+
+def in_words_of_people(time: datetime) -> str:
+    """Return a time in UTC to the second, as `2026-11-28 14:05:12 UTC`."""
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _options(collection: Collection) -> list[tuple[str, list[str]]]:
+    """Options with which snapshots were taken, each with the servers of which that is so."""
+    found: dict[str, list[str]] = {}
+    for snapshot in collection.snapshots:
+        if snapshot.taken is not None:
+            given = [f"{name} {value}" for name, value in snapshot.taken.options.items() if value not in (None, False)]
+            found.setdefault(", ".join(given) or "no options", []).append(snapshot.server)
+    return list(found.items())
+
+
+def _instant(collection: Collection) -> str:
+    """Say of which instant the snapshots are."""
+    between = collection.taken_between
+    if not collection.snapshots:
+        return "There is no snapshot."
+    if collection.is_cut:
+        when = "" if between is None else f", of {in_words_of_people(between[0])}"
+        return (
+            f"All snapshots are of one instant{when}: the cut {collection.snapshots[0].cut}. They have every update"
+            " before it and none after it."
+        )
+    when = "" if between is None else f", from {in_words_of_people(between[0])} to {in_words_of_people(between[1])}"
+    return (
+        f"Each snapshot is of an instant of its own{when}: two servers may differ in an update that was under way."
+        " The option --cut takes all at one instant."
+    )
 
 
 def _by_audit(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:

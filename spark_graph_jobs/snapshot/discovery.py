@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +27,13 @@ from spark_graph_jobs.snapshot.schema import (
 )
 
 AUDIT: Final = "snapshots"
+CHECKS: Final = (
+    "Every server has a snapshot that can be read, all are of one cut or of none, and no subnet has two owners."
+)
 
-_AGAIN: Final = "shadowtree audit snapshot --out {folder}"
+
+def _again(folder: Path) -> str:
+    return shell_line("audit", "snapshot", "--out", str(folder))
 
 
 class UnreadableError(Exception):
@@ -42,6 +48,24 @@ class MessageEnds:
     log_cut: int
     numbered: int
     """The highest number that a mailbox was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How a snapshot was taken."""
+
+    at: datetime
+    """Time of its last row, in UTC, by the clock of the machine that took it."""
+    by: str
+    """Program and version."""
+    address: str | None
+    """Address of the server. None for a database."""
+    options: Mapping[str, str | float | bool | None]
+
+    @property
+    def source(self) -> str:
+        """The address, or the configuration whose database was read."""
+        return self.address or f"database of {self.options.get('config', '?')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +84,8 @@ class Snapshot:
     database_failure: str | None
     messages: MessageEnds | None = None
     """None: it says nothing of messages."""
+    taken: Taken | None = None
+    """None: the program that took it was older, and did not write that down."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +120,13 @@ class Collection:
         return bool(self.snapshots) and all(
             snapshot.cut is not None and snapshot.cut == self.snapshots[0].cut for snapshot in self.snapshots
         )
+
+    @property
+    def taken_between(self) -> tuple[datetime, datetime] | None:
+        """The times of the first and the last snapshot; None where one of them lacks its time."""
+        times = [None if snapshot.taken is None else snapshot.taken.at for snapshot in self.snapshots]
+        known = [time for time in times if time is not None]
+        return (min(known), max(known)) if known and len(known) == len(times) else None
 
     @property
     def arcs(self) -> int:
@@ -163,6 +196,7 @@ def read_snapshot(folder: Path) -> Snapshot:
             rows={table: int(content["rows"][table]) for table in schemas},
             database_failure=None if content["database_failure"] is None else str(content["database_failure"]),
             messages=messages,
+            taken=_taken(content),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise UnreadableError(f"its {MANIFEST} lacks or misstates {error}") from error
@@ -177,6 +211,19 @@ def _message_ends(content: Mapping[str, int] | None) -> MessageEnds | None:
     if content is None:
         return None
     return MessageEnds(int(content["log_last"]), int(content["log_cut"]), int(content["mailboxes_numbered"]))
+
+
+def _taken(content: Mapping[str, Any]) -> Taken | None:
+    if "taken_at" not in content:
+        return None
+    at = datetime.fromisoformat(content["taken_at"])
+    if at.tzinfo is None:
+        raise ValueError("taken_at, which has no time zone")
+    options = content["options"]
+    if not isinstance(options, dict):
+        raise TypeError("options, which are no object")
+    address = None if content["address"] is None else str(content["address"])
+    return Taken(at.astimezone(UTC), str(content["taken_by"]), address, options)
 
 
 def _rows_in(path: Path, schema: pa.Schema) -> int:
@@ -203,9 +250,7 @@ def _are_alike(found: pa.DataType, expected: pa.DataType) -> bool:
 
 
 def _left_out(name: str, why: str, folder: Path) -> Finding:
-    return Finding(
-        AUDIT, Severity.WARNING, name, f"left out: {why}", (str(folder / name),), _AGAIN.format(folder=folder)
-    )
+    return Finding(AUDIT, Severity.WARNING, name, f"left out: {why}", (str(folder / name),), _again(folder))
 
 
 def _missing(snapshots: Sequence[Snapshot]) -> Iterator[Missing]:
@@ -224,13 +269,13 @@ def _tell_missing(missing: Iterable[Missing], folder: Path) -> Iterator[Finding]
     for each in missing:
         evidence = tuple(f"{other} knows it" for other in each.known_by)
         message = "there is no snapshot of this server that can be read; what leads to it cannot be judged"
-        yield Finding(AUDIT, Severity.WARNING, each.server, message, evidence, _AGAIN.format(folder=folder))
+        yield Finding(AUDIT, Severity.WARNING, each.server, message, evidence, _again(folder))
 
 
 def _tell_nothing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
     if not snapshots:
         message = "there is no snapshot here that can be read"
-        yield Finding(AUDIT, Severity.WARNING, str(folder), message, (), _AGAIN.format(folder=folder))
+        yield Finding(AUDIT, Severity.WARNING, str(folder), message, (), _again(folder))
 
 
 def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
@@ -240,7 +285,7 @@ def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
     for snapshot in snapshots:
         if snapshot.messages is None:
             message = "its snapshot says nothing of messages; what it logged of them cannot be judged"
-            yield Finding(AUDIT, Severity.WARNING, snapshot.server, message, (), _AGAIN.format(folder=folder))
+            yield Finding(AUDIT, Severity.WARNING, snapshot.server, message, (), _again(folder))
 
 
 def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
@@ -253,7 +298,7 @@ def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
         for snapshot in snapshots
     )
     message = "the snapshots are of different cuts; they show no one instant"
-    yield Finding(AUDIT, Severity.WARNING, "cut", message, evidence, _AGAIN.format(folder=folder))
+    yield Finding(AUDIT, Severity.WARNING, "cut", message, evidence, _again(folder))
 
 
 def _claimed_twice(snapshots: Sequence[Snapshot]) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ _jdbc_option = click.option(
 
 @click.group("audit")
 def audit_command() -> None:
-    """Take snapshots of all servers, and have them judged offline, invariant by invariant.
+    """Audit the data of all servers offline.
 
     \b
     Example:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shadowtree.client.snapshots.files import forget_snapshots, write_encoded
+from shadowtree.client.snapshots.files import Origin, forget_snapshots, write_encoded
 from shadowtree.client.snapshots_of_all import Missing, Taken
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = No
     with nullcontext(stored_snapshot) if java is None else _copies(settings, java) as chunks_of:
         for config, one in settings.items():
             try:
-                snapshots.append(write_encoded(chunks_of(one), folder))
+                origin = Origin(None, {"config": str(config), "jdbc": java is not None})
+                snapshots.append(write_encoded(chunks_of(one), folder, origin))
             except UnreadableDatabaseError as error:
                 missing.append(Missing(str(config), "", str(error)))
     return Taken(tuple(sorted(snapshots, key=lambda one: one.server)), tuple(missing))

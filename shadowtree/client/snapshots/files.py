@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,15 +16,27 @@ from shadowtree.client.snapshots.schema import MANIFEST, MESSAGE_TABLES, TABLES
 from shadowtree.client.snapshots.tables import SnapshotCollector, SnapshotTables
 from shadowtree.results import Snapshot
 from shadowtree.v1 import admin_pb2
+from shadowtree.vocabulary import Address
 
 ROWS_OF_A_GROUP = 250_000
 """Rows that Spark reads as one task at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The source of a snapshot, for its manifest."""
+
+    address: Address | None = None
+    """Address of the server that was read; None for a database."""
+    options: Mapping[str, str | float | bool | None] = field(default_factory=dict)
+    """Options with which it was read, by name."""
 
 
 def write_snapshot(
     chunks: Iterable[admin_pb2.SnapshotChunk],
     folder: Path,
     *,
+    origin: Origin | None = None,
     on_caught_up: Callable[[], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Snapshot:
@@ -37,15 +51,15 @@ def write_snapshot(
             on_caught_up()
         if progress is not None:
             progress(collector.rows)
-    return write_tables(collector.finish(), folder)
+    return write_tables(collector.finish(), folder, origin)
 
 
-def write_encoded(chunks: Iterable[bytes], folder: Path) -> Snapshot:
+def write_encoded(chunks: Iterable[bytes], folder: Path, origin: Origin) -> Snapshot:
     """The same, of serialized chunks."""
-    return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder)
+    return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder, origin=origin)
 
 
-def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
+def write_tables(found: SnapshotTables, folder: Path, origin: Origin | None = None) -> Snapshot:
     """Write the tables of one server into a folder of its own, inside `folder`."""
     place = folder / _folder_name(found.manifest["server"])
     place.mkdir(parents=True, exist_ok=True)
@@ -56,7 +70,15 @@ def write_tables(found: SnapshotTables, folder: Path) -> Snapshot:
     for name, table in found.tables.items():
         pq.write_table(table, place / f"{name}.parquet", compression="zstd", row_group_size=ROWS_OF_A_GROUP)
         rows[name] = table.num_rows
-    manifest = {**found.manifest, "rows": rows}
+    source = origin or Origin()
+    manifest = {
+        **found.manifest,
+        "taken_at": found.taken_at.isoformat(timespec="milliseconds"),
+        "taken_by": f"shadowtree {version('shadowtree')}",
+        "address": source.address,
+        "options": dict(source.options),
+        "rows": rows,
+    }
     (place / MANIFEST).write_text(json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     server, revision = printable(manifest["server"]), printable(manifest["revision"])
     return Snapshot(server, revision, manifest["consistency"], str(place), rows["nodes"], rows["arcs"])

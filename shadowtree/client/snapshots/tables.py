@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import numpy as np
@@ -28,10 +29,12 @@ Numbers = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTables:
-    """One server at one revision: the keys of its manifest, without `rows`, and its tables by name."""
+    """One server at one revision: what it says of itself, for the manifest, and its tables by name."""
 
     manifest: dict[str, Any]
     tables: dict[str, pa.Table]
+    taken_at: datetime
+    """Time at which the last chunk came, in UTC."""
 
 
 class SnapshotCollector:
@@ -47,6 +50,7 @@ class SnapshotCollector:
         self._under_way: list[admin_pb2.SnapshotChunk.UnderWay] = []
         self._messages = MessageCollector()
         self._end: admin_pb2.SnapshotChunk.End | None = None
+        self._ended_at = datetime.now(UTC)
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
         """Take the next chunk; raises `ServerFault` for one that makes no sense."""
@@ -69,6 +73,7 @@ class SnapshotCollector:
         self._messages.take(chunk)
         if chunk.HasField("end"):
             self._end = chunk.end
+            self._ended_at = datetime.now(UTC)
         self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives) + len(chunk.log)
 
     def finish(self) -> SnapshotTables:
@@ -94,7 +99,8 @@ class SnapshotCollector:
             **self._messages.tables(),
         }
         manifest = {**_manifest(end), "messages": self._messages.ends()}
-        return SnapshotTables(manifest, {name: _table(name, rows) for name, rows in tables.items()})
+        written = {name: _table(name, rows) for name, rows in tables.items()}
+        return SnapshotTables(manifest, written, self._ended_at)
 
     def _nodes(self, mentioned: Numbers) -> tuple[dict[str, Any], Numbers, Numbers]:
         columns = [np.concatenate(column) for column in zip(*self._node_columns, strict=True)]

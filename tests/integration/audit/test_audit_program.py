@@ -1,13 +1,18 @@
 """`python -m spark_graph_jobs`: what it writes and how it ends; test_pages.py has it run as a process."""
 
 import json
+from datetime import datetime, timedelta
+from importlib.metadata import version
 
 import pyarrow.parquet as pq
 import pytest
 
+from spark_graph_jobs.finding import READ_COMMANDS
 from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
+
+READS = tuple(f"shadowtree {command} " for command in READ_COMMANDS)
 
 
 def test_it_writes_what_it_found_and_says_so_by_its_status(audit_here, tmp_path):
@@ -27,6 +32,7 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(audit_here, tmp_path)
         "message": "servers do not have it alike in: version",
         "evidence": ["a has it", "c has it"],
         "fix": "shadowtree leave top-f001@a.x right-f001@b.x && shadowtree join top-f001@a.x right-f001@b.x",
+        "see": "",
     }
     assert pq.read_table(out / "findings.parquet").to_pylist() == [json.loads(line)]
     report = (out / "report.html").read_text()
@@ -35,6 +41,11 @@ def test_it_writes_what_it_found_and_says_so_by_its_status(audit_here, tmp_path)
     summary = json.loads((out / "summary.json").read_text())
     assert summary["verdict"] == "errors"
     assert {audit["audit"] for audit in summary["audits"]} >= {"levels", "ancestry", "agreement"}
+    assert all(audit["checks"] for audit in summary["audits"])
+    assert summary["audit"]["options"] == [str(tmp_path / "snapshots"), "--out", str(out), "--no-questions"]
+    assert summary["audit"]["began"] <= summary["audit"]["ended"]
+    assert datetime.fromisoformat(summary["audit"]["began"]).utcoffset() == timedelta(0)
+    assert summary["audit"]["version"] == version("shadowtree")
     assert not (out / ".work").exists()
 
 
@@ -61,6 +72,16 @@ def test_it_says_what_it_could_not_judge_beside_what_it_found(audit_here, tmp_pa
     asked = [finding for finding in findings if finding["severity"] == "info"]
     assert asked
     assert all(finding["message"].startswith("as far as the snapshots go: ") for finding in asked)
+    assert all(not finding["fix"] and finding["see"].startswith(READS) for finding in asked)
+    questions = {each["question"]: each for each in summary["questions"]}
+    assert questions["islands"]["not_asked"] == "what is looked for may be at a server that is missing"
+    assert questions["islands"]["answered_by"] == "none"
+    assert questions["largest groups"] | {"seconds": 0} == {
+        "question": "largest groups",
+        "answered_by": "Spark",
+        "not_asked": None,
+        "seconds": 0,
+    }
     assert not {finding["audit"] for finding in asked} & {"islands", "empty groups", "groups nobody reaches"}
     report = (tmp_path / "out" / "report.html").read_text()
     assert "Not judged: b" in report

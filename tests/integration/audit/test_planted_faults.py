@@ -14,6 +14,7 @@ import pytest
 from spark_graph_jobs.audits import acyclic, agreement, ancestry, in_flight, virtual_nodes
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.engines.on_driver import DriverEngine
+from spark_graph_jobs.finding import READ_COMMANDS, Severity
 from spark_graph_jobs.questions import (
     duplicates,
     empty,
@@ -167,6 +168,16 @@ def test_a_planted_fault_is_found_and_nothing_else_is(name, found):
     assert {audit for audit, _ in seen - fault.found} <= fault.besides, findings
     assert {finding.severity.value for finding in findings} == fault.severities
     assert all(finding.fix.startswith("shadowtree ") for finding in findings)
+
+
+def test_of_all_that_is_found_only_errors_and_warnings_have_a_fix_and_a_warning_changes_no_membership(judged):
+    assert {finding.severity for finding in judged.findings} == set(Severity)
+    for finding in judged.findings:
+        if finding.severity is Severity.INFO:
+            assert not finding.fix, finding
+        if finding.severity is Severity.WARNING:
+            assert "leave" not in finding.fix, finding
+        assert not finding.see or finding.see.split()[1] in READ_COMMANDS, finding
 
 
 def test_every_audit_of_snapshots_has_its_faults():

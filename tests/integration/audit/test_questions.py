@@ -2,13 +2,14 @@
 
 import itertools
 import random
+import shlex
 
 import networkx as nx
 import pytest
 
 from spark_graph_jobs.engines.choice import Choice
 from spark_graph_jobs.engines.on_driver import DriverEngine
-from spark_graph_jobs.finding import Severity
+from spark_graph_jobs.finding import READ_COMMANDS, Severity
 from spark_graph_jobs.questions import (
     about,
     changes,
@@ -117,6 +118,15 @@ def answers(found):
 def test_every_question_is_answered_and_nothing_is_an_error(answers):
     assert len(answers) == 12
     assert {finding.severity for answer in answers.values() for finding in answer.findings} == {Severity.INFO}
+
+
+def test_every_answer_shows_more_by_a_command_that_changes_nothing(answers):
+    asked = [finding for answer in answers.values() for finding in answer.findings]
+    for finding in asked:
+        assert not finding.fix
+        assert shlex.split(finding.see)[:2] in [["shadowtree", command] for command in READ_COMMANDS], finding
+    silent = {name for name, answer in answers.items() if not answer.findings}
+    assert silent == {from_scratch.QUESTION}, "which has something to say only where servers are wrong"
 
 
 def test_every_path_is_one(answers, model):

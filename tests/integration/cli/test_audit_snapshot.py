@@ -6,6 +6,8 @@ import stat
 import subprocess
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ from shadowtree.cli.commands import audit
 from shadowtree.cli.main import status_of
 from shadowtree.client.snapshots.schema import MESSAGE_TABLES, TABLES
 from tests.integration.nameserver.conftest import start, start_several, start_shared  # noqa: F401 - fixtures
+from tests.integration.nameserver.server_process import wait_until
 from tests.integration.nameserver.warm_process import run_command
 
 SUBNETS = ["a.example", "b.example", "c.example"]
@@ -86,6 +89,38 @@ def test_snapshots_are_their_users_alone_unless_they_are_opened(servers, tmp_pat
         os.umask(before)
     modes = {(found.is_dir(), stat.S_IMODE(found.stat().st_mode)) for found in (out, *out.rglob("*"))}
     assert modes == {(False, file_mode), (True, folder_mode)}
+
+
+@pytest.mark.parametrize("options", [(), ("--cut",)])
+def test_a_manifest_says_when_it_was_taken_by_which_version_and_from_which_address(servers, tmp_path, options):
+    began = datetime.now(UTC)
+    assert snapshot(servers.address(1), tmp_path / "out", *options).returncode == 0
+    found = manifests(tmp_path / "out")
+    for manifest in found.values():
+        at = datetime.fromisoformat(manifest["taken_at"])
+        assert at.utcoffset() == timedelta(0)
+        assert began - timedelta(seconds=1) <= at <= datetime.now(UTC)
+        assert manifest["taken_by"] == f"shadowtree {version('shadowtree')}"
+        assert manifest["options"]["cut"] == bool(options)
+    assert [manifest["address"] for _, manifest in sorted(found.items())] == [servers.address(at) for at in range(3)]
+
+
+def test_arcs_to_a_server_that_is_gone_are_in_the_snapshot_as_suspended(own_servers, tmp_path):
+    own_servers.kill(2)
+    wait_until(lambda: own_servers.clients[0].status().arcs_suspended == 1, "the arc from c is suspended")
+    wait_until(lambda: own_servers.clients[1].status().arcs_suspended == 1, "the arc to c is suspended")
+    assert snapshot(own_servers.address(0), tmp_path, "--timeout", "5").returncode == 3
+    found = {}
+    for server in SUBNETS[:2]:
+        names = {row["node"]: row["id"] for row in pq.read_table(tmp_path / server / "nodes.parquet").to_pylist()}
+        for row in pq.read_table(tmp_path / server / "arcs.parquet").to_pylist():
+            if row["suspended"]:
+                arc = (names[row["parent"]], names[row["child"]])
+                found[server, arc] = (row["present"], row["state"], row["is_truth"], row["is_record"])
+    assert found == {
+        ("a.example", ("g@c.example", "g@a.example")): (True, "suspended", False, True),
+        ("b.example", ("g@b.example", "g@c.example")): (True, "suspended", True, False),
+    }
 
 
 def test_a_server_that_is_gone_is_named_and_snapshots_of_before_do_not_pass_for_its_own(own_servers, tmp_path):

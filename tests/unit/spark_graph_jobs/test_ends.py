@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 from spark_graph_jobs.__main__ import _conclude, _say
 from spark_graph_jobs.compare.not_judged import NotJudged
 from spark_graph_jobs.finding import Finding, Severity
-from spark_graph_jobs.results import Result, Verdict
+from spark_graph_jobs.results import Made, Result, Verdict
 
 CRASH = """
 import sys
@@ -29,7 +30,9 @@ ESCAPE = "\x1b]0;PWNED\x07\x1b[2J\u202e\nconsistent: every invariant holds"
 
 def test_what_servers_wrote_into_snapshots_acts_on_no_terminal_and_forges_no_verdict(capsys, tmp_path):
     finding = Finding("graph", Severity.ERROR, f"g@a.x -> {ESCAPE}", f"is there twice: {ESCAPE}")
-    result = Result(Verdict.ERRORS, (), (finding,), (NotJudged(ESCAPE, (ESCAPE,), 2, 1, 0),), is_partial=True)
+    made = Made("1", datetime.now(UTC), datetime.now(UTC), ())
+    lost = (NotJudged(ESCAPE, (ESCAPE,), 2, 1, 0),)
+    result = Result(Verdict.ERRORS, (), (finding,), lost, is_partial=True, made=made)
     _conclude(result, tmp_path)
     _say(f"the audit failed: {ESCAPE}")
     told, progress = capsys.readouterr()

@@ -1,11 +1,14 @@
 """The page: that it is whole and safe, needs nothing else, and says what was found."""
 
 import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from spark_graph_jobs.compare.suspended import Suspended
 from spark_graph_jobs.finding import Finding, Severity
 from spark_graph_jobs.questions.answer import Answer, info
 from spark_graph_jobs.questions.asking import Answers, Picture
@@ -15,8 +18,8 @@ from spark_graph_jobs.questions.nesting import QUESTION as NESTING
 from spark_graph_jobs.questions.weak_points import QUESTION as LOOPS
 from spark_graph_jobs.report import drawings
 from spark_graph_jobs.report.page import FINDINGS_SHOWN_LIMIT, write_report
-from spark_graph_jobs.results import AuditResult, Result, Verdict
-from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
+from spark_graph_jobs.results import AuditResult, Made, Result, Verdict, in_iso
+from spark_graph_jobs.snapshot.discovery import Collection, Snapshot, Taken
 
 NASTY = "<script>alert(1)</script>\"&'@x.example"
 
@@ -29,9 +32,8 @@ def collection():
 
 
 def answers():
-    answer = Answer(
-        EXPOSURE, "What it says.", ("group", "count"), ((NASTY, 1234567),), (info(EXPOSURE, NASTY, "m", [NASTY, "b"]),)
-    )
+    finding = info(EXPOSURE, NASTY, "m", [NASTY, "b"], see=f"shadowtree resolve '{NASTY}'")
+    answer = Answer(EXPOSURE, "What it says.", ("group", "count"), ((NASTY, 1234567),), (finding,))
     picture = Picture(
         depths={0: 3, 4: 1},
         loop_sizes=[2, 3, 9],
@@ -68,8 +70,11 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def written(tmp_path, collection, verdict=Verdict.CONSISTENT, findings=(), given=None):
-    result = Result(verdict, (AuditResult("levels", len(findings), 0, 1.5),), tuple(findings))
+def written(tmp_path, collection, verdict=Verdict.CONSISTENT, findings=(), given=None, **more):
+    began = datetime(2026, 3, 1, 12, 0, 1, tzinfo=UTC)
+    made = Made("9.8.7", began, began.replace(minute=2, second=0), ("--out", "o"))
+    audit = AuditResult("levels", len(findings), 0, 1.5, "What levels check.")
+    result = Result(verdict, (audit,), tuple(findings), made=made, **more)
     return write_report(tmp_path, result, collection, given).read_text()
 
 
@@ -108,6 +113,62 @@ def test_errors_are_told_with_evidence_and_what_mends_them(tmp_path, collection)
     told = "".join(Page(written(tmp_path, collection, Verdict.ERRORS, [finding])).text)
     for expected in ("a@x", "lacks b@x", "shadowtree leave 'b@x' 'a@x'"):
         assert expected in told
+
+
+def test_what_is_right_is_shown_with_a_command_that_only_reads(tmp_path, collection):
+    told = "".join(Page(written(tmp_path, collection, given=answers())).text)
+    assert f"See: shadowtree resolve '{NASTY}'" in told
+    assert "Fix: " not in told
+
+
+def test_it_says_when_and_by_which_version_and_with_which_options_it_was_made(tmp_path, collection):
+    told = "".join(Page(written(tmp_path, collection)).text)
+    assert "Shadowtree audit of 2026-03-01 12:00:01 UTC, version 9.8.7" in told
+    assert "From 2026-03-01 12:00:01 UTC to 2026-03-01 12:02:00 UTC, by version 9.8.7, with --out o." in told
+    assert "What levels check." in told
+
+
+def taken(snapshot, hour, minute, address="127.0.0.1:7400", **options):
+    at = datetime(2026, 3, 1, hour, minute, tzinfo=UTC)
+    return replace(snapshot, taken=Taken(at, "shadowtree 1.2.3", address, options))
+
+
+def test_of_a_cut_it_says_which_instant_it_was_and_from_which_address_each_snapshot_came(tmp_path, collection):
+    (snapshot,) = collection.snapshots
+    text = written(tmp_path, replace(collection, snapshots=(taken(snapshot, 11, 58, cut=True, timeout=None),)))
+    told = "".join(Page(text).text)
+    assert "All snapshots are of one instant, of 2026-03-01 11:58:00 UTC: the cut c." in told
+    assert "2026-03-01 11:58:00 UTC, by shadowtree 1.2.3" in told
+    assert "127.0.0.1:7400" in told
+    assert "Snapshots of north were taken with: cut True." in told
+
+
+def test_of_snapshots_of_their_own_instants_it_says_the_first_and_the_last(tmp_path, collection):
+    (snapshot,) = collection.snapshots
+    north, south = (replace(snapshot, server=name, cut=None) for name in ("north", "south"))
+    from_database = taken(south, 11, 57, None, config="south.toml")
+    told = "".join(Page(written(tmp_path, replace(collection, snapshots=(taken(north, 11, 59), from_database)))).text)
+    assert "from 2026-03-01 11:57:00 UTC to 2026-03-01 11:59:00 UTC" in told
+    assert "database of south.toml" in told
+
+
+def test_a_snapshot_of_a_program_that_wrote_no_time_is_shown_without_one(tmp_path, collection):
+    told = "".join(Page(written(tmp_path, collection)).text)
+    assert "All snapshots are of one instant: the cut c." in told
+    assert "not recorded" in told
+
+
+def test_suspended_arcs_are_counted_beside_the_verdict(tmp_path, collection):
+    apart = (Suspended("north", "south", 1), Suspended("west", "south", 1_234))
+    told = "".join(Page(written(tmp_path, collection, suspended=apart)).text)
+    assert "Out of reach: south. north has suspended 1 arc with an end there" in told
+    assert "west has suspended 1,234 arcs with an end there" in told
+
+
+def test_times_of_summaries_sort_as_they_followed():
+    early = datetime(2026, 3, 1, 23, 30, tzinfo=timezone(timedelta(hours=-5)))
+    late = datetime(2026, 3, 2, 5, 0, tzinfo=UTC)
+    assert [in_iso(early), in_iso(late)] == ["2026-03-02T04:30:00Z", "2026-03-02T05:00:00Z"]
 
 
 def test_of_many_findings_it_shows_some_and_counts_the_rest(tmp_path, collection):
