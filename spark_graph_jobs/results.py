@@ -56,7 +56,7 @@ class Made:
 
     version: str
     began: datetime
-    """In UTC, as `ended`."""
+    """Time of the start, in UTC."""
     ended: datetime
     options: tuple[str, ...]
     """Words of the command line."""

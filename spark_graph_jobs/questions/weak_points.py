@@ -17,7 +17,7 @@ import rustworkx as rx
 from pyspark.sql import DataFrame, Window, types
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
@@ -68,8 +68,8 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
     return (
         Answer(
             QUESTION,
-            f"{len(sizes):,} loops. {arcs or 0:,} arcs hold one together alone: whoever leaves one breaks its loop."
-            f" {tight or 0:,} loops fall apart whichever arc is left.",
+            f"{counted(len(sizes), 'loop')}. Single arcs that hold a loop together, so that leaving one breaks it:"
+            f" {arcs or 0:,}. Loops that break whichever arc is left: {tight or 0:,}.",
             ("loop of", "groups", "arcs", "single arcs that hold it", "single groups that hold it", "for instance"),
             tuple(
                 (

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from spark_graph_jobs.compare.not_judged import in_words
 from spark_graph_jobs.compare.suspended import in_words as suspended_in_words
-from spark_graph_jobs.finding import Finding, Severity
+from spark_graph_jobs.finding import Finding, Severity, counted
 from spark_graph_jobs.questions import duplicates, exposure, nesting, weak_points
 from spark_graph_jobs.questions.asking import Answers
 from spark_graph_jobs.report import drawings
@@ -66,6 +66,7 @@ def write_report(out: Path, result: Result, collection: Collection, answers: Ans
         warnings=sum(audit.warnings for audit in result.audits),
         troubles=_by_audit(troubles[:FINDINGS_SHOWN_LIMIT]),
         left_out=max(0, len(troubles) - FINDINGS_SHOWN_LIMIT),
+        counted=counted,
         options=_options(collection),
         answers=answers,
         pictures={} if answers is None else _pictures(answers),
