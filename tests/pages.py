@@ -7,12 +7,15 @@ other languages are files, or cannot be run; the comment before them says which:
     <!-- save as names.toml -->
     <!-- not run: why -->
 
-Ports are the one thing that is changed: those of the pages may be taken.
+The environment is that of `make run`, with the extras that the page has told its reader to install before the
+block; pages for developers have that of `make test`. Ports are the one thing that is changed: those of the pages may
+be taken.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import queue
 import re
@@ -26,6 +29,7 @@ from pathlib import Path
 import psutil
 
 from shadowtree.cli.support.free_ports import unused_ports
+from tests.reader_environment import ReaderEnvironment, extras_named
 
 ROOT = Path(__file__).parents[1]
 PATIENCE_SECONDS = 180
@@ -34,6 +38,20 @@ ADDRESS = re.compile(r"127\.0\.0\.1:74\d\d")
 DEFAULT = "127.0.0.1:7400"
 SAVE_AS, NOT_RUN = "save as ", "not run: "
 SAID = re.compile(r"# -> (.+)$")
+INTERPRETER = """
+import contextlib, json, sys, traceback
+answers, names = sys.stdout, {"__name__": "__main__"}
+for line in sys.stdin:
+    asked = json.loads(line)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            value = repr(eval(asked["source"], names)) if asked["is_shown"] else exec(asked["source"], names)
+        answer = {"value": value}
+    except BaseException:
+        answer = {"error": traceback.format_exc()}
+    print(json.dumps(answer), file=answers, flush=True)
+"""
+"""Runs the statements of a page one after the other, and says what came of each."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +61,8 @@ class Block:
     language: str
     text: str
     note: str
+    extras: frozenset[str]
+    """Extras that the page has named before the block."""
 
     @property
     def file(self):
@@ -63,8 +83,13 @@ class Block:
 
 
 def blocks_of(page):
-    found = BLOCK.finditer((ROOT / page).read_text(encoding="utf-8"))
-    return [Block(match["language"], match["text"], match["note"] or "") for match in found]
+    text = (ROOT / page).read_text(encoding="utf-8")
+    return [
+        Block(
+            match["language"], match["text"], match["note"] or "", frozenset(extras_named(text[: match.start("text")]))
+        )
+        for match in BLOCK.finditer(text)
+    ]
 
 
 def commands_of(text):
@@ -102,8 +127,12 @@ def processes_about(path):
 class PageRun:
     """One page in one folder. `programs`: a folder of programs that its reader has, beside those of the environment."""
 
-    def __init__(self, folder, programs=None):
+    def __init__(self, folder, programs=None, *, for_developers=False):
         self._folder = folder
+        self._environment_of_reader = (
+            None if for_developers else ReaderEnvironment(folder.with_name(f"{folder.name}-environment"))
+        )
+        self._python = None
         self._programs = [] if programs is None else [str(programs)]
         self.temporary = folder.with_name(f"{folder.name}-temporary")
         """Where what the page runs has its temporary files."""
@@ -127,6 +156,8 @@ class PageRun:
 
     def run(self, block):
         """Do with a block what its reader does; AssertionError where something else comes than is shown."""
+        if self._environment_of_reader is not None and block.extras:
+            self._environment_of_reader.install(*block.extras)
         text = ADDRESS.sub(lambda found: self.address(found[0]), block.text)
         if block.file is not None:
             (self._folder / block.file).write_text(text, encoding="utf-8")
@@ -138,6 +169,9 @@ class PageRun:
 
     def end(self):
         """End what the page left running; what was shown of it must have come."""
+        if self._python is not None:
+            self._python.stdin.close()
+            assert self._python.wait(PATIENCE_SECONDS) == 0
         self._shell.stdin.write("kill $(jobs -p); wait\n")
         self._shell.stdin.close()
         self._shell.wait(PATIENCE_SECONDS)
@@ -148,6 +182,9 @@ class PageRun:
 
     def abandon(self):
         """End everything at once, after a failure."""
+        if self._python is not None and self._python.poll() is None:
+            self._python.kill()
+            self._python.wait(PATIENCE_SECONDS)
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGKILL)
             self._shell.wait(PATIENCE_SECONDS)
@@ -183,19 +220,24 @@ class PageRun:
             said.append(line)
 
     def _run_python(self, text):
+        if self._python is None:
+            self._python = subprocess.Popen(
+                [self._programs_of_reader() / "python", "-c", INTERPRETER],
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                env=self._environment(),
+            )
         lines = text.splitlines()
-        before = Path.cwd()
-        os.chdir(self._folder)
-        try:
-            for statement in ast.parse(text).body:
-                source = ast.get_source_segment(text, statement)
-                shown = SAID.search(lines[statement.end_lineno - 1])
-                if shown is None:
-                    exec(source, self._namespace)
-                else:
-                    assert repr(eval(source, self._namespace)) == shown[1], source
-        finally:
-            os.chdir(before)
+        for statement in ast.parse(text).body:
+            source = ast.get_source_segment(text, statement)
+            shown = SAID.search(lines[statement.end_lineno - 1])
+            self._python.stdin.write(json.dumps({"source": source, "is_shown": shown is not None}) + "\n")
+            self._python.stdin.flush()
+            answer = json.loads(self._python.stdout.readline())
+            assert answer.get("error") is None, f"{source}\n{answer['error']}"
+            assert shown is None or answer["value"] == shown[1], source
 
     def _listen(self):
         for line in self._shell.stdout:
@@ -208,9 +250,13 @@ class PageRun:
             self._addresses[shown] = f"127.0.0.1:{unused_ports(1)[0]}"
         return self._addresses[shown]
 
+    def _programs_of_reader(self):
+        found = self._environment_of_reader
+        return Path(sys.executable).parent if found is None else found.programs
+
     def _environment(self):
-        """That of a shell in which the environment of the project is active."""
+        """That of a shell in which the environment of the reader is active."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
-        clean["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), *self._programs, clean["PATH"]])
+        clean["PATH"] = os.pathsep.join([str(self._programs_of_reader()), *self._programs, clean["PATH"]])
         address = self.address(DEFAULT)
         return clean | {"SHADOWTREE_SERVER": address, "SHADOWTREE_LISTEN": address, "TMPDIR": str(self.temporary)}

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.pages import ROOT, PageRun, blocks_of, processes_about
+from tests.reader_environment import ReaderEnvironment, extras_named
 
 PAGES = [
     "CONTRIBUTING.md",
@@ -21,6 +22,9 @@ BY_OTHER_TESTS = {
 }
 IN_THE_SOURCES = {"docs/audit.md": "spark_graph_jobs", "docs/testing.md": "tests"}
 """Pages whose commands are for the folder of the sources, and what of it they read."""
+
+FOR_DEVELOPERS = {"CONTRIBUTING.md", "docs/testing.md"}
+"""Pages whose commands need what `make test` installs, as they say."""
 
 NOT_RUN = {
     ("CONTRIBUTING.md", "they run for minutes"),
@@ -54,7 +58,7 @@ NOT_RUN = {
 def test_a_page_does_what_it_shows_from_its_first_block_to_its_last_and_leaves_nothing_elsewhere(page, tmp_path):
     if page in IN_THE_SOURCES:
         (tmp_path / IN_THE_SOURCES[page]).symlink_to(ROOT / IN_THE_SOURCES[page])
-    run = PageRun(tmp_path)
+    run = PageRun(tmp_path, for_developers=page in FOR_DEVELOPERS)
     try:
         for block in blocks_of(page):
             if block.why_not_run is None:
@@ -86,3 +90,28 @@ def test_no_document_with_commands_or_programs_is_left_out():
 @pytest.mark.parametrize("page", PAGES)
 def test_the_notes_of_blocks_are_of_a_kind_that_is_understood(page):
     assert not [block.note for block in blocks_of(page) if block.note and not (block.file or block.why_not_run)]
+
+
+def test_the_environment_of_a_reader_has_what_was_installed_and_nothing_else(tmp_path):
+    environment = ReaderEnvironment(tmp_path / "environment")
+    assert environment.has("shadowtree.cli.main")
+    extras = {
+        "metrics": "prometheus_client",
+        "traces": "opentelemetry.sdk",
+        "postgres": "psycopg",
+        "mail": "flufl.bounce",
+    }
+    assert not [module for module in (*extras.values(), "pytest", "psutil") if environment.has(module)]
+    for extra, module in extras.items():
+        environment.install(extra)
+        assert environment.has(module), extra
+    assert not environment.has("pytest")
+
+
+def test_an_extra_is_named_by_the_command_that_installs_it():
+    assert extras_named("run `pip install '.[metrics]'`, and `pip install 'DIR[mail,postgres]'`") == {
+        "metrics",
+        "mail",
+        "postgres",
+    }
+    assert extras_named("the extra `metrics`") == set()
