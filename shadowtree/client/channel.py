@@ -15,12 +15,17 @@ DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
 MESSAGE_LIMIT_BYTES: Final = 64 * 1024 * 1024
 """A server splits what it sends into chunks of a few megabytes; this is room to spare, not a way of working."""
 
+CONNECT_TIMEOUT_S: Final = 4.0
+"""How long one attempt to connect may take. gRPC's 20 seconds are longer than the patience of the command line."""
+
 OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
     ("grpc.max_send_message_length", MESSAGE_LIMIT_BYTES),
     # A server that comes back is found within a fraction of a second.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 2000),
+    # Despite its name: the time limit of an attempt to connect.
+    ("grpc.min_reconnect_backoff_ms", int(CONNECT_TIMEOUT_S * 1000)),
     # Name servers are addressed directly; a web proxy of the environment cannot serve them.
     ("grpc.enable_http_proxy", 0),
 )

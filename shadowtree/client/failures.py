@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,9 @@ _CANCELLED_HERE: Final = ("Channel closed!", "Locally cancelled")
 _BROKEN_WHILE_SENT: Final = "Internal error from Core"
 """What gRPC says of a stream that broke, or ended, while a request was being written to it."""
 _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
+_HANGS: Final = ("before receiving SETTINGS frame", "FD Shutdown", "connect() timed out")
+"""Texts of gRPC for an attempt to connect that reached its time limit."""
+_ADDRESS_BEFORE: Final = re.compile(r"^(?:[A-Z_]+: )?ipv[46]:\S+: ")
 
 _IDLE_FACT: Final = "idle_seconds"
 """In the refusal of a server that ended a stream on which nothing came."""
@@ -67,6 +71,9 @@ def read_failure(error: Any, address: Address) -> Failure:
         why = details
         for lead in _WHY_AFTER:
             why = why.rpartition(lead)[2]
+        if never_sent and any(mark in why for mark in _HANGS):
+            why = "it does not answer an attempt to connect (it hangs, is stopped, or is overloaded)"
+        why = _ADDRESS_BEFORE.sub("", why)
         return Failure(
             ServerUnreachable(f"cannot reach the name server at {address}: {_one_line(why)}", {"server": address}),
             is_answer=False,

@@ -20,6 +20,9 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 """So that a server that comes back is found soon, and many clients do not drown it."""
 
+LAST_TRY_S: Final = 0.2
+"""Time before the end of patience at which the last attempt is made: enough to connect to a server that came back."""
+
 PATIENCE_S: Final = 0.5
 """How long to try where the caller gave no timeout: enough for a lost connection, short for a program that waits."""
 
@@ -70,6 +73,7 @@ class Attempts:
         self._limit = limit
         self._deadline = limit.deadline
         self._patience = limit.patience
+        self._began: Seconds | None = None
         self._give_up: Seconds | None = None
         self._servers = servers
         self._failures = 0
@@ -78,7 +82,9 @@ class Attempts:
         self._may_be_done = False
 
     def timeout(self, now: Seconds) -> Seconds | None:
-        """How long the next attempt may take; None: as long as it likes."""
+        """How long the attempt may take that begins now; None: as long as it likes."""
+        if self._began is None:
+            self._began = now
         return self._limit.remaining(now)
 
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
@@ -91,10 +97,17 @@ class Attempts:
         if failure.was_sent:
             self._may_be_done = True
         if self._give_up is None:
-            self._give_up = min(self._deadline, now + self._patience)
+            # A server that does not even take connections costs patience from the first attempt on.
+            since = now if failure.was_sent or self._began is None else self._began
+            self._give_up = min(self._deadline, since + self._patience)
         pause = self._next_pause()
-        if failure.may_pass and now + pause < self._give_up:
-            return pause
+        if failure.may_pass:
+            if self._failures < self._servers and now < self._deadline:
+                return 0.0
+            if now + pause < self._give_up:
+                return pause
+            if now < self._give_up - LAST_TRY_S:
+                return self._give_up - LAST_TRY_S - now
         if self._request_id is not None and self._may_be_done and _leaves_doubt(failure):
             raise outcome_unknown(failure.error, self._request_id)
         if failure.may_pass and isinstance(failure.error, ServerFault) and now + pause >= self._deadline:

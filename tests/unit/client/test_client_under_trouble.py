@@ -112,6 +112,13 @@ def test_a_deadline_is_kept_and_says_so(make_client, silent_server):
                 ask()
 
 
+def test_an_attempt_to_connect_to_a_server_that_hangs_ends_before_the_time_of_the_call(make_client, silent_server):
+    with make_client(silent_server) as client, pytest.raises(shadowtree.ServerUnreachable) as refused:
+        client.create_group("a@x.example", timeout=6)
+    assert "does not answer an attempt to connect" in str(refused.value)
+    assert "SETTINGS" not in str(refused.value)
+
+
 def test_the_time_of_an_iterator_is_that_of_all_its_steps(names, graph):
     graph.groups = {"a@x.example"}
     checks = names.check_many((("a@x.example", "b@x") for _ in itertools.count()), timeout=0.3)

@@ -125,3 +125,24 @@ def test_a_connection_that_was_lost_may_have_carried_the_call():
     failure = read_failure(RpcError(grpc.StatusCode.UNAVAILABLE, "Socket closed"), "h:1")
     assert failure.may_pass
     assert failure.was_sent
+
+
+HANGS = (
+    "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:27702: connection attempt timed out "
+    "before receiving SETTINGS frame"
+)
+
+
+def test_a_server_that_takes_connections_and_hangs_is_told_in_plain_words():
+    failure = read_failure(RpcError(grpc.StatusCode.UNAVAILABLE, HANGS), "h:1")
+    assert failure.error.message == (
+        "cannot reach the name server at h:1: it does not answer an attempt to connect "
+        "(it hangs, is stopped, or is overloaded)"
+    )
+    assert not failure.was_sent
+
+
+def test_the_reason_for_an_unreachable_server_repeats_no_address_in_the_notation_of_grpc():
+    details = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint closing"
+    failure = read_failure(RpcError(grpc.StatusCode.UNAVAILABLE, details), "h:1")
+    assert failure.error.message == "cannot reach the name server at h:1: Endpoint closing"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shadowtree.client.failures import Failure
-from shadowtree.client.retry import DEFAULT_TIMEOUT_S, LONGEST_PAUSE_S, PATIENCE_S, TimeLimit
+from shadowtree.client.retry import DEFAULT_TIMEOUT_S, LAST_TRY_S, LONGEST_PAUSE_S, PATIENCE_S, TimeLimit
 from shadowtree.client.retry import Attempts as RealAttempts
 from shadowtree.errors import (
     ClientClosed,
@@ -56,7 +56,32 @@ def test_a_server_out_of_reach_is_tried_while_the_deadline_lasts_and_never_longe
     ended, error = end_of(Attempts(now=0.0, timeout=timeout), [NEVER_SENT])
     assert error is NEVER_SENT.error
     assert ended < timeout
-    assert ended > timeout - 2 * LONGEST_PAUSE_S - 0.1
+    assert ended >= timeout - 2 * LAST_TRY_S
+
+
+def test_attempts_to_connect_that_hang_cost_patience_from_the_first_one_on():
+    limit = TimeLimit.of(now=0.0, timeout=None, otherwise=60.0, patience=8.0)
+    attempts = RealAttempts(limit=limit)
+    attempts.timeout(0.0)
+    assert 0 < attempts.pause_after(NEVER_SENT, 4.0) < 4.0
+    with pytest.raises(Unavailable, match="refused"):
+        attempts.pause_after(NEVER_SENT, 8.0)
+
+
+def test_a_call_that_is_lost_after_a_long_time_is_tried_again_as_long_as_any_other():
+    limit = TimeLimit.of(now=0.0, timeout=None, otherwise=60.0, patience=8.0)
+    attempts = RealAttempts(limit=limit)
+    attempts.timeout(0.0)
+    assert attempts.pause_after(LOST, 30.0) > 0
+    assert attempts.pause_after(LOST, 37.0) > 0
+
+
+def test_an_attempt_to_connect_that_outlasts_patience_does_not_leave_out_the_other_servers():
+    attempts = Attempts(now=0.0, timeout=None, servers=2)
+    attempts.timeout(0.0)
+    assert attempts.pause_after(NEVER_SENT, 4.0) == 0.0
+    with pytest.raises(Unavailable):
+        attempts.pause_after(NEVER_SENT, 8.0)
 
 
 def test_without_a_deadline_patience_is_short():
