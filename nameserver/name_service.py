@@ -160,7 +160,7 @@ def name_service_handlers(
     resolve = homes.stream("Resolve", _only_group, reading(streams.resolve, standing.resolve))
     list_memberships = reading(memberships.list_memberships, standing.memberships, _members)
     known_checks = _known_checks(core, checks, routing, run_loop, directory)
-    changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing)
+    changes = ChangeCalls(core=core, run_loop=run_loop, routing=routing, revisions=revisions)
     list_changes = homes.stream("ListChanges", _group_or_subnet, changes.list_changes)
     watch = homes.stream("Watch", _group_or_subnet, changes.watch)
     return {

@@ -142,9 +142,11 @@ class OutcomeUnknownAtDeadline(OutcomeUnknown, DeadlineExceeded):
 
 
 class HistoryForgotten(ShadowtreeError):
-    """Some of the changes that were asked for are not kept any more.
+    """Some of the changes that were asked for are not kept any more, or the server never saw the revision.
 
     Read the groups anew, and follow from the revision of that answer. `facts["oldest_revision"]` is the oldest kept.
+    `facts["newest_revision"]` is the newest of a server that never saw the revision: it went back to an older copy of
+    its database, or the revision is of another server.
     """
 
     reason = "HISTORY_FORGOTTEN"

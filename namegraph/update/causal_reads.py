@@ -43,7 +43,7 @@ def waits_for(
     try:
         wanted = parse_revision(revision)
     except ValueError as error:
-        raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100]) from None
+        raise refuse(Reason.INVALID_REQUEST, str(error), revision=revision[:100], field="at_least_revision") from None
     is_own = wanted.server == context.server
     is_seen = wanted.counter <= context.counter
     if (is_own and not is_seen) or not (is_own or wanted.server in context.table.subnets_by_server):

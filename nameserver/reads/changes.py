@@ -6,6 +6,8 @@ and nobody hears of what a crash could undo. A reader goes on after a revision:
     the record holds the update of that revision -> after it
     else -> from the first update of a higher priority: some may be told twice, none is left out
     that one is the oldest that is kept, and not the first of all -> HISTORY_FORGOTTEN
+    the server never saw the update, or lost it with its database -> HISTORY_FORGOTTEN
+    only the coordinator of the update knows of it -> as for a read that must reflect the revision
 
 Source: interfaces.md, `watch`, and issue "The first hour", 11.
 """
@@ -24,12 +26,14 @@ from namegraph import (
     RecordedChange,
     RefusedError,
     Revision,
+    Wait,
     decode_changes,
     parse_revision,
     refuse,
     subnet_of,
 )
 from nameserver.calls.adapters import Chunks, Context
+from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.ownership import Routing
 from nameserver.wire import conversion
@@ -51,22 +55,23 @@ _KINDS = {
 class ChangeCalls:
     """Answers ListChanges and Watch about this server's groups."""
 
-    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing) -> None:
+    def __init__(self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing, revisions: Revisions) -> None:
         self._core = core
+        self._revisions = revisions
         self._routing = routing
         self._run_loop = run_loop
 
-    async def list_changes(self, request: messages.ListChangesRequest, _context: Context) -> Chunks:
+    async def list_changes(self, request: messages.ListChangesRequest, context: Context) -> Chunks:
         """What is recorded, oldest first."""
         group = self._group_of(request)
-        after = await self._place_after(request.after_revision) if request.after_revision else 0
+        after = await self._place_after(request.after_revision, context) if request.after_revision else 0
         return self._recorded(group, after, told_from=request.told_from_ms)
 
-    async def watch(self, request: messages.WatchRequest, _context: Context) -> Chunks:
+    async def watch(self, request: messages.WatchRequest, context: Context) -> Chunks:
         """What is recorded after a revision, or from now on, until the caller has enough."""
         group = self._group_of(request)
         if request.after_revision:
-            after = await self._place_after(request.after_revision)
+            after = await self._place_after(request.after_revision, context)
         else:
             after = await self._run_loop.newest_change()
         return self._followed(group, after)
@@ -105,13 +110,14 @@ class ChangeCalls:
             if len(found.records) < UPDATES_PER_READ:
                 await written
 
-    async def _place_after(self, text: str) -> int:
+    async def _place_after(self, text: str, context: Context) -> int:
         """The number of the last record that whoever knows a revision knows too."""
         revision = _read_revision(text)
         read = self._run_loop.read_changes
         exact = (await read(ChangesWanted(1, revision=text))).records
         if exact:
             return exact[0].number
+        await self._require_seen(text, context)
         after = 0
         while True:
             found = await read(ChangesWanted(UPDATES_PER_READ, after=after, counter_from=revision.counter))
@@ -123,6 +129,18 @@ class ChangeCalls:
             if len(found.records) < UPDATES_PER_READ:
                 return await self._run_loop.newest_change()
             after = found.records[-1].number
+
+    async def _require_seen(self, text: str, context: Context) -> None:
+        """Raise `RefusedError` if this server cannot have seen the update: nothing that it records comes after it."""
+        try:
+            wait = self._core.waits_for(text)
+        except RefusedError as error:
+            if "unreachable" in error.refusal.facts:
+                # The update may be lacking here. The record begins before it: some changes may be given twice.
+                return
+            raise _never_seen(error.refusal.message, self._core.revision) from None
+        if wait is Wait.ASK:
+            await self._revisions.reflect(text, context)
 
 
 def _opening(revision: str) -> bytes:
@@ -181,4 +199,13 @@ def _forgotten(why: str, kept: Sequence[ChangeRecord]) -> RefusedError:
         Reason.HISTORY_FORGOTTEN,
         f"{why}: the oldest change that is kept is of {oldest}; read the groups anew, then follow from their revision",
         oldest_revision=oldest,
+    )
+
+
+def _never_seen(why: str, newest: str) -> RefusedError:
+    return refuse(
+        Reason.HISTORY_FORGOTTEN,
+        f"{why}: the server went back to an older copy of its database, or the revision is of another server; "
+        "read the groups anew, then follow from their revision",
+        newest_revision=newest,
     )

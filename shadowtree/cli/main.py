@@ -20,7 +20,7 @@ from shadowtree.cli.support.hints import what_helps
 from shadowtree.cli.support.options import Session, everywhere
 from shadowtree.cli.support.standard_streams import OutputError, has_output, let_go_of_streams, prepare_streams
 from shadowtree.cli.support.suggestions import suggest_command
-from shadowtree.errors import InvalidName, OutcomeUnknown, ShadowtreeError, Unavailable
+from shadowtree.errors import InvalidName, InvalidRequest, OutcomeUnknown, ShadowtreeError, Unavailable
 
 _CLEAN_UP_SECONDS: Final = 5
 
@@ -228,11 +228,23 @@ def _format_in(arguments: Sequence[str]) -> str:
 
 def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
     """A write that was refused because a server is out of reach was not done: nothing about it is uncertain."""
-    if isinstance(error, InvalidName):
+    if isinstance(error, InvalidName) or _is_malformed(error):
         return WRONG_USAGE
     is_missing_a_part = isinstance(error, Unavailable) and bool(error.unreachable)
     is_uncertain = isinstance(error, OutcomeUnknown) or (is_missing_a_part and not is_write)
     return UNCERTAIN if is_uncertain else FAILED
+
+
+_OPTION_FIELDS: Final = frozenset({"after_revision", "at_least_revision", "from", "position", "senders"})
+"""Fields of requests whose values a person types as options, and the server reads."""
+
+
+def _is_malformed(error: ShadowtreeError) -> bool:
+    """True for a value that is wrong at any server. A position of another server names that server."""
+    if not isinstance(error, InvalidRequest) or "server" in error.facts:
+        return False
+    # The servers of the release before name a malformed revision, and no field.
+    return error.facts.get("field") in _OPTION_FIELDS or "revision" in error.facts
 
 
 def _tell_unwritten(error: OutputError, session: Session) -> int:

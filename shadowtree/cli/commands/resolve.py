@@ -69,6 +69,8 @@ def resolve_command(
     """
     if tree and walk:
         raise click.UsageError("--tree draws memberships, --walk the internal walk: one of them")
+    if session.is_json and (tree or walk):
+        raise click.UsageError(f"{'--tree' if tree else '--walk'} draws for people: it has no JSON")
     if len(set(asked)) > 1 or excluding:
         _require_one_group(direct=direct, tree=tree, walk=walk, consistency=consistency)
     if direct:

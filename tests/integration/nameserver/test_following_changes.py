@@ -146,7 +146,7 @@ def test_the_command_line_prints_what_was_and_what_comes(server):
         for wrong, expected, says in (
             (("changes", "--since", "yesterday"), 2, "--since"),
             (("changes", "--group", "g@b.c", "--subnet", "b.c"), 2, "not both"),
-            (("watch", "--after", "foo"), 4, "no revision"),
+            (("watch", "--after", "foo"), 2, "no revision"),
             (("watch", "g@else.where"), 4, "else.where"),
             (("changes", "--group", "typo@b.c"), 4, "typo@b.c"),
         ):
@@ -181,3 +181,40 @@ def test_what_is_too_old_is_an_error_of_its_own(start):
             names.watch(after_revision=oldest)
         kept = error.value.facts["oldest_revision"]
         wait_until(lambda: next(names.changes()).revision == kept, "the oldest that is kept")
+
+
+@pytest.mark.parametrize("revision", ["9999999@b.c", "9999999@else.where", "3@else.where"])
+def test_a_revision_that_the_server_never_saw_is_refused_with_its_newest(server, revision):
+    address = server().address
+    with shadowtree.Client(address, timeout=CALL_SECONDS) as names:
+        newest = names.create_group("g@b.c").revision
+        for follow in (names.changes, names.watch):
+            with pytest.raises(shadowtree.HistoryForgotten, match="older copy of its database") as refused:
+                next(iter(follow("g@b.c", after_revision=revision)))
+            assert refused.value.facts == {"newest_revision": newest}
+        assert list(names.changes("g@b.c", after_revision=newest)) == []
+    for arguments in (("changes", "--after", revision), ("watch", "--after", revision)):
+        status, lines, error = ended(command(address, *arguments))
+        assert (status, lines) == (4, [])
+        assert f"has not seen the update {revision} (its newest is {newest})" in error
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("changes", "--after", "junk"),
+        ("watch", "--after", "junk"),
+        ("resolve", "g@b.c", "--at-least-revision", "junk"),
+        ("check", "g@b.c", "ann@b.c", "--at-least-revision", "junk"),
+        ("listen", "ann@b.c", "--from", "junk"),
+        ("group", "deliver", "g@b.c", "--senders", "junk"),
+    ],
+    ids=" ".join,
+)
+def test_a_value_that_is_malformed_is_wrong_usage(server, arguments):
+    address = server().address
+    with shadowtree.Client(address, timeout=CALL_SECONDS) as names:
+        names.create_group("g@b.c")
+    status, lines, error = ended(command(address, *arguments))
+    assert (status, lines) == (2, []), error
+    assert "junk" in error

@@ -97,6 +97,8 @@ def test_a_revision_is_asked_for(shadowtree, graph, monkeypatch):
         ("resolve", A, "--at-least-revision", ""),
         ("watch", A, "--after", ""),
         ("changes", "--after", ""),
+        ("resolve", A, "--tree", "--format", "json"),
+        ("resolve", A, "--walk", "--format", "json"),
         ("peers", "add", "y.example"),
         ("peers", "add", "y.example=nowhere"),
         ("peers", "add", "y.example=host:0"),
