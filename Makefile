@@ -10,7 +10,7 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
-.PHONY: help run wheel quick test thorough check format proto bench simulate chaos mailchaos containers clean
+.PHONY: help run wheel quick test thorough check format proto bench simulate tour chaos mailchaos containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -77,6 +77,9 @@ simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seed
 	$(BIN)/python -m tests.mail_simulation --seeds $(MAIL_SEEDS) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
+
+tour: $(READY)  ## draw docs/tour.svg, some chapters of `make run`
+	$(BIN)/python -m tests.tour_picture
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)

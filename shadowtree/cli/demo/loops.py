@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from shadowtree.cli.render.loops import loops_of
 from shadowtree.results import GroupDescription, WalkStep
 from shadowtree.vocabulary import GroupId
+
+TO_MEMBER, TO_GROUP = "->", "<-"
+ARROWS: Mapping[str, str] = {TO_MEMBER: "leads to a member", TO_GROUP: "to the group that it is a member of"}
+"""What the arrows of a drawing mean."""
+
+_FADED = "faded: "
+
+
+def is_faded(line: str) -> bool:
+    """True if a line of a drawing names an arc that faded."""
+    return line.startswith(_FADED)
 
 
 def arc_to_turn_round(walk: Sequence[WalkStep]) -> tuple[GroupId, GroupId] | None:
@@ -31,8 +42,8 @@ def draw_loop(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
     neighbours: dict[GroupId, list[tuple[str, GroupId]]] = {group: [] for group in groups}
     for parent, child, state in arcs:
         if state == "shadow":
-            neighbours[parent].append(("->", child))
-            neighbours[child].append(("<-", parent))
+            neighbours[parent].append((TO_MEMBER, child))
+            neighbours[child].append((TO_GROUP, parent))
     root = min(groups)
     yield root
     stack = [("", root, "", root)]
@@ -44,4 +55,4 @@ def draw_loop(descriptions: Sequence[GroupDescription]) -> Iterator[str]:
         stack += [(deeper, other, way, group) for way, other in sorted(neighbours[group])[::-1] if other != came_from]
     for parent, child, state in arcs:
         if state == "fade":
-            yield f"faded: {parent} -> {child}"
+            yield f"{_FADED}{parent} {TO_MEMBER} {child}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 import time
@@ -15,6 +16,13 @@ LISTED: Final = 5
 """How many of a long list are shown."""
 
 WIDEST: Final = 100
+
+WORD: Final = re.compile(r"--\S+ (?!-)\S+|(?:'[^']*'|\S)+")
+"""A word of a command, as a shell reads it, or an option with its value."""
+
+PROMPT: Final = "  $ "
+GOES_ON: Final = " \\"
+"""At the end of a line that goes on in the next one."""
 
 
 class Screen:
@@ -41,8 +49,10 @@ class Screen:
         self.literal(f"shadowtree {arguments}")
 
     def literal(self, line: str) -> None:
-        """Show a line for the shell."""
-        click.secho(f"  $ {line}", fg="yellow")
+        """Show a line for the shell; one that is too long goes on in the next, as a shell takes it."""
+        parts = _folded(line, self._width - len(PROMPT), GOES_ON)
+        for number, part in enumerate(parts):
+            click.secho(f"{PROMPT if number == 0 else ' ' * len(PROMPT)}{part}", fg="yellow")
 
     def answer(self, *lines: str) -> None:
         """Show what came back."""
@@ -63,6 +73,21 @@ class Screen:
             yield watch
         finally:
             watch.stop()
+
+
+def _folded(line: str, width: int, goes_on: str) -> list[str]:
+    """Return the lines of one command, none longer than `width` where its words are shorter."""
+    lines: list[str] = []
+    words = WORD.findall(line)
+    current = words[0]
+    for number, word in enumerate(words[1:], 2):
+        room = width if number == len(words) else width - len(goes_on)
+        if len(current) + 1 + len(word) <= room:
+            current += f" {word}"
+        else:
+            lines.append(current + goes_on)
+            current = f"    {word}"
+    return [*lines, current]
 
 
 class Stopwatch:

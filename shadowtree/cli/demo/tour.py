@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from shadowtree.cli.demo.loops import arc_to_turn_round, draw_loop
+from shadowtree.cli.demo.loops import ARROWS, arc_to_turn_round, draw_loop, is_faded
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.render.loops import loops_of
 from shadowtree.results import Change, Check, GroupDescription, Resolution
@@ -45,9 +45,9 @@ class Tour:
         screen.heading("A real graph")
         screen.say(
             "A group is a Debian package, or a team that maintains some. Its members are the packages it depends on, "
-            "which are groups again, and the people who upload it (under pseudonyms). So everybody in a group is "
-            "everyone whose upload can reach a machine that installs the package. Loaded are one package and all below "
-            "it: a twentieth of the example, which has 454,565 arcs."
+            "which are groups again, and the people who upload it (under pseudonyms). Resolving the group of a "
+            "package therefore answers: who can get code onto a machine that installs it? Loaded are one package and "
+            "all below it: a twentieth of the example, which has 454,565 arcs."
         )
         screen.command(f"import {file.name}")
         with screen.timed() as watch:
@@ -118,7 +118,7 @@ class Tour:
         for name, client in self._clients.items():
             with screen.timed() as watch:
                 found = client.resolve(self._group)
-            screen.answer(f"{name:<6} {len(found.processes):,} people are in {self._group} ({watch})")
+            screen.answer(f"{name:<6} {len(found.processes):,} people ({watch})")
         for name, client in self._clients.items():
             with screen.timed() as watch:
                 check = client.check(self._group, person)
@@ -143,11 +143,14 @@ class Tour:
         assert node is not None
         homes = sorted({each.home for each in descriptions})
         screen.answer(f"virtual node of {len(node.components)} groups on {', '.join(homes)} ({watch})")
+        drawing = [*draw_loop(descriptions)]
+        arrows = [each for each in ARROWS if any(f"{each} " in line and not is_faded(line) for line in drawing)]
+        fading = " The others fade: they lead to nobody else." if any(map(is_faded, drawing)) else ""
         screen.say(
-            "Of the arcs between them it keeps a tree, the shadow arcs, and walks these both ways (-> leads to a "
-            "member, <- to the group that it is a member of). The others fade: nobody is reached only through them."
+            "The service keeps a tree of the arcs between these groups, the shadow arcs, and walks it both ways "
+            f"({', '.join(f'{each} {ARROWS[each]}' for each in arrows)}).{fading}"
         )
-        screen.answer(*draw_loop(descriptions))
+        screen.answer(*drawing)
         sizes = {len(self._names.resolve(each.group).processes) for each in descriptions}
         screen.say(
             f"Whichever of them is asked, the answer is the same: {', '.join(f'{size:,}' for size in sorted(sizes))} "

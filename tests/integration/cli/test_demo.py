@@ -12,6 +12,7 @@ import sys
 import psutil
 import pytest
 
+from shadowtree.cli.demo.loops import ARROWS
 from shadowtree.cli.demo.servers import NAMES
 from tests.pages import processes_about
 
@@ -38,6 +39,10 @@ def check_tour(said):
     assert re.search(r"broken: \S+@\S+, ", said)
     assert "settled: 3 mailboxes on 3 servers have it (" in said
     away = re.search(r"settled: 2 mailboxes on 2 servers have it, and (\w+)\.demo is away", said)[1]
+    legend = re.search(r"walks it both ways \(([^)]*)\)", " ".join(said.split()))[1]
+    for arrow, meaning in ARROWS.items():
+        is_drawn = re.search(rf"^ +{arrow} \S+@\S+$", said, re.M) is not None
+        assert (f"{arrow} {meaning}" in legend) == is_drawn
     answers = re.findall(r"^    (\w+) +(Frozen from Friday on\.|Uploads are open again\.)$", said, re.M)
     assert sorted(name for name, _ in answers) == sorted(2 * NAMES)
     assert answers[-1] == (away, "Uploads are open again.")
@@ -92,7 +97,7 @@ def test_it_shows_what_it_says_and_kept_servers_are_there_afterwards_and_can_be_
         address = re.search(r"export SHADOWTREE_SERVER=(\S+)", found.stdout)[1]
         listed = run(sys.executable, "-m", "shadowtree", "--server", address, "group", "list", environment=environment)
         assert len(listed.stdout.splitlines()) == 2_910
-        subprocess.run(re.search(r"\$ (kill \d.*)", found.stdout)[1], shell=True, check=True)
+        subprocess.run(re.search(r"\$ (kill \d(?:.*\\\n)*.*)", found.stdout)[1], shell=True, check=True)
         psutil.wait_procs(processes_about(tmp_path), timeout=PATIENCE_SECONDS)
         assert processes_about(tmp_path) == []
     finally:
