@@ -79,7 +79,7 @@ simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seed
 	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
 
 tour: $(READY)  ## draw docs/tour.svg, some chapters of `make run`
-	$(BIN)/python -m tests.tour_picture
+	$(BIN)/python -m benchmarks.tour_picture
 
 MINUTES ?= 10
 chaos: $(READY)  ## five real name servers under load for MINUTES (10) while everything around them breaks (SEED= repeats it)

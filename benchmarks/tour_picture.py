@@ -1,6 +1,7 @@
 """Draw the picture of the tour: chapters of a real `shadowtree demo`, as a terminal shows them.
 
-`python -m benchmarks.tour_picture` writes docs/tour.svg. Times and ports in it are those of the run that was drawn.
+`python -m benchmarks.tour_picture` (`make tour`) writes docs/tour.svg. Times and ports in it are those of the run that
+was drawn. Chapters are numbered anew. No line is cut: a line without room is a RuntimeError.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from rich.console import Console
 from rich.text import Text
 
 PICTURE = Path(__file__).parents[1] / "docs/tour.svg"
-COLUMNS = 126
+COLUMNS = 88
+"""As many as are legible at the width of a README."""
 CHAPTERS = (
     "Three name servers",
     "Who is in a group?",
@@ -59,15 +61,19 @@ def _read(terminal: int) -> bytes:
 
 
 def chapters_of(lines: list[Text]) -> list[Text]:
-    """The lines of the chapters that are drawn; each begins with its heading."""
+    """The lines of the chapters that are drawn, numbered from 1; each begins with its heading."""
     drawn: list[Text] = []
     is_drawn = False
+    number = 0
     for line in lines:
         heading = HEADING.match(line.plain)
         if heading is not None:
             is_drawn = heading[1] in CHAPTERS
+            number += is_drawn
         if is_drawn:
-            drawn.append(line)
+            drawn.append(
+                line if heading is None else Text(f"{number}. {heading[1]}", line.spans[0].style if line.spans else "")
+            )
     return drawn
 
 
@@ -75,8 +81,10 @@ def draw(lines: list[Text], picture: Path) -> None:
     """Write the picture; it needs nothing from elsewhere, fonts included."""
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
+        if len(line) > COLUMNS:
+            raise RuntimeError(f"there is no room for {line.plain!r}")
         console.print(line, soft_wrap=False, overflow="crop", no_wrap=True)
-    picture.write_text(WEB_FONT.sub("", console.export_svg(title="make run")))
+    picture.write_text(WEB_FONT.sub("", console.export_svg(title="make run", unique_id="tour")))
 
 
 if __name__ == "__main__":
