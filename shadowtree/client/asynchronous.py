@@ -456,6 +456,7 @@ class Client:
                 response = await self._check_together(call.request, connection, limit)
                 if response is not None:
                     return cleaned(call.read(response))
+                limit.require_time(time.monotonic(), connection.address)
             return await self._call_within(call, limit)
         finally:
             connection.checks.end()

@@ -14,7 +14,7 @@ from shadowtree.client.failures import Failure, outcome_unknown
 from shadowtree.errors import ClientClosed, DeadlineExceeded, InvalidRequest, OutcomeUnknown, ServerFault, Unavailable
 
 if TYPE_CHECKING:
-    from shadowtree.vocabulary import RequestId, Seconds
+    from shadowtree.vocabulary import Address, RequestId, Seconds
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
@@ -56,6 +56,13 @@ class TimeLimit:
     def remaining(self, now: Seconds) -> Seconds | None:
         """How much of it is left; None: as long as it likes."""
         return None if math.isinf(self.deadline) else max(self.deadline - now, 0.0)
+
+    def require_time(self, now: Seconds, address: Address) -> None:
+        """Raise `DeadlineExceeded` if nothing is left of it to ask the server at an address in."""
+        if now >= self.deadline:
+            raise DeadlineExceeded(
+                f"no answer from the name server at {address} in the time given", {"server": address}
+            )
 
 
 def checked_seconds(seconds: Seconds, what: str) -> Seconds:

@@ -434,6 +434,7 @@ class Client:
                 response = self._check_together(call.request, connection, limit)
                 if response is not None:
                     return cleaned(call.read(response))
+                limit.require_time(time.monotonic(), connection.address)
             return self._call_within(call, limit)
         finally:
             connection.checks.end()

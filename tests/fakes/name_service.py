@@ -86,6 +86,8 @@ class FakeGraph:
     at_once_limit: int = 1_000
     """Names of one answer at once."""
     pairs_together: list[int] = field(default_factory=list)
+    answers_together: threading.Event | None = None
+    """Until it is set, CheckKnown gives no answer."""
     """Pairs of each CheckKnown."""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
@@ -297,6 +299,8 @@ class FakeNameService(NameServiceServicer):
     def CheckKnown(self, request: Any, context: Any) -> Any:
         self._require_new("CheckKnown", context)
         self.graph.pairs_together.append(len(request.groups))
+        if self.graph.answers_together is not None:
+            self.graph.answers_together.wait(30)
         answers = bytearray()
         for group, member in zip(request.groups, request.members, strict=True):
             reached = self.graph.reached(group)
