@@ -26,10 +26,10 @@ ECHO_BYTES = 60
 ROUNDS = 1_500
 TASKS = (1, 2, 8, 64)
 CHECKS = 16_000
-"""Of many tasks together."""
+"""Checks that many tasks make together."""
 
 LEAST_SHARED = 8
-"""Where there are fewer tasks, each makes as many checks as one of so many."""
+"""Least number of tasks among which the checks are divided: fewer tasks make as many each."""
 
 
 def group_id(number: int) -> str:

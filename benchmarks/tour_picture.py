@@ -19,7 +19,7 @@ from rich.text import Text
 
 PICTURE = Path(__file__).parents[1] / "docs/tour.svg"
 COLUMNS = 88
-"""As many as are legible at the width of a README."""
+"""The most columns that are legible at the width of a README."""
 CHAPTERS = (
     "Three name servers",
     "Who is in a group?",

@@ -17,7 +17,7 @@ JOINS_IN_TURN = 20
 """Joins of one build before those of the other: a noisy moment meets both."""
 
 SETTLING_SECONDS = 1.0
-"""What an import leaves to do is over by then."""
+"""The work that an import leaves is over by then."""
 
 FASTER_TARGET = 1.1
 

@@ -31,9 +31,9 @@ class UpdateCommand:
     """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
     origin: Origin = NO_ORIGIN
     composite: Composite | None = None
-    """What the client asks for in place of `operations`, which are then empty."""
+    """The request that stands in place of `operations`, which are then empty."""
     elsewhere: tuple[NodeId, ...] = ()
-    """With `LeaveEverywhere` of a foreign process: its groups at other servers."""
+    """Groups at other servers that a foreign process leaves (`LeaveEverywhere`)."""
 
 
 @dataclass(frozen=True, slots=True)

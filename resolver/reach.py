@@ -48,7 +48,7 @@ class GraphReach:
         """Plans that are being made, by group."""
 
     def below(self, group: NodeId) -> Below:
-        """What a group of any server reaches here; of a group that was renamed, under its old name too.
+        """Return the nodes here that a group of any server reaches, under its old name too if it was renamed.
 
         A message to the old name may be on its way.
         """

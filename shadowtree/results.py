@@ -49,7 +49,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class LeftGroups:
-    """What `leave_everywhere` did: as `Change`, and the groups that the member was a direct member of."""
+    """Result of `leave_everywhere`: a `Change`, and the groups that the member was a direct member of."""
 
     member: MemberId
     left: tuple[GroupId, ...]

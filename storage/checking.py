@@ -30,10 +30,10 @@ _MAY_MAKE_TABLES = text("SELECT has_schema_privilege(current_schema(), 'CREATE')
 
 @dataclass(frozen=True, slots=True)
 class CheckedDatabase:
-    """What was found in a database that could be opened."""
+    """Contents of a database that could be opened."""
 
     server: ServerId | None
-    """Whose it is; None if it is new."""
+    """The server that the database belongs to; None if the database is new."""
     nodes: tuple[tuple[str, int], ...] = ()
     """Ids and kinds of all nodes; empty for a layout that the next start brings up to date."""
     subnets_of_others: frozenset[str] = frozenset()

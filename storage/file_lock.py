@@ -16,7 +16,7 @@ from storage.errors import DatabaseInUseError, DatabaseUnavailableError
 from storage.owned_file import open_owned
 
 HOLDER_BYTES = 64
-"""Of the lock file: a process id, and what kind of program that is, which earlier versions did not write."""
+"""Bytes of the lock file: a process id, and the kind of the program, which earlier versions did not write."""
 
 
 class FileLock:

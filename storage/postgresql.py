@@ -87,7 +87,7 @@ CONNECTION_DEFAULTS: Mapping[str, str | int] = {
 """Used where the URL says nothing else."""
 
 DEFAULTS_OF_SEVERAL_HOSTS: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
-"""The same where the URL names several hosts: the primary is the one that can be written."""
+"""The same for a URL that names several hosts: the primary is the one that can be written."""
 
 COPY_FROM_ROWS = 1_000
 """From this many rows on, the temporary table of a COPY is worth making."""
@@ -148,7 +148,7 @@ class PostgresqlEngine:
         )
         self._life = secrets.token_hex(8)
         self.cautions: tuple[str, ...] = ()
-        """What an operator should know of this database, found when the lock was taken."""
+        """Warnings for the operator about this database, found when the lock was taken."""
         event.listen(self._engine, "do_connect", self._connect_driver)
         self._connect()
 

@@ -8,7 +8,7 @@ _OF_POSTGRESQL = re.compile(r"PostgreSQL \d+[\w.]*( \([^()]*\))?( on [^,]+)?, co
 """The whole of what PostgreSQL itself says, where the parentheses hold the version of a distribution's package."""
 
 _READABLE = re.compile(r".*(?:PostgreSQL|EnterpriseDB) \d+", re.S)
-"""What SQLAlchemy can read; it ends with an assertion at anything else."""
+"""Versions that SQLAlchemy can read; any other text is an assertion error there."""
 
 LOOK_ALIKES = {
     "CockroachDB": "CockroachDB",

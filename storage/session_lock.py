@@ -40,7 +40,7 @@ USE_POSTGRESQL = "use PostgreSQL itself"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What a second session found."""
+    """Finding of a second session."""
 
     caution: str | None = None
     """Why the lock could not be tried. None if it was tried, and holds."""

@@ -50,7 +50,7 @@ class SqlEngine(Protocol):
 
     @property
     def cautions(self) -> Sequence[str]:
-        """What an operator should know of this database when it is opened."""
+        """Warnings for the operator about this database, found when it is opened."""
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
@@ -116,7 +116,7 @@ SEE_THAT_IT_IS_RIGHT = "see that this database is the right one and has one serv
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What a row says of its commit: in SQLite the write-ahead log (`storage.inspection`), in PostgreSQL the engine."""
+    """Record of a commit in a row: in SQLite the write-ahead log (`storage.inspection`), in PostgreSQL the engine."""
 
     generation: str | None = None
     base: str | None = None

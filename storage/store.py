@@ -65,7 +65,7 @@ class Store(Protocol):
 
     @property
     def cautions(self) -> Sequence[str]:
-        """What an operator should know of this database, as it was found when it was opened; empty if nothing."""
+        """Warnings for the operator about this database, found when it was opened; empty if there are none."""
         ...
 
     def load(self) -> StoredState:

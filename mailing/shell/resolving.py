@@ -80,7 +80,7 @@ class Resolving:
             return NotResolved(effect.id, why_not(error))
 
     async def _renamed(self, destination: Destination) -> Target | None:
-        """What is resolved for a list that was renamed since the message came; None: it was not.
+        """Return the target for a list that was renamed since the message came; None if the list was not renamed.
 
         Raises `ShadowtreeError` where that cannot be told.
         """

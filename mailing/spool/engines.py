@@ -34,7 +34,7 @@ class SpoolEngine(Protocol):
 
     @property
     def cautions(self) -> Sequence[str]:
-        """What an operator should know of this database when it is opened."""
+        """Warnings for the operator about this database, found when it is opened."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn errors of the driver that are not our bugs into `StorageError`."""

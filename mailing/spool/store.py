@@ -68,7 +68,7 @@ class Spool:
         self._opened = opened
         self._commits = 0
         self._found = self._next = opened
-        """What the row of the spool says, and what it says if the commit under way was made."""
+        """The row of the spool as read, and the row that the commit under way writes."""
         self._is_open = True
         self.secret = secret
         """What return paths and traces are signed with."""
@@ -90,7 +90,7 @@ class Spool:
 
     @property
     def cautions(self) -> Sequence[str]:
-        """What an operator should know of this database when it is opened."""
+        """Warnings for the operator about this database, found when it is opened."""
         return self._engine.cautions
 
     def load(self, id_: str) -> Spooled | None:

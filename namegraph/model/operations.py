@@ -88,4 +88,4 @@ class TakeOver(Struct, frozen=True, array_like=True, tag=True):
 
 
 Composite = LeaveEverywhere | RenameGroups | TakeOver
-"""What a client may ask for in place of operations: its coordinator finds the operations."""
+"""A request in place of operations, which its coordinator finds."""

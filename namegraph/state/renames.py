@@ -31,11 +31,11 @@ RENAMES_LIMIT = 1_000
 """Names that are remembered: beyond it, the oldest are forgotten."""
 
 COUNTED_EVERY_SECONDS = 600.0
-"""What a restart loses of the time at most, where steps are taken all the time."""
+"""The most time that a restart loses, if steps are taken all the time."""
 
 
 class Renamed(NamedTuple):
-    """What became of a name."""
+    """The name that replaced an old one."""
 
     to: NodeId
     at: float

@@ -45,7 +45,7 @@ LEAVES_LIMIT = 100_000
 """Groups that one member leaves in one update: as many as operations of a client's update."""
 
 LEFT_BYTES_LIMIT = 8 * 1024 * 1024
-"""Of the names of these groups: the answer, which is kept for its request id, has all of them."""
+"""Bytes of the names of these groups: the answer, which is kept for its request id, has all of them."""
 
 
 def expand(context: ServerContext, command: Composite, elsewhere: Iterable[NodeId] = ()) -> tuple[Operation, ...]:

@@ -57,9 +57,9 @@ class Plan:
     """A server that must be out of reach: where it is back, nothing is done."""
     origin: Origin = NO_ORIGIN
     composite: Composite | None = None
-    """What the client asked for, where this server found the operations: they are found anew as the update begins."""
+    """The request for which this server found the operations; the server finds them again as the update begins."""
     elsewhere: tuple[NodeId, ...] = ()
-    """As of `UpdateCommand`."""
+    """The field of `UpdateCommand`."""
 
     @property
     def joins_offline(self) -> bool:

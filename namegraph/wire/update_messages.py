@@ -129,7 +129,7 @@ class Ready(Struct, frozen=True, array_like=True, tag=True):
     Sent where the home of the parent lets the outcome rise above these versions.
     """
     unchanged: tuple[int, ...] = ()
-    """From the homes of parents and groups: places of operations to be done if needed that were not needed."""
+    """Places of operations that were to be done if needed and were not; told by the homes of parents and groups."""
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):

@@ -14,7 +14,7 @@ import asyncio
 from contextlib import suppress
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
-"""What a client of HTTP/2 sends first, with an empty SETTINGS frame (RFC 9113, section 3.4)."""
+"""The first bytes of an HTTP/2 client, with an empty SETTINGS frame (RFC 9113, section 3.4)."""
 
 FRAME_HEADER_BYTES = 9
 

@@ -45,7 +45,7 @@ class RefusedStranger:
 
 @dataclass(slots=True)
 class _Address:
-    """What was reported of one address."""
+    """Reports about one address."""
 
     since: float
     names: set[ServerId | None] = field(default_factory=set)

@@ -156,7 +156,7 @@ class ChecksOfThreads:
             return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
 
     def end(self) -> None:
-        """It is over."""
+        """Count a check that is over."""
         with self._lock:
             self._under_way -= 1
 
@@ -236,7 +236,7 @@ class ChecksOfTasks:
         return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
 
     def end(self) -> None:
-        """It is over."""
+        """Count a check that is over."""
         self._under_way -= 1
 
     async def answer(self, request: name_service_pb2.CheckRequest, send: Send, seconds: Seconds | None) -> Response:

@@ -49,7 +49,7 @@ TWICE_SHARE = 0.05
 IF_NEEDED_SHARE = 0.05
 
 COMPOSITE_SHARE = 0.08
-"""Of updates, where clients ask for such: those that rename a group, take over a name, or leave everywhere."""
+"""Share of updates that rename a group, take over a name, or leave everywhere, if clients ask for these."""
 
 
 @dataclass(slots=True)

@@ -49,7 +49,7 @@ class _Line:
 
     @property
     def found(self) -> str:
-        """What was done, or the state that was found."""
+        """The change made, or the state found."""
         if isinstance(self.operation, Join):
             return "already a member" if self.is_unchanged else "joined"
         return "not a member" if self.is_unchanged else "left"

@@ -10,7 +10,7 @@ from shadowtree.vocabulary import GroupId
 
 TO_MEMBER, TO_GROUP = "->", "<-"
 ARROWS: Mapping[str, str] = {TO_MEMBER: "leads to a member", TO_GROUP: "to the group that it is a member of"}
-"""What the arrows of a drawing mean."""
+"""Meanings of the arrows of a drawing."""
 
 _FADED = "faded: "
 

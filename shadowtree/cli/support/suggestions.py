@@ -1,4 +1,4 @@
-"""What a mistyped command may have been, or how a command of another program is called here."""
+"""Suggest commands for a mistyped command, or for a command of another program."""
 
 from __future__ import annotations
 
