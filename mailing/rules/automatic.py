@@ -19,6 +19,8 @@ _ANSWERS = (
     "x-auto-reply-from",
     "x-mail-autoreply",
     "x-autoresponder",
+    "x-vacation",
+    "x-ms-exchange-generated-message-source",
 )
 """Fields that programs add to their answers, with whatever value but a "no"."""
 _DENIALS = frozenset(("no", "false", "0", "none", ""))
@@ -27,12 +29,13 @@ _VALUES = {
     "x-fc-machinegenerated": ("true",),
     "x-post-messageclass": ("9; autoresponder",),
     "delivered-to": ("autoresponder",),
-    "precedence": ("auto_reply", "auto-reply", "autoreply"),
+    "precedence": ("auto_reply", "auto-reply", "autoreply", "junk"),
     "x-precedence": ("auto_reply", "auto-reply", "autoreply"),
     "preference": ("auto_reply", "auto-reply", "autoreply"),
     "return-path": ("<>",),
 }
 """Fields that say so by a value, in lower case."""
+_LIST_FIELDS = ("list-id", "list-post", "mailing-list")
 _REPORTS = re.compile(r"multipart/report\b", re.I)
 _SYSTEM_AUTHORS = re.compile(r"(?:mailer-daemon|mail-daemon)@", re.I)
 
@@ -43,9 +46,11 @@ _PHRASES = (
     "out[- ]of[- ](?:the[- ])?office(?: (?:auto[- ]?reply|message|notification|response))?",
     "vacation (?:reply|message|notice|response)",
     "ooo",
+    "away from (?:my )?(?:e-?mail|mail|desk|office)",
     "(?:automatische |auto)antwort",
     "abwesenheits(?:notiz|meldung|nachricht|mitteilung|assistent)",
     "(?:automatische )?abwesenheit",
+    "abwesend",
     "automatisch antwoord",
     "afwezigheids(?:bericht|melding)",
     "r[ée]ponse automatique",
@@ -75,13 +80,16 @@ _PHRASES = (
     "자동 ?(?:회신|응답)",
 )
 _SUBJECT = re.compile(
-    rf"\W*(?:(?:{'|'.join(_PHRASES)})\s*(?:$|[:：!.\-–—(\[])"
+    rf"\W*(?:(?:{'|'.join(_PHRASES)})\s*(?:$|[:：!.\-–—(\[\]])"
     r"|auto:\s"
     r"|.{1,60} (?:is|am|are) (?:currently )?(?:out of|away from) (?:the|my) office\s*(?:$|[(.!])"
     r"|(?:undeliver(?:able|ed mail returned to sender)|returned mail|mail delivery (?:failed|failure|system)"
     r"|delivery (?:status notification|failure|has failed)|failure notice)(?:$|\W))",
     re.I,
 )
+
+
+_ANSWER = re.compile(r"\s*(?:re|aw)\s*:", re.I)
 
 
 def is_automatic(content: Content) -> bool:
@@ -99,5 +107,15 @@ def is_automatic(content: Content) -> bool:
 
 
 def seems_automatic(content: Content) -> bool:
-    """Return True if the subject is one that programs give to answers which they write by themselves."""
-    return any(_SUBJECT.match(shown(subject)) for subject in content.values("subject")[:1])
+    """Return True if the subject is one that programs give to answers which they write by themselves.
+
+    Answers of vacation(1) and of recipes of procmail have the subject of what they answer. They are answers that go by
+    `Precedence: bulk` or have an `X-Loop`, and come from no list.
+    """
+    if any(_SUBJECT.match(shown(subject)) for subject in content.values("subject")[:1]):
+        return True
+    is_bulk = "bulk" in map(str.lower, content.values("precedence")) or bool(content.values("x-loop"))
+    is_answer = bool(content.values("in-reply-to")) or any(
+        _ANSWER.match(each) for each in content.values("subject")[:1]
+    )
+    return is_bulk and is_answer and not any(content.values(name) for name in _LIST_FIELDS)

@@ -122,14 +122,22 @@ _WORDS = {
     "signoff": Asked.LEAVE,
     "remove": Asked.LEAVE,
     "stop": Asked.LEAVE,
+    "unsub": Asked.LEAVE,
+    "opt out": Asked.LEAVE,
+    "opt-out": Asked.LEAVE,
+    "take": Asked.LEAVE,
     "join": Asked.JOIN,
     "subscribe": Asked.JOIN,
     "why": Asked.WHY,
     "help": Asked.HELP,
 }
 _WORD = re.compile(
-    rf"\W*(?:please,? +)?(?P<word>{'|'.join(_WORDS)})(?: +me)?(?:,? +please)?"
-    r"(?: +(?:from|to) +(?:this|the|your) +(?:mailing *)?list| +<?(?P<list>[^\s<>]+?)>?)?\W*",
+    r"(?:\[[^\[\]]*\] *)?(?:re: *)?\W*(?:(?:please|kindly),? +)?"
+    r"(?:I +(?:want|wish|would +like) +to +|I['’]d +like +to +)?"
+    rf"(?!take\b(?! +me +off\b))(?P<word>{'|'.join(_WORDS)})(?: +me)?(?: +off)?(?:,? +please)?"
+    r"(?: +(?:from +|to +)?(?:(?:this|the|your) +)(?:mailing *|e?-?mail *)?list"
+    r"| +(?:from +|to +)?<?(?P<list>[^\s<>]+?)>?)?"
+    r"(?:,? +please)?\W*(?:(?:thanks|thank +you|regards)\b.{0,60})?",
     re.I,
 )
 """A line that asks for something and says nothing else, as people and other list programs have it."""
@@ -167,6 +175,8 @@ class Membership:
     is_only_direct: bool = False
     """Whether nothing but the list's own arc makes a member."""
     is_muted: bool = False
+    spellings: tuple[MemberId, ...] = ()
+    """All names by which the person is in it."""
 
 
 class Deed(StrEnum):

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mailing.rules.addresses import mailbox_of, unquoted
+from mailing.rules.addresses import is_same_person, unquoted
 from shadowtree.vocabulary import MemberId
 
 RECIPIENTS_LIMIT = 10_000
@@ -48,7 +48,7 @@ class RecipientStatus:
 
     def is_about(self, person: MemberId) -> bool:
         """Return True if the report names this person."""
-        return mailbox_of(person) in {mailbox_of(each) for each in self.addresses}
+        return any(is_same_person(person, each) for each in self.addresses)
 
 
 def recipients_in(text: str) -> list[RecipientStatus]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.from_mailman import Wanted
 from shadowtree.updates import Arc, Join, Leave
 from shadowtree.vocabulary import GroupId
@@ -57,13 +58,24 @@ class Difference:
 def difference(wanted: Wanted, groups: Collection[GroupId], arcs: Iterable[Arc]) -> Difference:
     """What leads from the groups and arcs that there are to those that are wanted.
 
-    Groups that stand for no list are left as they are, and so is all that is in them.
+    Groups that stand for no list are left as they are, and so is all that is in them. A person who is in a group by
+    another spelling stays in it by that one.
     """
     ruled, by_ends = wanted.ruled, {(arc.parent, arc.child): arc for arc in wanted.arcs}
     there = {(arc.parent, arc.child): arc for arc in arcs if arc.child and arc.parent in ruled}
+    spelled = {_in_any_spelling(arc): ends for ends, arc in there.items() if ends not in by_ends}
+    for ends, arc in [*by_ends.items()]:
+        otherwise = spelled.get(_in_any_spelling(arc))
+        if otherwise is not None and ends not in there:
+            by_ends[otherwise] = by_ends.pop(ends)
     return Difference(
         created=tuple(group for group in wanted.groups if group not in groups),
         joined=tuple(arc for ends, arc in sorted(by_ends.items()) if ends not in there),
         left=tuple(arc for ends, arc in sorted(there.items()) if ends not in by_ends),
         unchanged=len(by_ends.keys() & there.keys()),
     )
+
+
+def _in_any_spelling(arc: Arc) -> tuple[GroupId, str]:
+    """Return what the arcs of one person into a group have in common."""
+    return arc.parent, mailbox_of(arc.child) if arc.kind == "process" else arc.child

@@ -203,7 +203,7 @@ class Commands:
             return await self._write(mail, letter, mail.answer_id)
         membership = await self._deeds.membership(Wish(True, group, mail.person))
         try:
-            ways = await ways_to(self._names, group, membership.name) if membership.is_member else []
+            ways = [way for name in membership.spellings for way in await ways_to(self._names, group, name)]
         except WaysUnknownError:
             letter = Letter(f"{group}: why", ["There are too many groups between you and the list to tell your ways."])
         else:

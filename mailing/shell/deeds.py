@@ -45,7 +45,7 @@ class Deeds:
         getting = [name for name in within if name not in mutes]
         if wish.is_join and within:
             # Whoever joins is not asked how she is in it.
-            return Membership(within[0], True, is_muted=bool(mutes))
+            return Membership(within[0], True, is_muted=bool(mutes), spellings=tuple(within))
         if getting:
             return Membership(getting[0], True, await self._is_only_direct(group, getting[0]))
         if within:

@@ -167,6 +167,17 @@ async def test_who_is_in_a_list_by_another_spelling_posts_leaves_and_joins_again
     assert (await names.resolve(MUTED)).processes == ()
 
 
+async def test_ways_by_all_spellings_of_a_person_are_told(passing, servers):
+    gate, sink = passing
+    await servers["ubc.example"].client.join(LAB, "ann.lee@x.example")
+    await gate.send("ann.lee@x.example", "all-request", data=message("why", "ann.lee@x.example", "Subject: Re: Why?"))
+    await sink.until("ann.lee@x.example")
+    text = sink.taken[-1].data.decode()
+    assert f"{ALL} -> Ann.Lee@x.example\r\n" in text
+    assert f"{ALL} -> {LAB} -> ann.lee@x.example\r\n" in text
+    assert "by 2 ways:" in text
+
+
 async def test_a_copy_that_comes_back_changed_reaches_nobody_again(passing):
     gate, sink = passing
     data = message("sent", "ann.lee@x.example")

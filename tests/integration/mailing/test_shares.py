@@ -28,11 +28,14 @@ ORGANISATIONS = ("ubc", "sfu", "uvic")
 ALL, LAB, CHOIR, NEWS = "all@ubc.example", "lab@sfu.example", "choir@uvic.example", "news@ubc.example"
 FAR = "far@ubc.example"
 """Of people of two organisations, without a group between."""
+DOMAINS = ("ubc", "sfu", "nowhere")
 NATIVE = {
     "ubc": ("ann@ubc.example", "abe@ubc.example"),
     "sfu": ("bob@sfu.example", "bea@sfu.example"),
     "uvic": ("cy@uvic.example",),
 }
+QUIET, QUIET_MUTED = "quiet@ubc.example", "quiet+muted@ubc.example"
+"""A list that people muted by another spelling than that by which they are in it."""
 EVE = "eve@nowhere.example"
 """Of nobody's subnet, and in groups of two servers."""
 EVERYBODY = sorted((*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"], EVE))
@@ -61,7 +64,7 @@ def servers(tmp_path_factory, recorder):
     with started_servers() as start:
         servers = RecordedServers(start, folder, [[f"{name}.example"] for name in ORGANISATIONS], recorder)
         names = servers.clients[0]
-        for group in (ALL, LAB, CHOIR, NEWS, FAR, "news+muted@ubc.example", "own@sfu.example"):
+        for group in (ALL, LAB, CHOIR, NEWS, FAR, "news+muted@ubc.example", "own@sfu.example", QUIET, QUIET_MUTED):
             names.create_group(group)
         arcs = [(ALL, LAB), (LAB, CHOIR), (CHOIR, ALL), (NEWS, LAB)]
         people = [(ALL, "ubc"), (LAB, "sfu"), (CHOIR, "uvic")]
@@ -72,6 +75,8 @@ def servers(tmp_path_factory, recorder):
             Join(NEWS, "dan@ubc.example", "process"),
             Join("news+muted@ubc.example", "bea@sfu.example", "process"),
             *(Join(FAR, person, "process") for person in (*NATIVE["ubc"], *NATIVE["sfu"])),
+            *(Join(QUIET, f"{name}@{domain}.example", "process") for name in ("Gus", "hal") for domain in DOMAINS),
+            *(Join(QUIET_MUTED, f"gus@{domain}.example", "process") for domain in DOMAINS),
         ]
         names.apply(joins)
         yield servers
@@ -211,6 +216,12 @@ async def test_a_copy_is_that_of_the_first_list_which_reaches_its_person_and_bou
     ]
     (answer,) = await three["ubc"].gate.send("ann@x.example", "news", data=copy.data)
     assert answer.startswith("554 5.4.6"), "the gateway that took it knows its own trace"
+
+
+async def test_who_muted_a_list_by_another_spelling_gets_no_copy_of_any_gateway(three):
+    await three["ubc"].gate.send("ann@x.example", "quiet", data=letter("quiet"))
+    await three["ubc"].gate.until_done()
+    await until_all_have(three, *(f"hal@{domain}.example" for domain in DOMAINS), subject="quiet")
 
 
 async def test_the_same_message_again_reaches_nobody_twice_and_to_another_list_only_the_others(three):

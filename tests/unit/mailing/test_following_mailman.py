@@ -53,3 +53,23 @@ def test_where_there_was_nothing_nothing_is_removed():
 def test_more_than_one_update_holds_is_refused_by_force_too():
     found = Difference((), joined=tuple(people(ALL, 1) * (OPERATIONS_LIMIT + 1)), left=(), unchanged=0)
     assert "100,001 memberships would change, and one atomic update holds 100,000" in found.why_not(is_forced=True)
+
+
+def test_people_stay_in_their_groups_by_the_spelling_that_they_have_there():
+    there = [Arc(group, name, "process") for group in (ALL, MUTED) for name in ("Ann.Lee@z.example", "Bob@z.example")]
+    named = [Arc(group, "ann.lee@z.example", "process") for group in (ALL, MUTED)]
+    found = difference(wanted(*named), {ALL, MUTED}, there)
+    assert found.operations() == [Leave(group, "Bob@z.example", "process") for group in (MUTED, ALL)]
+    assert found.unchanged == 2
+
+
+def test_of_two_spellings_in_a_group_the_one_that_is_named_stays():
+    there = [Arc(ALL, name, "process") for name in ("Ann@z.example", "ann@z.example")]
+    found = difference(wanted(Arc(ALL, "ann@z.example", "process")), {ALL}, there)
+    assert found.operations() == [Leave(ALL, "Ann@z.example", "process")]
+
+
+def test_a_group_is_no_spelling_of_a_person():
+    there = [Arc(ALL, "LAB@x.example", "group")]
+    found = difference(wanted(Arc(ALL, "lab@x.example", "process")), {ALL}, there)
+    assert found.operations() == [Leave(ALL, "LAB@x.example", "group"), Join(ALL, "lab@x.example", "process")]
