@@ -1,4 +1,4 @@
-"""`shadowtree mailbox`: for whom messages are kept, whether they listen or not."""
+"""`shadowtree mailbox`: the mailboxes, which keep messages for processes and groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ subnet_option = click.option(
 @click.group("mailbox")
 @everywhere()
 def mailbox_command() -> None:
-    """Say for whom messages are kept.
+    """Manage mailboxes.
 
     A process gets what comes after its mailbox was opened; the first `shadowtree listen` opens it, too. That of a group
     is its archive: it has what is sent to the group itself, for whoever comes later. That of a pattern, '*' or
