@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from spark_graph_jobs.compare.not_judged import in_words
 from spark_graph_jobs.engines.choice import WISHES, Choice, choose
 from spark_graph_jobs.engines.graphframes_jar import find_jars
-from spark_graph_jobs.finding import Severity, on_one_line
+from spark_graph_jobs.finding import Severity, counted, on_one_line
 from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
@@ -75,7 +75,10 @@ def _audit(given: argparse.Namespace, wishes: Wishes, words: Sequence[str]) -> i
         wishes = replace(wishes, before=read_collection(given.before))
     needs_none = given.engine == "driver" or given.no_questions
     jars = NoJar("not asked for") if needs_none else find_jars(given.graphframes_jar)
-    _say(f"snapshots of {len(collection.snapshots)} servers, {collection.arcs:,} rows of arcs; starting Spark")
+    _say(
+        f"snapshots of {counted(len(collection.snapshots), 'server')}, {counted(collection.arcs, 'row')} of arcs;"
+        " starting Spark"
+    )
     spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jars))
     try:
         inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jars), wishes)

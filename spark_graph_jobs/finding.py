@@ -48,8 +48,8 @@ class Finding:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and what it counts: `1 arc`, `2,000 arcs`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """Return a number and what it counts: `1 arc`, `2,000 arcs`, `2 processes`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def on_one_line(text: str) -> str:

@@ -59,6 +59,9 @@ WIRE_EFFECT_KINDS = {
     EffectKind.RELEASED: values.EFFECT_KIND_RELEASED,
 }
 
+FIELD_OF_CALLERS = {"child": "member", "parent": "group"}
+"""Words for fields of requests in messages: the words of the clients and of the command line."""
+
 
 class ArcRequest(Protocol):
     """What names an arc on the wire."""
@@ -87,7 +90,8 @@ def read_id(text: str, field: str, known: KnownIds) -> NodeId:
     try:
         return parse_name(text)
     except InvalidNameError as error:
-        raise refuse(Reason.INVALID_NAME, str(error), name=error.name, why=error.why, field=field) from None
+        said = f"{error} (field: {FIELD_OF_CALLERS.get(field, field)})"
+        raise refuse(Reason.INVALID_NAME, said, name=error.name, why=error.why, field=field) from None
 
 
 def read_subnet(text: str) -> Subnet | None:

@@ -77,7 +77,7 @@ def request_id_or_new(request_id: RequestId | None) -> RequestId:
 def given(name: str | None, field: str) -> str:
     """What a request says for a name that may be left out; raises `InvalidName` for an empty one: it would mean all."""
     if name == "":
-        raise InvalidName("invalid name '': it is empty", {"name": "", "field": field})
+        raise InvalidName(f"invalid name '': it is empty (field: {field})", {"name": "", "field": field})
     return "" if name is None else name
 
 
@@ -435,8 +435,12 @@ def message_of(message_type: Callable[..., Message], /, **fields: object) -> Mes
         return message_type(**fields)
     except UnicodeEncodeError as error:
         text = str(error.object)
+        found = next((name for name, value in fields.items() if value == error.object), "")
+        field = _ARGUMENTS.get(found, found)
         raise InvalidName(
-            f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character", {"name": text[:80]}
+            f"invalid name {text[:80]!r}: character {error.start + 1} is no Unicode character"
+            + (f" (field: {field})" if field else ""),
+            {"name": text[:80]} | ({"field": field} if field else {}),
         ) from None
     except (TypeError, ValueError):
         wrong = {

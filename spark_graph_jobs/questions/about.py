@@ -7,6 +7,7 @@ from typing import Final
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
+from spark_graph_jobs.finding import counted
 from spark_graph_jobs.questions.answer import ROWS_SHOWN_LIMIT, Answer, info, see_path
 from spark_graph_jobs.questions.whole import Whole
 
@@ -47,14 +48,15 @@ def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
     paths = {domain: path(nearest[domain]["id"]) for domain in order}  # type: ignore[arg-type]
     return Answer(
         QUESTION,
-        f"{group}: {len(nearest):,} other domains own groups nested in it and so decide who is in it.",
+        f"{group}: {counted(len(nearest), 'other domain')} {'owns' if len(nearest) == 1 else 'own'} groups nested in it"
+        f" and so {'decides' if len(nearest) == 1 else 'decide'} who is in it.",
         ("domain", "groups of it below", "nearest group", "arcs to it"),
         tuple((domain, counts[domain], paths[domain][-1], len(paths[domain]) - 1) for domain in order),
         tuple(
             info(
                 QUESTION,
                 domain,
-                f"it can add members to {group} over {len(paths[domain]) - 1} arcs",
+                f"it can add members to {group} over {counted(len(paths[domain]) - 1, 'arc')}",
                 paths[domain],
                 see=see_path(paths[domain]),
             )

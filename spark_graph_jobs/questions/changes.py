@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import Finding, shell_line
+from spark_graph_jobs.finding import Finding, counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, Cell, info
 from spark_graph_jobs.questions.paths import find_paths
 from spark_graph_jobs.questions.whole import Whole
@@ -92,7 +92,7 @@ def _findings(
                 info(
                     QUESTION,
                     row.id,
-                    f"{row.then:,} processes were members, {row.now:,} are; an arc below it was {word}",
+                    f"members: {counted(row.then, 'process')} before, {row.now:,} now; an arc below it was {word}",
                     min(ways, key=lambda way: (len(way), way), default=()),
                     see=shell_line("resolve", names=(row.id,)),
                 )

@@ -14,7 +14,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.census import count_above_foreign
 from spark_graph_jobs.questions.numbering import Numbering
@@ -43,7 +43,8 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
                 way = [names[top]] if top == tail else list(paths[top, tail])
                 ways.append(" -> ".join([*way, names[child]]))
         message = (
-            f"reached over {row['arcs']:,} arcs; {row['saved']:,} repetitions are blocked for all originators together"
+            f"reached over {counted(row['arcs'], 'arc')}; for all originators together, the service blocks"
+            f" {counted(row['saved'], 'repetition')}"
         )
         findings.append(info(QUESTION, row["id"], message, ways, see=shell_line("memberships", names=(row["id"],))))
     return Answer(

@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 
@@ -31,7 +31,8 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
         info(
             EMPTY,
             row["id"],
-            f"no process is a member; {row['parents']:,} groups contain it",
+            f"no process is a member; {counted(row['parents'], 'group')}"
+            f" {'contains' if row['parents'] == 1 else 'contain'} it",
             [*filter(None, [row["in"]]), row["id"]],
             see=shell_line("resolve", "--groups", names=(row["id"],)),
         )
@@ -39,7 +40,8 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
     ]
     return Answer(
         EMPTY,
-        f"{count:,} groups have no process as a member. What is sent to them reaches nobody.",
+        f"{counted(count, 'group')} {'has' if count == 1 else 'have'} no process as a member. What is sent to them"
+        " reaches nobody.",
         ("group", "groups in it", "groups that contain it", "home"),
         tuple((row["id"], row["groups"], row["parents"], row["server"]) for row in rows),
         tuple(findings),
@@ -62,7 +64,8 @@ def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
     tops.unpersist()
     return Answer(
         UNREACHED,
-        f"{count:,} groups are in no other group; {alone:,} of them contain nobody either. The largest:",
+        f"{counted(count, 'group')} {'is' if count == 1 else 'are'} in no other group; {alone:,} of them"
+        f" {'contains' if alone == 1 else 'contain'} nobody either. The largest:",
         ("group", "processes", "groups", "home"),
         tuple((row["id"], row["processes"], row["groups"], row["server"]) for row in rows),
         tuple(

@@ -20,7 +20,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.numbering import Numbering
 from spark_graph_jobs.questions.paths import find_paths
@@ -51,7 +51,7 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
         info(
             QUESTION,
             row["id"],
-            f"{row['domains']:,} other domains can add members to it",
+            f"{counted(row['domains'], 'other domain')} can add members to it",
             paths.get((row["key"], strangest.get(row["key"], 0)), ()),
             see=shell_line("resolve", "--groups", names=(row["id"],)),
         )
@@ -60,7 +60,8 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
     return (
         Answer(
             QUESTION,
-            f"{count:,} groups contain, at some depth, a group of another domain: its owners decide who is in it.",
+            f"{counted(count, 'group')} {'contains' if count == 1 else 'contain'}, at some depth, a group of another"
+            " domain: its owners decide who is in it.",
             ("group", "other domains that can add members", "home"),
             tuple((row["id"], row["domains"], row["server"]) for row in top),
             findings,

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
-from spark_graph_jobs.finding import Finding, Severity, shell_line
+from spark_graph_jobs.finding import Finding, Severity, counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, Answer
 from spark_graph_jobs.questions.whole import Whole
 
@@ -85,7 +85,10 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
         for row in merged
     ]
     same = "not what the servers recorded" if findings else "the virtual nodes that the servers recorded"
-    explanation = f"{count:,} loops were found from the arcs alone, by {engine.name}. They are {same}."
+    explanation = (
+        f"{counted(count, 'loop')} {'was' if count == 1 else 'were'} found from the arcs alone, by {engine.name}."
+        f" {'It is' if count == 1 else 'They are'} {same}."
+    )
     return Answer(QUESTION, explanation, findings=tuple(findings))
 
 

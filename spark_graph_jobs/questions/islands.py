@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import functions as sql
 
 from spark_graph_jobs.engines.interface import GraphEngine
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.whole import Whole
 
@@ -36,7 +36,8 @@ def ask(whole: Whole, engine: GraphEngine) -> Answer:
         info(
             QUESTION,
             row["one"] or "?",
-            f"an island of {row['groups']:,} groups and {row['processes']:,} processes, without an arc to the others",
+            f"an island of {counted(row['groups'], 'group')} and {counted(row['processes'], 'process')}, without an arc"
+            " to the others",
             [row["one"] or "?"],
             see=shell_line("resolve", "--groups", names=(row["one"],)) if row["one"] else "",
         )

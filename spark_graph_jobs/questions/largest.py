@@ -7,7 +7,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.paths import find_paths
@@ -39,7 +39,8 @@ def ask(whole: Whole, sizes: DataFrame) -> Answer:
             info(
                 QUESTION,
                 row["id"],
-                f"{row['processes']:,} processes and {row['groups']:,} groups are members, over {row['direct']:,} arcs",
+                f"members: {counted(row['processes'], 'process')} and {counted(row['groups'], 'group')},"
+                f" over {counted(row['direct'], 'arc')}",
                 paths.get((row["key"], some.get(row["key"], 0)), ()),
                 see=shell_line("resolve", names=(row["id"],)),
             )

@@ -17,7 +17,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from spark_graph_jobs.finding import shell_line
+from spark_graph_jobs.finding import counted, shell_line
 from spark_graph_jobs.questions.answer import FINDINGS_SHOWN_LIMIT, ROWS_SHOWN_LIMIT, Answer, info
 from spark_graph_jobs.questions.members import members_of
 from spark_graph_jobs.questions.numbering import Numbering
@@ -71,13 +71,13 @@ def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answ
     paths = find_paths(whole, differing[:FINDINGS_SHOWN_LIMIT])
     findings = []
     for one, other, shared, all_of_both, member, from_one in judged[:FINDINGS_SHOWN_LIMIT]:
-        message = f"shares {shared:,} of {all_of_both:,} processes with {names[other]}"
+        message = f"shares {shared:,} of {counted(all_of_both, 'process')} with {names[other]}"
         path = paths.get((one if from_one else other, member), ()) if member else ()
         findings.append(info(QUESTION, names[one], message, path, see=shell_line("resolve", names=(names[one],))))
     return Answer(
         QUESTION,
-        f"About {copies:,} groups have the members of another group outside their loop. Pairs of large groups that are"
-        " nearly alike, or wholly:",
+        f"About {counted(copies, 'group')} {'has' if copies == 1 else 'have'} the members of another group outside"
+        " their loop. Pairs of large groups that are nearly alike, or wholly:",
         ("group", "and", "processes in both", "processes in either", "likeness"),
         tuple(
             (names[one], names[other], shared, all_of_both, round(shared / all_of_both, 3))

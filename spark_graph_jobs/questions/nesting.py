@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_graph_jobs.finding import counted
 from spark_graph_jobs.questions.answer import Answer, info, not_asked, see_path
 from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.snapshot.node_arrays import NO_LEVEL
@@ -63,7 +64,15 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
             " passes through it.",
             ("step", "group"),
             tuple(enumerate(path)),
-            (info(QUESTION, path[-1], f"{depth[deepest]} levels of groups are above it", path, see=see_path(path)),),
+            (
+                info(
+                    QUESTION,
+                    path[-1],
+                    f"{counted(depth[deepest], 'level')} of groups {'is' if depth[deepest] == 1 else 'are'} above it",
+                    path,
+                    see=see_path(path),
+                ),
+            ),
         ),
         histogram,
     )

@@ -59,8 +59,8 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
             info(
                 QUESTION,
                 smallest[row["point"]],
-                f"a loop of {row['groups']:,} groups and {row['arcs']:,} arcs; {row['bridges']:,} arcs and"
-                f" {row['cuts']:,} groups hold it together, each of them alone",
+                f"a loop of {counted(row['groups'], 'group')} and {counted(row['arcs'], 'arc')};"
+                f" {counted(row['bridges'], 'arc')} and {counted(row['cuts'], 'group')} hold it together, each alone",
                 [f"{names[parent]} -> {names[child]}" for parent, child in row["bridges_shown"]],
                 see=shell_line("describe", names=(smallest[row["point"]],)),
             )

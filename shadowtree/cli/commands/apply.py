@@ -18,6 +18,7 @@ from shadowtree.cli.render.output import (
     print_json,
     print_lines,
 )
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.cli.support.options import (
     Session,
     effects_option,
@@ -121,9 +122,10 @@ def apply_command(
             try:
                 change = names.apply(operations, effects=with_effects, request_id=own_id)
             except ShadowtreeError as error:
+                all_updates = counted_for_people(len(updates), "update")
                 error.message = (
                     f"{shown_name(file)}:{update.line}: the update that begins here was refused: {error.message} "
-                    f"({done} of {len(updates)} updates are done)"
+                    f"({done} of {all_updates} {'is' if len(updates) == 1 else 'are'} done)"
                 )
                 raise
             effects += change.effects
@@ -184,5 +186,5 @@ def _print(whole: Change, lines: list[_Line], *, is_json: bool) -> None:
     print_change(whole, is_json=False)
     print_lines(told[:SHOWN_AT_MOST])
     if len(told) > SHOWN_AT_MOST:
-        click.echo(f"and {len(told) - SHOWN_AT_MOST:,} more lines (--format json has all)")
+        click.echo(f"and {counted_for_people(len(told) - SHOWN_AT_MOST, 'more line')} (--format json has all)")
     click.echo(", ".join(f"{count:,} {state}" for state, count in counts.items() if count))

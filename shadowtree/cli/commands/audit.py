@@ -19,6 +19,7 @@ import click
 
 from shadowtree.cli.render.complaints import FAILED_REASON, INCOMPLETE_REASON, complain
 from shadowtree.cli.render.output import print_json, print_lines
+from shadowtree.cli.render.plurals import listed
 from shadowtree.cli.support.exit_codes import DONE, FAILED, NO, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.cli.support.private_files import mode_option, private_files
@@ -197,7 +198,8 @@ def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:
 def _require(modules: tuple[str, ...]) -> None:
     lacking = [module for module in modules if find_spec(module) is None]
     if lacking:
-        raise click.ClickException(f"{', '.join(lacking)} is not installed; in the sources: pip install '.[audit]'")
+        are = "is" if len(lacking) == 1 else "are"
+        raise click.ClickException(f"{listed(lacking)} {are} not installed; in the sources: pip install '.[audit]'")
 
 
 def _progress_display() -> AbstractContextManager[Callable[[str, int], None] | None]:

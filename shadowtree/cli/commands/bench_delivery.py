@@ -13,6 +13,7 @@ import click
 
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
 from shadowtree.cli.render.output import is_terminal, print_json, print_row
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
@@ -152,7 +153,8 @@ def _as_json(spread: _Spread, waits: _Waits | None, *, count: int, size: int, se
 
 def _print_for_people(spread: _Spread, waits: _Waits | None, *, count: int, size: int) -> None:
     last = spread.last
-    click.echo(f"{count:,} messages of {size:,} bytes (mailboxes: {last.mailboxes:,}, servers: {last.servers:,})")
+    sent = f"{counted_for_people(count, 'message')} of {counted_for_people(size, 'byte')}"
+    click.echo(f"{sent} (mailboxes: {last.mailboxes:,}, servers: {last.servers:,})")
     click.echo(f"accepted: {count / spread.accepted_seconds:,.0f} a second")
     click.echo(f"settled:  {count / spread.settled_seconds:,.0f} a second")
     if waits is not None:

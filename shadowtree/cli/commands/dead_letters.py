@@ -10,6 +10,7 @@ import click
 from shadowtree.cli.commands.mailbox import subnet_option
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain, warn
 from shadowtree.cli.render.output import as_json, print_json, print_row
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
@@ -58,7 +59,8 @@ def list_command(session: Session, subnet: str | None) -> None:
             ",".join(_shown(letter)) or "-",
         )
     if found.messages_lost:
-        warn(f"there was no room for the dead letters of {found.messages_lost} messages: they are gone")
+        lost = counted_for_people(found.messages_lost, "message")
+        warn(f"there was no room for the dead letters of {lost}: they are gone")
 
 
 def _reason(letter: DeadLetter) -> str:

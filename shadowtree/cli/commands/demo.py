@@ -19,6 +19,7 @@ from shadowtree.cli.demo.ended import ended_by_signals, how_to_find_the_command
 from shadowtree.cli.demo.example_part import Part, write_part
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.demo.servers import NAMES, DemoServers, command_of, deal
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.cli.support.exit_codes import DONE
 from shadowtree.vocabulary import GroupId
 
@@ -86,7 +87,7 @@ def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
     for server in servers.all:
         screen.command(command_of(server.name))
     for server in servers.all:
-        screen.answer(f"{server.name:<6} {server.subnet_count:,} subnets on {server.address}")
+        screen.answer(f"{server.name:<6} {counted_for_people(server.subnet_count, 'subnet')} on {server.address}")
     return servers
 
 

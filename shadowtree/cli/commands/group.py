@@ -13,6 +13,7 @@ from shadowtree.cli.render.complaints import warn
 from shadowtree.cli.render.output import (
     ALREADY_THERE,
     NOT_THERE,
+    hint_at_terminal,
     print_change,
     print_change_if_needed,
     print_json,
@@ -191,6 +192,8 @@ def list_command(session: Session, subnet: str | None) -> int:
     if found.unreachable:
         warn_unreachable(found.unreachable)
         return UNCERTAIN
+    if not found.groups and not session.is_json:
+        hint_at_terminal(f"there are no groups{f' of {subnet}' if subnet else ''}")
     return DONE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from shadowtree.cli.render.output import print_json, print_lines, warn_unreachable
+from shadowtree.cli.render.output import hint_at_terminal, print_json, print_lines, warn_unreachable
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
@@ -33,4 +33,6 @@ def memberships_command(session: Session, member: str, direct: bool) -> int:
     if found.unreachable:
         warn_unreachable(found.unreachable)
         return UNCERTAIN
+    if not found.groups and not session.is_json:
+        hint_at_terminal(f"{found.member} is in no group")
     return DONE

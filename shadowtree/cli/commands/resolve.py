@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain, warn
-from shadowtree.cli.render.output import as_json, is_terminal, print_json, print_lines, warn_unreachable
+from shadowtree.cli.render.output import (
+    as_json,
+    hint_at_terminal,
+    is_terminal,
+    print_json,
+    print_lines,
+    warn_unreachable,
+)
+from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import GroupNotFound
@@ -102,7 +110,16 @@ def resolve_command(
             INCOMPLETE_REASON,
         )
         return UNCERTAIN
-    return _tell_what_is_missing(found)
+    status = _tell_what_is_missing(found)
+    if status == DONE and drawing is None and not session.is_json and not (found.processes or found.groups):
+        hint_at_terminal(_why_empty(asked, is_direct=direct, are_excepted=bool(excluding), with_groups=groups))
+    return status
+
+
+def _why_empty(asked: tuple[GroupId, ...], *, is_direct: bool, are_excepted: bool, with_groups: bool) -> str:
+    member = "direct member" if is_direct else "member"
+    found = f"no person is a {member} of {' or '.join(asked)}{', less the exceptions' if are_excepted else ''}"
+    return found if with_groups else f"{found}; --groups also prints groups"
 
 
 def _require_one_group(*, direct: bool, tree: bool, walk: bool, consistency: Consistency) -> None:
@@ -149,7 +166,8 @@ def _section(title: str, ids: Sequence[str]) -> list[str]:
 
 def _tell_what_is_missing(found: Resolution) -> int:
     for hidden in found.hidden:
-        warn(f"{hidden.count} members of {hidden.group} are hidden from you")
+        are = "is" if hidden.count == 1 else "are"
+        warn(f"{counted(hidden.count, 'member')} of {hidden.group} {are} hidden from you")
     if found.unreachable:
         warn_unreachable(found.unreachable)
     for why in found.why_unreachable if found.targets else ():

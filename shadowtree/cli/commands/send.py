@@ -10,6 +10,7 @@ import click
 
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
 from shadowtree.cli.render.output import is_terminal, print_json, print_row
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Seconds, Session, everywhere, in_session, request_id_option
 from shadowtree.errors import InvalidRequest, LimitExceeded
@@ -189,7 +190,7 @@ def _print_count(count: int, session: Session) -> None:
     if session.is_json:
         print_json({"accepted": count})
     elif is_terminal():
-        click.echo(f"{count:,} messages accepted")
+        click.echo(f"{counted_for_people(count, 'message')} accepted")
     else:
         print_row(count)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shadowtree.cli.render.plurals import counted
 from shadowtree.cli.support.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ def _run_seeds(
         if failed == 1:
             _show_shrunk(result.seed, servers, updates, faults=faults, messages=messages)
     seconds = time.monotonic() - started
-    click.echo(f"{len(seeds)} seeds, {failed} failed, {tally.outcomes['committed']} updates committed, {seconds:.0f} s")
+    committed = counted(tally.outcomes["committed"], "update")
+    click.echo(f"{counted(len(seeds), 'seed')}, {failed} failed, {committed} committed, {seconds:.0f} s")
     _show_tally(tally)
     return FAILED if failed else DONE
 

@@ -98,7 +98,7 @@ def import_command(
     for skipped in summary.skipped:
         warn(f"skipped {shown_name(file)}:{skipped.line}: {skipped.reason}")
     if summary.skipped_count > len(summary.skipped):
-        warn(f"skipped {shown_name(file)}: {summary.skipped_count - len(summary.skipped)} more lines")
+        warn(f"skipped {shown_name(file)}: {counted(summary.skipped_count - len(summary.skipped), 'more line')}")
     if session.is_json:
         print_json(summary)
     else:
@@ -164,7 +164,7 @@ def _check_format(file: str, file_format: str | None) -> None:
     try:
         format_of(file, file_format)
     except InvalidRequest as error:
-        raise click.UsageError(error.message) from None
+        raise click.UsageError(error.message.replace("give file_format", "give --file-format")) from None
 
 
 def _sentence(summary: ImportSummary) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.demo.servers import DemoServer, DemoServers, command_of
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.messages import Sent
 from shadowtree.vocabulary import GroupId, MemberId, Seconds
 
@@ -110,5 +111,7 @@ class MessageTour:
 
 
 def _told(sent: Sent) -> str:
-    found = f"{sent.state}: {sent.mailboxes} mailboxes on {sent.servers} servers have it"
+    mailboxes = counted_for_people(sent.mailboxes, "mailbox", "mailboxes")
+    have = "has" if sent.mailboxes == 1 else "have"
+    found = f"{sent.state}: {mailboxes} on {counted_for_people(sent.servers, 'server')} {have} it"
     return f"{found}, and {', '.join(sent.pending)} is away" if sent.pending else found

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from shadowtree.cli.demo.loops import ARROWS, arc_to_turn_round, draw_loop, is_faded
 from shadowtree.cli.demo.screen import Screen
 from shadowtree.cli.render.loops import loops_of
+from shadowtree.cli.render.plurals import counted_for_people
 from shadowtree.results import Change, Check, GroupDescription, Resolution
 from shadowtree.vocabulary import GroupId, MemberId
 
@@ -52,7 +53,8 @@ class Tour:
         screen.command(f"import {file.name}")
         with screen.timed() as watch:
             summary = self._names.import_file(file, progress=progress)
-        screen.answer(f"{summary.arcs:,} arcs, {summary.groups_created:,} groups, in {watch}")
+        arcs = counted_for_people(summary.arcs, "arc")
+        screen.answer(f"{arcs}, {counted_for_people(summary.groups_created, 'group')}, in {watch}")
         screen.say(
             "The file was given to one server, which sent each of the others its part: one atomic update of all three, "
             "on disk before anybody said so. Two thirds of the arcs between groups lead from one domain to another."
@@ -86,7 +88,7 @@ class Tour:
         with screen.timed() as watch:
             found = self._names.resolve(self._group)
         screen.some(found.processes)
-        screen.answer(f"{len(found.processes):,} people, in {watch}")
+        screen.answer(f"{counted_for_people(len(found.processes), 'person', 'people')}, in {watch}")
         with screen.timed() as watch:
             self._names.resolve(self._group)
         screen.say(f"Asked again, it takes {watch}: the server keeps its plan of the walk until the graph changes.")
@@ -179,7 +181,7 @@ class Tour:
         with screen.timed() as watch:
             found = self._names.memberships(person)
         screen.some(found.groups)
-        screen.answer(f"{len(found.groups):,} groups, in {watch}")
+        screen.answer(f"{counted_for_people(len(found.groups), 'group')}, in {watch}")
 
     def _pick_loop(self, found: Resolution) -> list[GroupDescription]:
         """Describe the groups of a loop: one of a good size, with arcs that faded if there is one."""

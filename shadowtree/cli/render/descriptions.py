@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.tree import Tree
 
 from shadowtree import results
-from shadowtree.cli.render.plurals import counted
+from shadowtree.cli.render.plurals import counted, counted_for_people
 from shadowtree.cli.render.terminal import add_some
 
 NAMED_AT_MOST: Final = 3
@@ -87,7 +87,7 @@ def show_internals(found: results.GroupDescription) -> None:
             tree.add(f"duplication control ({len(found.rd_records)}{cut_off})"),
             [
                 escape(f"{record.parent} -> {record.child}: DL({record.source}, {record.sink})")
-                + f", closed to {len(record.ancestors)} groups"
+                + f", closed to {counted_for_people(len(record.ancestors), 'group')}"
                 for record in found.rd_records
             ],
         )

@@ -15,6 +15,7 @@ import click
 
 from shadowtree import results
 from shadowtree.cli.render.complaints import INCOMPLETE_REASON, complain
+from shadowtree.cli.support.standard_streams import is_watched
 
 ALREADY_THERE: Final = "already there"
 NOT_THERE: Final = "not there"
@@ -70,6 +71,12 @@ def print_lines(lines: Iterable[str]) -> None:
     text = "\n".join(lines)
     if text:
         click.echo(text)
+
+
+def hint_at_terminal(sentence: str) -> None:
+    """Tell a person at a terminal why nothing was printed. A pipe gets nothing."""
+    if is_terminal() and is_watched():
+        click.echo(f"shadowtree: {sentence}", err=True)
 
 
 def print_row(*columns: object) -> None:

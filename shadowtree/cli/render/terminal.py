@@ -15,6 +15,7 @@ from rich.tree import Tree
 
 from shadowtree import results
 from shadowtree.cli.render.first_few import first_few
+from shadowtree.cli.render.plurals import counted_for_people
 
 SHOWN_AT_MOST: Final = 50
 """Lines of one list; a pipe or JSON has all of them."""
@@ -75,7 +76,9 @@ def show_status(found: results.ServerStatus) -> None:
     for pending in found.parcels_pending:
         table.add_row("parcels pending", escape(f"{pending.server}: {pending.parcels:,}"))
     for undelivered in found.undelivered:
-        table.add_row("undelivered", escape(f"{undelivered.messages:,} messages: {undelivered.reason}"))
+        table.add_row(
+            "undelivered", escape(f"{counted_for_people(undelivered.messages, 'message')}: {undelivered.reason}")
+        )
     table.add_row("revision", escape(found.revision))
     if found.database_failure:
         table.add_row("database", escape(f"cannot be written: {found.database_failure}"))
@@ -159,7 +162,7 @@ def export_progress() -> Iterator[Callable[[int], None]]:
     """Count the lines of an export on standard error."""
     with _progress() as display:
         task = display.add_task("writing", total=None)
-        yield lambda lines: display.update(task, description=f"writing: {lines:,} lines")
+        yield lambda lines: display.update(task, description=f"writing: {counted_for_people(lines, 'line')}")
 
 
 @contextmanager
@@ -171,7 +174,7 @@ def snapshot_progress() -> Iterator[Callable[[str, int], None]]:
         def show(address: str, rows: int) -> None:
             if address not in tasks:
                 tasks[address] = display.add_task(address, total=None)
-            display.update(tasks[address], description=f"snapshot of {address}: {rows:,} rows")
+            display.update(tasks[address], description=f"snapshot of {address}: {counted_for_people(rows, 'row')}")
 
         yield show
 

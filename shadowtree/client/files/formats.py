@@ -48,7 +48,6 @@ def format_of(path: str, chosen: str | None = None) -> FileFormat:
         if Path(path).name.endswith(f".{file_format}"):
             return file_format
     raise InvalidRequest(
-        f"{path}: the name tells no format ({', '.join('.' + known for known in FileFormat)}); say which with "
-        "--file-format",
+        f"{path}: the name tells no format ({', '.join('.' + known for known in FileFormat)}); give file_format",
         {"file": path},
     )

@@ -144,6 +144,32 @@ def test_a_refused_update_is_left_out_whole(shadowtree):
     assert shadowtree("resolve", "whole@x.example", status=0).stdout == ""
 
 
+def test_that_a_group_is_in_use_and_the_way_out_are_said_once(shadowtree):
+    for group in ("upper@x.example", "used@x.example"):
+        shadowtree("group", "create", group, status=0)
+    shadowtree("join", "upper@x.example", "used@x.example", status=0)
+    refused = shadowtree("group", "delete", "used@x.example", status=4).stderr
+    assert refused.count("leave") == 1, refused
+    assert refused.count("--force") == 1, refused
+    assert refused.endswith("; --force does both in one update\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("check", "", "ann@z"), "group"),
+        (("check", "upper@x.example", ""), "member"),
+        (("join", "", "ann@z"), "group"),
+        (("join", "upper@x.example", ""), "member"),
+    ],
+    ids=str,
+)
+def test_an_invalid_name_says_which_of_the_two_it_is(shadowtree, arguments, field):
+    refused = shadowtree(*arguments, status=2).stderr
+    assert refused.startswith("shadowtree: invalid name '': ")
+    assert refused.endswith(f"(field: {field})\n")
+
+
 def test_a_file_of_expectations_is_run(shadowtree, tmp_path):
     file = tmp_path / "steps.yaml"
     file.write_text(
@@ -295,6 +321,21 @@ def test_a_server_that_cannot_start_says_why_in_one_line(serve, server, tmp_path
     assert taken.returncode == 4
     assert errors.count("\n") == 1
     assert errors.startswith("shadowtree: ")
+
+
+def test_a_person_at_a_terminal_is_told_that_an_answer_is_empty(shadowtree, server, clean_environment):
+    shadowtree("group", "create", "hollow@x.example", status=0)
+    environment = {**clean_environment, "SHADOWTREE_SERVER": server, "TERM": "xterm-256color"}
+    for arguments, hint in (
+        (("memberships", "nobody@z.example"), "nobody@z.example is in no group"),
+        (("resolve", "hollow@x.example"), "no person is a member of hollow@x.example; --groups also prints groups"),
+        (("resolve", "hollow@x.example", "--groups", "--direct"), "no person is a direct member of hollow@x.example"),
+    ):
+        status, seen = at_a_terminal(list(arguments), environment)
+        assert status == 0
+        assert f"shadowtree: {hint}" in seen
+        piped = shadowtree(*arguments, status=0)
+        assert (piped.stdout, piped.stderr) == ("", "")
 
 
 def test_a_server_ends_in_good_order_on_sigterm(serve, tmp_path):

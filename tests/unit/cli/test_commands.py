@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from shadowtree import Client, errors
+
 A, B, ANN = "a@x.example", "b@x.example", "ann@z"
 C, BOB = "c@x.example", "bob@z"
 
@@ -194,7 +196,7 @@ def test_several_groups_are_neither_drawn_nor_read_in_order(shadowtree, loop, op
 
 
 def test_resolve_as_json_has_its_keys(shadowtree, loop):
-    for options in ((), ("--groups",), ("--tree",), ("--walk",), ("--consistency", "ordered")):
+    for options in ((), ("--groups",), ("--consistency", "ordered")):
         found = shadowtree("resolve", A, "--format", "json", *options).json
         assert list(found) == KEYS["resolve"]
         assert found["processes"] == [ANN]
@@ -527,6 +529,24 @@ def test_a_name_that_is_empty_is_not_taken_for_all(shadowtree, loop, tmp_path, m
     found = shadowtree(*command, "")
     assert (found.status, found.out, found.err.count("\n")) == (2, "", 1)
     assert found.err.startswith("shadowtree: invalid name ''")
+
+
+def test_the_list_of_no_groups_says_so_at_a_terminal_alone(shadowtree, graph, monkeypatch):
+    graph.groups.clear()
+    assert (shadowtree("group", "list").out, shadowtree("group", "list").err) == ("", "")
+    for name in ("is_terminal", "is_watched"):
+        monkeypatch.setattr(f"shadowtree.cli.render.output.{name}", lambda: True)
+    assert shadowtree("group", "list").err == "shadowtree: there are no groups\n"
+    assert shadowtree("group", "list", "--subnet", "x.example").err == "shadowtree: there are no groups of x.example\n"
+    assert shadowtree("group", "list", "--format", "json").err == ""
+
+
+def test_the_python_client_names_its_own_argument_for_a_format(address, tmp_path):
+    with Client(address) as names:
+        for verb in (names.export_file, names.import_file):
+            with pytest.raises(errors.InvalidRequest, match="give file_format") as refused:
+                verb(tmp_path / "graph.txt")
+            assert "--" not in refused.value.message
 
 
 @pytest.mark.parametrize("command", ["import", "export"])

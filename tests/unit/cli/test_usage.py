@@ -1,5 +1,6 @@
 """Options everywhere, errors in one line, and statuses that scripts can rely on."""
 
+import gzip
 import json
 import os
 import re
@@ -11,8 +12,11 @@ import click
 import pytest
 
 from shadowtree import errors
+from shadowtree.cli.commands import audit
 from shadowtree.cli.main import COMMANDS, shadowtree_command, status_of
+from shadowtree.cli.render.plurals import counted, counted_for_people
 from shadowtree.cli.support.hints import what_helps
+from spark_graph_jobs.finding import counted as counted_in_audits
 
 A, ANN = "a@x.example", "ann@z"
 
@@ -182,6 +186,7 @@ def test_all_commands_that_ask_a_server_have_the_common_options():
         (errors.GroupInUse("m"), "delete", "--force"),
         (errors.WrongKind("m"), "join", "--group and --process"),
         (errors.Unavailable("m", {"unreachable": "y.example"}), "join", "--offline"),
+        (errors.InvalidRequest("m", {"field": "kind"}), "join", "--group or --process"),
         (errors.BadFile.at("f", 3, "why"), "import", "--skip-bad"),
         (errors.GroupNotFound("m", {"group": "a b@x"}), "join", "`shadowtree group create 'a b@x'`"),
     ],
@@ -191,6 +196,51 @@ def test_an_error_names_the_option_that_helps_and_the_command_has_it(error, comm
     option = re.search(r"--[a-z-]+", hint)
     known = {flag for names, found in commands() if names[-1] == command for each in found.params for flag in each.opts}
     assert option is None or option[0] in known
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("graph.tsv.gz", b"no gzip data"),
+        ("graph.tsv.gz", gzip.compress(b"a@x.example\tann@z\tmember\n")[:-6]),
+        ("graph.tsv", "a@x.example\tann@z\tmember\n".encode("utf-16-le")),
+        ("graph.tsv", b"\xff\xfe\x00\xd8\x0a\x00"),
+    ],
+    ids=["no gzip", "gzip that is cut off", "UTF-16 without a mark", "UTF-16 with half a character"],
+)
+def test_a_file_that_is_broken_as_a_whole_is_not_offered_to_skip_lines(shadowtree, tmp_path, name, data):
+    file = tmp_path / name
+    file.write_bytes(data)
+    refused = shadowtree("import", file)
+    assert (refused.status, refused.out, refused.err.count("\n")) == (4, "", 1)
+    assert "gzip" in refused.err or "UTF-16" in refused.err
+    assert "--skip-bad" not in refused.err
+
+
+def test_all_missing_libraries_of_an_audit_are_named_in_one_sentence(monkeypatch):
+    monkeypatch.setattr("shadowtree.cli.commands.audit.find_spec", lambda _: None)
+    with pytest.raises(click.ClickException) as refused:
+        audit._require(("pyarrow", "pyspark", "pandas"))
+    way_out = "in the sources: pip install '.[audit]'"
+    assert refused.value.message == f"pyarrow, pyspark and pandas are not installed; {way_out}"
+    with pytest.raises(click.ClickException) as refused:
+        audit._require(("pyarrow",))
+    assert refused.value.message == f"pyarrow is not installed; {way_out}"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (counted(1, "group"), "1 group"),
+        (counted(2000, "group"), "2000 groups"),
+        (counted_for_people(1, "mailbox", "mailboxes"), "1 mailbox"),
+        (counted_for_people(2000, "mailbox", "mailboxes"), "2,000 mailboxes"),
+        (counted_in_audits(1, "process"), "1 process"),
+        (counted_in_audits(0, "process"), "0 processes"),
+    ],
+)
+def test_a_noun_fits_its_number(given, words):
+    assert given == words
 
 
 def test_what_is_not_known_to_help_is_not_said():
