@@ -136,8 +136,8 @@ _WORD = re.compile(
     r"(?:I +(?:want|wish|would +like) +to +|I['’]d +like +to +)?"
     rf"(?!take\b(?! +me +off\b))(?P<word>{'|'.join(_WORDS)})(?: +me)?(?: +off)?(?:,? +please)?"
     r"(?: +(?:from +|to +)?(?:(?:this|the|your) +)(?:mailing *|e?-?mail *)?list"
-    r"| +(?:from +|to +)?<?(?P<list>[^\s<>]+?)>?)?"
-    r"(?:,? +please)?\W*(?:(?:thanks|thank +you|regards)\b.{0,60})?",
+    r"| +(?:from +|to +)?<?(?P<list>[^\s<>]{1,320}?)>?)?"
+    r"(?:,? +please)?(?:\W*|\W{1,5}(?:thanks|thank +you|regards)\b.{0,60})",
     re.I,
 )
 """A line that asks for something and says nothing else, as people and other list programs have it."""

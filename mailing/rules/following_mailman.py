@@ -56,7 +56,7 @@ class Difference:
 
 
 def difference(wanted: Wanted, groups: Collection[GroupId], arcs: Iterable[Arc]) -> Difference:
-    """What leads from the groups and arcs that there are to those that are wanted.
+    """Return the updates from the groups and arcs that there are to those that are wanted.
 
     Groups that stand for no list are left as they are, and so is all that is in them. A person who is in a group by
     another spelling stays in it by that one.
