@@ -46,6 +46,7 @@ from shadowtree.errors import (
     NotAMember,
     ShadowtreeError,
     TakesDatagrams,
+    WrongKind,
 )
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave, Target
@@ -349,7 +350,7 @@ class Client:
         )
         try:
             return await self._import(call, limit)
-        except NameInUse as error:
+        except (NameInUse, WrongKind) as error:
             raise await asyncio.to_thread(at_its_line, path, file_format, error) from None
 
     async def import_arcs(

@@ -14,7 +14,7 @@ from shadowtree.client.files.formats import checked_path, format_of
 from shadowtree.client.files.graph_reader import Skipped, read_graph
 from shadowtree.client.files.lines import shown_name
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
-from shadowtree.errors import InvalidName, InvalidRequest, NameInUse, UnknownSubnet
+from shadowtree.errors import InvalidName, InvalidRequest, NameInUse, UnknownSubnet, WrongKind
 from shadowtree.updates import Arc
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
@@ -81,32 +81,36 @@ def import_of_file(
 
 
 class _FirstUse(GraphColumns):
-    """Finds the row that first uses a name as a group."""
+    """Finds the row that first uses a name as what it is not."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, kind: str) -> None:
         super().__init__()
         self._name = name
+        self._kind = kind
 
     def _find(self, text: str, kind: str) -> int | NodeId:
         found = super()._find(text, kind)
-        if kind == "group" and found == self._name:
+        if kind == self._kind and found == self._name:
             raise BadRowError(_IS_USED)
         return found
 
 
-_IS_USED = "the name is used as a group"
+_IS_USED = "the name is used as what it is not"
 
 
-def at_its_line(path: str | PathLike[str], file_format: str | None, error: NameInUse) -> NameInUse:
-    """The error of an import with the file, and the line that first uses the name as a group, where that is found."""
+def at_its_line(
+    path: str | PathLike[str], file_format: str | None, error: NameInUse | WrongKind
+) -> NameInUse | WrongKind:
+    """The error of an import with the file, and the line that first uses the name otherwise, where it is found."""
     path = checked_path(path)
+    kind = "member" if isinstance(error, WrongKind) else "group"  # the fact that holds the name is called so too
     # What was bad before is so now: it was left out then.
-    skipped = read_graph(path, format_of(path, file_format), _FirstUse(error.facts.get("group", "")), skip_bad=True)
+    skipped = read_graph(path, format_of(path, file_format), _FirstUse(error.facts.get(kind, ""), kind), skip_bad=True)
     line = next((each.line for each in skipped.lines if each.reason == _IS_USED), None)
     if line is None:
         return error
-    file = shown_name(path)
-    return NameInUse(f"{file}:{line}: {error.message}", {**error.facts, "file": file, "line": str(line)})
+    file, cure = shown_name(path), "; write it with 'group' to nest it" if isinstance(error, WrongKind) else ""
+    return type(error)(f"{file}:{line}: {error.message}{cure}", {**error.facts, "file": file, "line": str(line)})
 
 
 def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:

@@ -37,6 +37,7 @@ from shadowtree.errors import (
     NotAMember,
     ShadowtreeError,
     TakesDatagrams,
+    WrongKind,
 )
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave, Target
@@ -331,7 +332,7 @@ class Client:
         )
         try:
             return self._import(call, limit)
-        except NameInUse as error:
+        except (NameInUse, WrongKind) as error:
             raise at_its_line(path, file_format, error) from None
 
     def import_arcs(

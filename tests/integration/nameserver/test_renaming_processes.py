@@ -95,3 +95,21 @@ def test_an_import_says_in_which_line_a_process_is_used_as_a_group(servers, tmp_
         assert caught.value.message.startswith(f"{file}:{row}: late@b.example is a process")
     servers.clients[2].create_group("late@b.example", take_over=True)
     servers.clients[0].import_file(file)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("graph.tsv", "new@a.example\tx@a.example\tmember\nnew@a.example\tthere@b.example\tmember\n"),
+        ("graph.csv", "list,address\nnew@a.example,there@b.example\n"),
+    ],
+)
+def test_an_import_names_the_line_that_uses_a_group_as_a_process(servers, tmp_path, name, text):
+    servers.clients[1].create_group("there@b.example")
+    file = tmp_path / name
+    file.write_text(text)
+    for names in servers.clients:
+        with pytest.raises(shadowtree.WrongKind, match="write it with 'group' to nest it") as caught:
+            names.import_file(file)
+        assert caught.value.message.startswith(f"{file}:2: there@b.example is a group")
+        assert caught.value.facts["line"] == "2"
