@@ -40,6 +40,14 @@ class GraphEngine(Protocol):
         `distance` counts arcs; `next` is the smallest vertex after `id` on a shortest path, null at the target itself.
         """
 
+    def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
+        """Rows `src`, `dst`, `between`: the pairs that two or more vertices lie between, and how many.
+
+        A vertex between has an arc from `src` and one to `dst`; all three differ. Each two of such vertices, `b` and
+        `c`, make the motif `(src)-[]->(b); (src)-[]->(c); (b)-[]->(dst); (c)-[]->(dst)`. They are counted, not listed:
+        a thousand vertices between are one row, and half a million diamonds.
+        """
+
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
         """Every way in which a pattern of arcs, as `parse` reads it, occurs: distinct rows, a column for each name."""
 

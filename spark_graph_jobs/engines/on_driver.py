@@ -7,6 +7,7 @@ nothing but Python packages. Larger graphs than it states are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 MOST_ARCS: Final = 5_000_000
 """Arcs that are collected at most: with names of 40 bytes some 500 MB, half of what Spark hands to a driver."""
+
+WALKS_AT_ONCE: Final = 4_000_000
+"""Walks of two arcs whose ends are counted in one step: some 50 MB, or what the walks from one vertex take."""
 
 
 class DriverEngine:
@@ -66,6 +70,22 @@ class DriverEngine:
             )
         nothing = pa.table({name: pa.array([], kind) for name, kind in _path_types(ids.type)})
         return vertices.sparkSession.createDataFrame(pa.concat_tables([nothing, *parts]))
+
+    def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
+        """As `GraphEngine` says. The square of the adjacency matrix counts, a block of its rows at a time."""
+        ids, src, dst = self._collect(vertices, arcs)
+        pairs = np.unique(np.stack([src, dst], axis=1)[src != dst], axis=0)
+        steps = _matrix(len(ids), pairs[:, 0], pairs[:, 1]).astype(np.int64)
+        walks = np.cumsum(steps @ np.diff(steps.indptr))
+        blocks = np.flatnonzero(np.diff(walks // WALKS_AT_ONCE, prepend=0))
+        parts = []
+        for start, stop in pairwise(sorted({0, *blocks.tolist(), len(ids)})):
+            block = (steps[start:stop] @ steps).tocoo()
+            kept = (block.data > 1) & (block.row + start != block.col)
+            parts.append(np.stack([block.row[kept] + start, block.col[kept], block.data[kept]]).astype(np.int64))
+        above, below, between = np.concatenate([np.empty((3, 0), np.int64), *parts], axis=1)
+        table = pa.table({"src": ids.take(pa.array(above)), "dst": ids.take(pa.array(below)), "between": between})
+        return vertices.sparkSession.createDataFrame(table)
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
         """As `GraphEngine` says. One join for each arc of the pattern."""

@@ -18,4 +18,4 @@ class RefusingEngine:
     def _refuse(self, *_given: object) -> NoReturn:
         raise EngineRefusedError(self._reason)
 
-    connected_components = strongly_connected_components = shortest_paths = motifs = _refuse
+    connected_components = strongly_connected_components = shortest_paths = diamonds = motifs = _refuse

@@ -73,6 +73,14 @@ class GraphFramesEngine:
         after = sql.when(sql.col("distance") > 0, sql.col("next")).alias("next")
         return joined.select("id", "target", "distance", after)
 
+    def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
+        """As `GraphEngine` says: half of the motif is searched for, and its occurrences are counted for each pair."""
+        once = arcs.select("src", "dst").where("src <> dst").distinct()
+        halves = _graph(vertices, once).find("(src)-[]->(middle); (middle)-[]->(dst)")
+        found: DataFrame = halves.select(sql.col("src.id").alias("src"), sql.col("dst.id").alias("dst"))
+        counted = found.where("src <> dst").groupBy("src", "dst").agg(sql.count("*").alias("between"))
+        return counted.where("between > 1")
+
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
         """As `GraphEngine` says."""
         terms = parse(pattern)

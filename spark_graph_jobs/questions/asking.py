@@ -16,6 +16,7 @@ from spark_graph_jobs.engines.interface import GraphEngine
 from spark_graph_jobs.questions import (
     about,
     changes,
+    diamonds,
     duplicates,
     empty,
     exposure,
@@ -173,6 +174,7 @@ def _questions(engine: GraphEngine, wishes: Wishes, before: Tables | None, pictu
     yield _Question(largest.QUESTION, lambda there: largest.ask(there.graph, there.sizes))
     yield _Question(nesting.QUESTION, nest)
     yield _Question(duplicates.QUESTION, lambda there: duplicates.ask(there.graph, there.numbering))
+    yield _Question(diamonds.QUESTION, lambda there: diamonds.ask(there.graph, engine), engine.name)
     yield _Question(weak_points.QUESTION, weigh)
     yield _Question(exposure.QUESTION, expose)
     yield _Question(look_alikes.QUESTION, lambda there: look_alikes.ask(there.graph, there.sizes, there.numbering))

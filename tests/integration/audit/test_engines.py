@@ -18,6 +18,10 @@ GRAPHS = {
     "two loops in a row": ([], ["ab", "ba", "bc", "cd", "dc"]),
     "loops that share a vertex": ([], ["ab", "ba", "bc", "cb"]),
     "diamond": ([], ["ab", "ac", "bd", "cd"]),
+    "two diamonds over one another": ([], ["ab", "ac", "ad", "be", "ce", "de", "ef", "eg", "fh", "gh"]),
+    "diamond with an arc back": ([], ["ab", "ac", "bd", "cd", "da"]),
+    "ways back to where they began": ([], ["ab", "ac", "ba", "ca"]),
+    "diamond of arcs that come twice, with self-arcs": ([], ["ab", "ab", "bd", "bd", "aa", "ad", "dd", "ac", "cd"]),
     "self-arc": ([], ["aa", "ab"]),
     "arcs that come twice": ([], ["ab", "ab", "bc", "bc"]),
     "ladder": ([], ["ab", "bc", "cd", "de", "ef", "ac", "ce"]),
@@ -83,6 +87,23 @@ def shortest_paths_with_the_smallest_next_vertex(engine, graph, model):
     assert found == expected
 
 
+def diamonds_counted_for_each_pair(engine, graph, model):
+    found = rows(engine.diamonds(*graph), "src", "dst", "between")
+    between = {}
+    for src in model.nodes:
+        for dst in set(model.nodes) - {src}:
+            count = len((set(model.successors(src)) & set(model.predecessors(dst))) - {src, dst})
+            if count > 1:
+                between[src, dst] = count
+    assert found == {(*pair, count) for pair, count in between.items()}
+    assert between[named("two diamonds over one another", "a"), named("two diamonds over one another", "e")] == 3
+
+
+def no_diamonds_in_a_graph_without_arcs(engine, graph, _model):
+    vertices, arcs = graph
+    assert not rows(engine.diamonds(vertices, arcs.where("src = dst")), "src", "dst", "between")
+
+
 def motifs_of_present_arcs(engine, graph, model):
     found = rows(engine.motifs(*graph, "(x)-[]->(y); (y)-[]->(x)"), "x", "y")
     assert found == {(x, y) for x, y in model.edges() if model.has_edge(y, x)}
@@ -99,6 +120,8 @@ CLAIMS = [
     strongly_connected_components,
     strongly_connected_components_of_a_graph_without_loops,
     shortest_paths_with_the_smallest_next_vertex,
+    diamonds_counted_for_each_pair,
+    no_diamonds_in_a_graph_without_arcs,
     motifs_of_present_arcs,
     motifs_with_an_absent_arc,
 ]
@@ -128,9 +151,15 @@ def test_numbers_are_ids_too(spark):
 
 def test_the_driver_engine_refuses_what_is_too_large_for_it(graph):
     with pytest.raises(
-        EngineRefusedError, match=r"38 arcs are too many for the driver engine \(3\): see docs/audit.md"
+        EngineRefusedError, match=r"66 arcs are too many for the driver engine \(3\): see docs/audit.md"
     ):
         DriverEngine(most_arcs=3).connected_components(*graph)
+
+
+def test_the_driver_engine_counts_diamonds_the_same_in_blocks_of_any_size(monkeypatch, graph, model):
+    for size in (1, 2, 7):
+        monkeypatch.setattr("spark_graph_jobs.engines.on_driver.WALKS_AT_ONCE", size)
+        diamonds_counted_for_each_pair(DriverEngine(), graph, model)
 
 
 def does_not_work(session):
@@ -158,6 +187,7 @@ def test_graphframes_insisted_on_and_not_to_be_had_refuses_each_question_with_th
         lambda engine: engine.connected_components(*graph),
         lambda engine: engine.strongly_connected_components(*graph),
         lambda engine: engine.shortest_paths(*graph, ["a"]),
+        lambda engine: engine.diamonds(*graph),
         lambda engine: engine.motifs(*graph, "(x)-[]->(y)"),
     ):
         with pytest.raises(EngineRefusedError, match="is nowhere"):

@@ -8,11 +8,13 @@ import networkx as nx
 import pytest
 
 from spark_graph_jobs.engines.choice import Choice
+from spark_graph_jobs.engines.interface import EngineRefusedError
 from spark_graph_jobs.engines.on_driver import DriverEngine
 from spark_graph_jobs.finding import READ_COMMANDS, Severity
 from spark_graph_jobs.questions import (
     about,
     changes,
+    diamonds,
     duplicates,
     empty,
     exposure,
@@ -116,7 +118,7 @@ def answers(found):
 
 
 def test_every_question_is_answered_and_nothing_is_an_error(answers):
-    assert len(answers) == 12
+    assert len(answers) == 13
     assert {finding.severity for answer in answers.values() for finding in answer.findings} == {Severity.INFO}
 
 
@@ -136,7 +138,7 @@ def test_every_path_is_one(answers, model):
             if finding.evidence:
                 assert model.is_path(finding.evidence), finding
                 shown += 1
-    for finding in answers[duplicates.QUESTION].findings:
+    for finding in (*answers[duplicates.QUESTION].findings, *answers[diamonds.QUESTION].findings):
         for way in finding.evidence:
             assert model.is_path(way.split(" -> ")), finding
             shown += 1
@@ -184,6 +186,40 @@ def test_what_is_reached_most_often(answers, model):
         assert len(ways) == 2
         assert ways[0][0] == ways[1][0], "one originator"
         assert ways[0] != ways[1]
+
+
+def test_diamonds(answers, model):
+    answer = answers[diamonds.QUESTION]
+    between = {
+        (src, dst): len(set(model.graph[src]) & set(model.graph.predecessors(dst)))
+        for src, dst in itertools.permutations(model.graph, 2)
+    }
+    expected = sorted((-count, src, dst) for (src, dst), count in between.items() if count > 1)
+    total = sum(count * (count - 1) // 2 for count in between.values())
+    assert answer.explanation.startswith(f"{total:,} diamonds between {len(expected):,} pairs: ")
+    assert list(answer.rows) == [(src, dst, -n, n * (n + 1) // 2) for n, src, dst in expected[:20]]
+    assert answer.answered_by == "driver (scipy)"
+    for finding, (_, src, dst) in zip(answer.findings, expected[:5], strict=True):
+        one, other = (way.split(" -> ") for way in finding.evidence)
+        assert one[0] == other[0] == src
+        assert one[2] == other[2] == dst
+        assert one[1] < other[1]
+
+
+def test_more_walks_than_the_limit_are_not_searched_for_diamonds(spark, tmp_path):
+    tops, leaves = [f"t{n}@d0.example" for n in range(20)], [f"l{n}@d2.example" for n in range(50)]
+    arcs = [
+        *(Arc(top, "hub@d1.example", True) for top in tops),
+        *(Arc("hub@d1.example", leaf, False) for leaf in leaves),
+    ]
+    write(snapshots_of(arcs, OWNERS), tmp_path / "now")
+    with load(spark, read_collection(tmp_path / "now"), tmp_path / "work") as tables:
+        graph = whole(tables)
+        assert diamonds.ask(graph, DriverEngine(), walks_limit=1000).explanation.startswith(
+            "0 diamonds between 0 pairs"
+        )
+        with pytest.raises(EngineRefusedError, match=r"1,000 walks of two arcs are too many .* \(999\)"):
+            diamonds.ask(graph, DriverEngine(), walks_limit=999)
 
 
 def test_loops_and_what_holds_them_together(found, model):
