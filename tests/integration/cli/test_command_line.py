@@ -93,7 +93,7 @@ def test_a_revision_carries_from_a_write_to_a_read(shadowtree):
         "revision"
     ]
     shadowtree("resolve", "rev@x.example", "--at-least-revision", revision, status=0)
-    assert shadowtree("resolve", "rev@x.example", "--at-least-revision", "nonsense").returncode in {3, 4}
+    shadowtree("resolve", "rev@x.example", "--at-least-revision", "nonsense", status=2)
 
 
 def test_a_file_goes_in_and_comes_out_the_same(shadowtree, tmp_path):
