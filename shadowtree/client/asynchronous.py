@@ -325,13 +325,14 @@ class Client:
         on_names: Callable[[tuple[str, ...]], None] | None = None,
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
+        domain: str | None = None,
     ) -> results.ImportSummary:
         """Bring the graph of a file to the server as one atomic update, once the whole file was found good.
 
         The file is read in a thread, from which `progress` is called. Raises `BadFile` for the first bad line; with
         `skip_bad` bad lines are left out and listed in the summary.
         With `subnet` only arcs whose parent is there are taken. `on_names` is told all names before anything is sent:
-        if it raises, nothing is.
+        if it raises, nothing is. `domain` completes the names of an alias table that have none.
         """
         from shadowtree.client.imports import at_its_line, import_of_file, known_subnets
 
@@ -347,11 +348,12 @@ class Client:
             request_id=request_id,
             progress=progress,
             on_names=on_names,
+            domain=domain,
         )
         try:
             return await self._import(call, limit)
         except (NameInUse, WrongKind) as error:
-            raise await asyncio.to_thread(at_its_line, path, file_format, error) from None
+            raise await asyncio.to_thread(at_its_line, path, file_format, domain, error) from None
 
     async def import_arcs(
         self,

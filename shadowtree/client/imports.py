@@ -64,16 +64,24 @@ def import_of_file(
     request_id: RequestId | None,
     progress: ImportProgress | None,
     on_names: Callable[[tuple[str, ...]], None] | None = None,
+    domain: str | None = None,
 ) -> ImportCall:
-    """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`."""
+    """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`.
+
+    `domain` completes the names of alias tables that have none.
+    """
     path, subnets = checked_path(path), set(subnets)
     columns = GraphColumns(subnets=subnets, only_subnet=None if only_subnet is None else _known(only_subnet, subnets))
+    found_format = format_of(path, file_format)
+    if domain is not None and not found_format.is_alias_table:
+        raise InvalidRequest(f"names in {found_format} have domains; domain is for aliases and virtual")
     skipped = read_graph(
         path,
-        format_of(path, file_format),
+        found_format,
         columns,
         skip_bad=skip_bad,
         progress=None if progress is None else lambda done, total: progress("checking", done, total),
+        domain=None if domain is None else _parsed(domain, "domain"),
     )
     if on_names is not None:
         on_names(columns.names)
@@ -99,13 +107,14 @@ _IS_USED = "the name is used as what it is not"
 
 
 def at_its_line(
-    path: str | PathLike[str], file_format: str | None, error: NameInUse | WrongKind
+    path: str | PathLike[str], file_format: str | None, domain: str | None, error: NameInUse | WrongKind
 ) -> NameInUse | WrongKind:
     """The error of an import with the file, and the line that first uses the name otherwise, where it is found."""
     path = checked_path(path)
     kind = "member" if isinstance(error, WrongKind) else "group"  # the fact that holds the name is called so too
     # What was bad before is so now: it was left out then.
-    skipped = read_graph(path, format_of(path, file_format), _FirstUse(error.facts.get(kind, ""), kind), skip_bad=True)
+    uses = _FirstUse(error.facts.get(kind, ""), kind)
+    skipped = read_graph(path, format_of(path, file_format), uses, skip_bad=True, domain=domain)
     line = next((each.line for each in skipped.lines if each.reason == _IS_USED), None)
     if line is None:
         return error
@@ -113,15 +122,19 @@ def at_its_line(
     return type(error)(f"{file}:{line}: {error.message}{cure}", {**error.facts, "file": file, "line": str(line)})
 
 
-def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:
+def _parsed(text: str, argument: str) -> SubnetName:
     from namegraph import InvalidNameError, parse_subnet
 
-    if not isinstance(subnet, str):
-        raise InvalidRequest(f"a subnet is a text, not {subnet!r:.80}", {"field": "subnet"})
+    if not isinstance(text, str):
+        raise InvalidRequest(f"a {argument} is a text, not {text!r:.80}", {"field": argument})
     try:
-        found = parse_subnet(subnet)
+        return parse_subnet(text)
     except InvalidNameError as error:
-        raise InvalidName(str(error), {"name": f"{subnet:.80}", "why": error.why, "field": "subnet"}) from None
+        raise InvalidName(str(error), {"name": f"{text:.80}", "why": error.why, "field": argument}) from None
+
+
+def _known(subnet: SubnetName, subnets: set[SubnetName]) -> SubnetName:
+    found = _parsed(subnet, "subnet")
     if found not in subnets:
         raise UnknownSubnet(f"no server is known to own the subnet {found}", {"subnet": found})
     return found

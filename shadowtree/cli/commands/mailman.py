@@ -46,7 +46,12 @@ class MailmanOptions:
     @property
     def are_given(self) -> bool:
         """Whether there is any of them."""
-        return any((self.config_file, self.domains, self.user, self.password_file))
+        return bool(self.domains) or self.without_domains
+
+    @property
+    def without_domains(self) -> bool:
+        """Whether there is any of them but domains."""
+        return any((self.config_file, self.user, self.password_file))
 
 
 def mailman_options(command: _Command) -> _Command:
@@ -72,10 +77,11 @@ def mailman_options(command: _Command) -> _Command:
         click.option(
             "--domain",
             "domains",
-            metavar="DOMAIN=SUBNET",
+            metavar="DOMAIN[=SUBNET]",
             multiple=True,
             is_eager=True,
-            help="Lists of Mailman in this mail domain are groups of this subnet. [default: that of the same name]",
+            help="Lists of Mailman in this mail domain are groups of this subnet [default: that of the same name]."
+            " Without SUBNET: the domain of names in an alias table that have none.",
         ),
         click.option(
             "--config",

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 _FORMATS = ("tsv", "tsv.gz", "jsonl", "csv")
 _MAILMAN = "mailman3"
+_ALIAS_TABLES = ("aliases", "virtual")
 _format_help = "[default: as the file's name ends]"
 
 
 @click.command("import")
 @click.argument("file")
 @click.option("--skip-bad", is_flag=True, help="Leave out bad lines and list them, instead of refusing the file.")
-@click.option("--file-format", type=click.Choice([*_FORMATS, _MAILMAN]), help=_format_help)
+@click.option("--file-format", type=click.Choice([*_FORMATS, *_ALIAS_TABLES, _MAILMAN]), help=_format_help)
 @click.option("--subnet", metavar="SUBNET", help="Only the arcs whose parent is in this subnet.")
 @strict_option
 @mailman_options
@@ -57,6 +58,8 @@ def import_command(
     Names are compared with case: a warning names those that differ in letter case alone, from one another or from names
     in use, and --strict refuses the file.
 
+    With --file-format aliases or virtual, FILE is an alias table of Postfix; --domain DOMAIN completes its names.
+
     With --file-format mailman3, FILE has rosters of a Mailman 3, or is the URL of its REST API.
 
     \b
@@ -72,8 +75,7 @@ def import_command(
             raise click.UsageError("--skip-bad is not for mailman3: what cannot be taken of it is listed in any case")
         with import_progress_display() as progress:
             return import_from_mailman(session, file, mailman, subnet=subnet, progress=progress, request_id=request_id)
-    if mailman.are_given:
-        raise click.UsageError(f"--config, --domain, --user and --password-file are for --file-format {_MAILMAN}")
+    domain = _domain_of_names(mailman, file_format)
     _check_format(file, file_format)
     given: list[str] = []
     with session.connect() as names, import_progress_display() as progress:
@@ -90,6 +92,7 @@ def import_command(
             subnet=subnet,
             progress=progress,
             on_names=check,
+            domain=domain,
             request_id=request_id,
         )
         told = () if is_strict else tuple(sentences(names, given))
@@ -165,6 +168,19 @@ def _check_format(file: str, file_format: str | None) -> None:
         format_of(file, file_format)
     except InvalidRequest as error:
         raise click.UsageError(error.message.replace("give file_format", "give --file-format")) from None
+
+
+def _domain_of_names(mailman: MailmanOptions, file_format: str | None) -> str | None:
+    """Return the domain for the names of an alias table; refuse options that the format does not have."""
+    is_table = file_format in _ALIAS_TABLES
+    if mailman.are_given and (mailman.without_domains or not is_table):
+        raise click.UsageError(
+            f"--config, --user and --password-file are for --file-format {_MAILMAN},"
+            f" --domain is for it, {' and '.join(_ALIAS_TABLES)}"
+        )
+    if len(mailman.domains) > 1:
+        raise click.UsageError("--domain is given twice; an alias table has one domain")
+    return next(iter(mailman.domains), None)
 
 
 def _sentence(summary: ImportSummary) -> str:

@@ -65,6 +65,8 @@ def _hint(error: ShadowtreeError, command: str) -> str:
             return "--offline with --group or --process joins when that is back"
         case InvalidRequest() if command == _JOIN and error.facts.get("field") == "kind":
             return "--group or --process says it"
+        case BadFile() if command == _IMPORT and error.facts.get("field") == "domain":
+            return "--domain DOMAIN completes them"
         case BadFile() if command == _IMPORT and "line" in error.facts:
             return "--skip-bad leaves out bad lines"
         case GroupNotFound() if "renamed_to" in error.facts:

@@ -17,11 +17,23 @@ class FileFormat(StrEnum):
     TSV_GZ = "tsv.gz"
     JSONL = "jsonl"
     CSV = "csv"
+    ALIASES = "aliases"
+    VIRTUAL = "virtual"
 
     @property
     def is_compressed(self) -> bool:
         """Whether the bytes are gzip data."""
         return self is FileFormat.TSV_GZ
+
+    @property
+    def is_alias_table(self) -> bool:
+        """Whether the file is a table of Postfix, whose names may lack a domain."""
+        return self in {FileFormat.ALIASES, FileFormat.VIRTUAL}
+
+    @property
+    def is_written(self) -> bool:
+        """Whether files are written in it too; its name is the ending of a file's name then."""
+        return not self.is_alias_table
 
 
 STANDARD_STREAM: Final = "-"
@@ -44,10 +56,11 @@ def format_of(path: str, chosen: str | None = None) -> FileFormat:
         return FileFormat(chosen)
     if path == STANDARD_STREAM:
         return FileFormat.TSV
-    for file_format in FileFormat:
+    written = [known for known in FileFormat if known.is_written]
+    for file_format in written:
         if Path(path).name.endswith(f".{file_format}"):
             return file_format
     raise InvalidRequest(
-        f"{path}: the name tells no format ({', '.join('.' + known for known in FileFormat)}); give file_format",
+        f"{path}: the name tells no format ({', '.join('.' + known for known in written)}); give file_format",
         {"file": path},
     )

@@ -2,6 +2,7 @@
 
 TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
 the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`.
+Tables of Postfix: `alias_rows`.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ import json
 from itertools import repeat
 from typing import NamedTuple
 
+from shadowtree.client.files.alias_rows import AliasTable
 from shadowtree.client.files.csv_rows import add_csv
 from shadowtree.client.files.formats import FileFormat
 from shadowtree.client.files.lines import LineBlock, OnBadLine, Progress, read_line_blocks, shown_name
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import BadFile
 from shadowtree.results import SkippedLine
+from shadowtree.vocabulary import SubnetName
 
 SKIPPED_KEPT = 1_000
 """Bad lines that are told one by one; the others are counted."""
@@ -42,8 +45,9 @@ def read_graph(
     *,
     skip_bad: bool = False,
     progress: Progress | None = None,
+    domain: SubnetName | None = None,
 ) -> Skipped:
-    """Add all arcs of a file to `columns`; returns the lines left out.
+    """Add all arcs of a file to `columns`; returns the lines left out. `domain` completes the names of alias tables.
 
     Raises `BadFile` for the first bad line, or with `skip_bad` only for a file that is broken as a whole.
     """
@@ -63,6 +67,9 @@ def read_graph(
     blocks = read_line_blocks(path, is_compressed=file_format.is_compressed, on_bad_line=on_bad_line, progress=progress)
     if file_format is FileFormat.CSV:
         add_csv(shown_name(path), blocks, columns, on_bad_line)
+    if file_format.is_alias_table:
+        table = AliasTable(shown_name(path), is_virtual=file_format is FileFormat.VIRTUAL, domain=domain)
+        table.add_to(columns, blocks, on_bad_line)
     for block in blocks:
         if file_format is FileFormat.JSONL:
             _add_json_lines(block, columns, on_bad_line)

@@ -16,7 +16,7 @@ from typing import IO, Final
 from shadowtree.client.files.csv_rows import COLUMNS, csv_line
 from shadowtree.client.files.formats import STANDARD_STREAM, FileFormat
 from shadowtree.client.files.lines import shown_name
-from shadowtree.errors import BadFile, DeadlineExceeded
+from shadowtree.errors import BadFile, DeadlineExceeded, InvalidRequest
 from shadowtree.updates import Arc
 
 _KINDS: Final = {"group": "group", "process": "member"}
@@ -38,6 +38,8 @@ def graph_writer(path: str, file_format: FileFormat, *, is_partial: Callable[[],
 
     `is_partial` is asked then: a file that is partial gets `PARTIAL_SUFFIX`.
     """
+    if not file_format.is_written:
+        raise InvalidRequest(f"files are read in the format {file_format}, not written")
     with _sink(path, is_partial) as raw:
         if file_format.is_compressed:
             # No time and no name inside, so that equal graphs make equal files.

@@ -484,6 +484,18 @@ def test_a_dash_is_standard_output_and_input(shadowtree, graph, loop):
     )
 
 
+def test_the_names_of_an_alias_table_get_the_domain_that_is_given(shadowtree, graph, tmp_path):
+    file = tmp_path / "aliases"
+    file.write_text("a: b, ann@z.example\nb: ann@z.example\n")
+    table = ("import", file, "--file-format", "aliases")
+    refused = shadowtree(*table, "--skip-bad")
+    why = f"{file}:1: 'a' has no domain, and no domain was given for such names; --domain DOMAIN completes them"
+    assert (refused.status, refused.err, graph.arcs) == (4, f"shadowtree: {why}\n", {})
+    assert shadowtree(*table, "--domain", "X.example").out == "3 arcs added, 2 groups created, 0 arcs already there\n"
+    for wrong in (("a", "--domain", "b"), ("x.example=y.example",), ("x.example", "--user", "me")):
+        assert shadowtree(*table, "--domain", *wrong).status == 2
+
+
 def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tmp_path):
     file = tmp_path / "graph.tsv"
     file.write_text(f"{A}\t{B}\tgroup\n{A}\t{A}\tgroup\n")
@@ -547,6 +559,8 @@ def test_the_python_client_names_its_own_argument_for_a_format(address, tmp_path
             with pytest.raises(errors.InvalidRequest, match="give file_format") as refused:
                 verb(tmp_path / "graph.txt")
             assert "--" not in refused.value.message
+        with pytest.raises(errors.InvalidRequest, match="domain is for aliases and virtual"):
+            names.import_file(tmp_path / "graph.tsv", domain="x.example")
 
 
 @pytest.mark.parametrize("command", ["import", "export"])

@@ -303,7 +303,7 @@ def test_what_is_no_mailman_is_told(shadowtree, mailman, source, why):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("import", "a.tsv", *DOMAIN), "--config, --domain, --user and --password-file are for --file-format mailman3"),
+        (("import", "a.tsv", *DOMAIN), "--domain is for it, aliases and virtual"),
         (("import", "a.json", "--file-format", "mailman3", "--skip-bad"), "--skip-bad is not for mailman3"),
         (("import", "a.json", "--file-format", "mailman3", "--user", "me"), "are for a REST API"),
         (("import", "a.json", "--file-format", "mailman3", "--domain", "x"), "'x' is no DOMAIN=SUBNET"),

@@ -188,6 +188,7 @@ def test_all_commands_that_ask_a_server_have_the_common_options():
         (errors.Unavailable("m", {"unreachable": "y.example"}), "join", "--offline"),
         (errors.InvalidRequest("m", {"field": "kind"}), "join", "--group or --process"),
         (errors.BadFile.at("f", 3, "why"), "import", "--skip-bad"),
+        (errors.BadFile("m", {"line": "3", "field": "domain"}), "import", "--domain DOMAIN"),
         (errors.GroupNotFound("m", {"group": "a b@x"}), "join", "`shadowtree group create 'a b@x'`"),
     ],
 )
