@@ -12,16 +12,18 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import sysconfig
 import venv
 from collections import defaultdict
 from functools import cache
-from importlib.metadata import Distribution, distribution, distributions
+from importlib.metadata import Distribution, PackageNotFoundError, distributions
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PROJECT = "shadowtree"
+SITE_PACKAGES = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 INSTALLED = re.compile(r"pip install '?(?:\.|DIR)\[([\w,]+)\]")
 """How pages name extras."""
 
@@ -29,6 +31,16 @@ INSTALLED = re.compile(r"pip install '?(?:\.|DIR)\[([\w,]+)\]")
 def extras_named(text: str) -> set[str]:
     """The extras that a text tells its reader to install."""
     return {extra for found in INSTALLED.findall(text) for extra in found.split(",")}
+
+
+def installed(name: str) -> Distribution:
+    """Return a package of the developers' environment; raises `PackageNotFoundError`.
+
+    An editable installation leaves an `.egg-info` folder in the sources, which has no list of files.
+    """
+    for found in distributions(name=name, path=SITE_PACKAGES):
+        return found
+    raise PackageNotFoundError(name)
 
 
 def needed_by(name: str, extras: frozenset[str] = frozenset()) -> dict[str, Distribution]:
@@ -42,7 +54,7 @@ def needed_by(name: str, extras: frozenset[str] = frozenset()) -> dict[str, Dist
             continue
         seen.add(current)
         package, wanted = current
-        found[package] = distribution(package)
+        found[package] = installed(package)
         for line in found[package].requires or ():
             requirement = Requirement(line)
             marker = requirement.marker
@@ -110,7 +122,7 @@ def _whole(file: str, owner: str) -> str:
 def _owners() -> dict[str, set[str]]:
     """The packages that have files in each folder; some folders, such as `google`, are shared."""
     owners: dict[str, set[str]] = defaultdict(set)
-    for package in distributions():
+    for package in distributions(path=SITE_PACKAGES):
         name = canonicalize_name(package.name)
         for folder in {folder for file in _files(package) for folder in _folders(file)}:
             owners[folder].add(name)
