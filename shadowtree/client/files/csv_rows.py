@@ -9,16 +9,19 @@ between. Both are ids. What somebody is in a list:
     muted   a member of the list, and of the group ``NAME+muted@SUBNET``
 
 Without a role it is a member, and a list without members where the address is empty.
+
+A table of a directory, as ``Export-Csv`` writes it, has other columns: `directory_csv`.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from namegraph import InvalidNameError, parse_name
+from shadowtree.client.files import directory_csv
 from shadowtree.client.files.lines import LineBlock, OnBadLine
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import BadFile
@@ -27,6 +30,8 @@ COLUMNS: Final = ("list", "address", "role")
 
 _LIST, _ADDRESS, _ROLE = COLUMNS
 _SEPARATORS: Final = (",", ";")
+_TYPE_LINE: Final = "#TYPE "
+"""Begins the first line of older versions of ``Export-Csv``."""
 _OPEN_QUOTE: Final = "unexpected end of data"
 """What Python says of it."""
 _MEMBER, _GROUP, _OWNER, _MUTED = "member", "group", "owner", "muted"
@@ -55,7 +60,13 @@ def add_csv(name: str, blocks: Iterable[LineBlock], columns: GraphColumns, on_ba
     """
     numbered = ((number, line) for block in blocks for number, line in enumerate(block.lines, start=block.first))
     header = next(numbered, None)
+    if header is not None and header[1].startswith(_TYPE_LINE):
+        header = next(numbered, None)
     if header is None:
+        return
+    table = _directory_table(header[1])
+    if table is not None:
+        directory_csv.add_directory_rows(_directory_rows(numbered, *table, on_bad_line), columns, on_bad_line)
         return
     rows = list(_rows(numbered, *_columns_of(name, *header), on_bad_line))
     lists = {row.group for row in rows}
@@ -85,7 +96,10 @@ def _columns_of(name: str, number: int, line: str) -> tuple[str, dict[str, int]]
     else:
         found = ", ".join(repr(column) for column in line.split(",")[:8])
         raise BadFile.at(
-            name, None, f"line {number} must name the columns, such as {','.join(COLUMNS)}; it has {found:.200}"
+            name,
+            None,
+            f"line {number} must name the columns, such as {','.join(COLUMNS)}; it has {found:.200}; an export of a "
+            f"directory has {','.join(directory_csv.COLUMNS)}",
         )
     places = {column: place for place, column in enumerate(names)}
     unknown = [column for column in names if column not in COLUMNS]
@@ -97,11 +111,26 @@ def _columns_of(name: str, number: int, line: str) -> tuple[str, dict[str, int]]
     return separator, places
 
 
-def _rows(
-    lines: Iterable[tuple[int, str]], separator: str, places: dict[str, int], on_bad_line: OnBadLine
-) -> Iterator[_Row]:
-    """The good rows; lines without anything in them are passed over."""
-    names: dict[str, str] = {}
+def _directory_table(line: str) -> tuple[str, list[str]] | None:
+    """What stands between the columns of a table of a directory, and the columns in lower case; None if it is none."""
+    for separator in _SEPARATORS:
+        columns = [column.strip().strip('"').lower() for column in line.split(separator)]
+        if directory_csv.is_directory_table(columns):
+            return separator, columns
+    return None
+
+
+def _directory_rows(
+    lines: Iterable[tuple[int, str]], separator: str, columns: Sequence[str], on_bad_line: OnBadLine
+) -> Iterator[tuple[int, directory_csv.Row]]:
+    for number, fields in _fields(lines, separator, len(columns), on_bad_line):
+        yield number, {column: text.strip() for column, text in zip(columns, fields, strict=True)}
+
+
+def _fields(
+    lines: Iterable[tuple[int, str]], separator: str, count: int, on_bad_line: OnBadLine
+) -> Iterator[tuple[int, list[str]]]:
+    """The fields of each good line; lines without anything in them are passed over."""
     for number, line in lines:
         try:
             # Each line by itself: a quote that is not closed must not take in all that follows.
@@ -112,10 +141,19 @@ def _rows(
             continue
         if not any(fields):
             continue
-        if len(fields) != len(places):
+        if len(fields) != count:
             columns = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
-            on_bad_line(number, f"{columns} instead of the {len(places)} that the first line names")
+            on_bad_line(number, f"{columns} instead of the {count} that the first line names")
             continue
+        yield number, fields
+
+
+def _rows(
+    lines: Iterable[tuple[int, str]], separator: str, places: dict[str, int], on_bad_line: OnBadLine
+) -> Iterator[_Row]:
+    """The good rows."""
+    names: dict[str, str] = {}
+    for number, fields in _fields(lines, separator, len(places), on_bad_line):
         role = fields[places[_ROLE]].strip().lower() if _ROLE in places else ""
         if role and role not in _ROLES:
             on_bad_line(number, f"the role is {role!r:.40} instead of {', '.join(_ROLES)}, or nothing")

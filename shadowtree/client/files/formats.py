@@ -19,6 +19,7 @@ class FileFormat(StrEnum):
     CSV = "csv"
     ALIASES = "aliases"
     VIRTUAL = "virtual"
+    LDIF = "ldif"
 
     @property
     def is_compressed(self) -> bool:
@@ -32,7 +33,12 @@ class FileFormat(StrEnum):
 
     @property
     def is_written(self) -> bool:
-        """Whether files are written in it too; its name is the ending of a file's name then."""
+        """Whether files are written in it too."""
+        return not self.is_alias_table and self is not FileFormat.LDIF
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether its name is the ending of a file's name."""
         return not self.is_alias_table
 
 
@@ -56,11 +62,11 @@ def format_of(path: str, chosen: str | None = None) -> FileFormat:
         return FileFormat(chosen)
     if path == STANDARD_STREAM:
         return FileFormat.TSV
-    written = [known for known in FileFormat if known.is_written]
-    for file_format in written:
+    told = [known for known in FileFormat if known.is_ending]
+    for file_format in told:
         if Path(path).name.endswith(f".{file_format}"):
             return file_format
     raise InvalidRequest(
-        f"{path}: the name tells no format ({', '.join('.' + known for known in written)}); give file_format",
+        f"{path}: the name tells no format ({', '.join('.' + known for known in told)}); give file_format",
         {"file": path},
     )

@@ -2,7 +2,7 @@
 
 TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
 the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`.
-Tables of Postfix: `alias_rows`.
+Tables of Postfix: `alias_rows`. LDIF: `ldif_rows`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import NamedTuple
 from shadowtree.client.files.alias_rows import AliasTable
 from shadowtree.client.files.csv_rows import add_csv
 from shadowtree.client.files.formats import FileFormat
+from shadowtree.client.files.ldif_rows import add_ldif
 from shadowtree.client.files.lines import LineBlock, OnBadLine, Progress, read_line_blocks, shown_name
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
 from shadowtree.errors import BadFile
@@ -67,6 +68,8 @@ def read_graph(
     blocks = read_line_blocks(path, is_compressed=file_format.is_compressed, on_bad_line=on_bad_line, progress=progress)
     if file_format is FileFormat.CSV:
         add_csv(shown_name(path), blocks, columns, on_bad_line)
+    if file_format is FileFormat.LDIF:
+        add_ldif(blocks, columns, on_bad_line)
     if file_format.is_alias_table:
         table = AliasTable(shown_name(path), is_virtual=file_format is FileFormat.VIRTUAL, domain=domain)
         table.add_to(columns, blocks, on_bad_line)

@@ -60,7 +60,8 @@ def test_what_spreadsheets_write_is_read(tmp_path, text):
     [
         (
             f"{ALL},{ANN}\n",
-            " line 1 must name the columns, such as list,address,role; it has 'all@x.example', 'ann@z.example'",
+            " line 1 must name the columns, such as list,address,role; it has 'all@x.example', 'ann@z.example'; "
+            "an export of a directory has GroupDN,GroupName,MemberDN,MemberName",
         ),
         ("list,address,mail\n", " line 1: there is no column 'mail'; there are list, address, role"),
         ("list,address,list\n", " line 1 names a column twice"),
