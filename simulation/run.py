@@ -112,9 +112,11 @@ def run_seed(
     updates: int | None = None,
     faults: bool = False,
     messages: bool = False,
+    composites: bool = False,
 ) -> Tally:
     """Run one seed; raises `AssertionError` where anything is wrong. None: the seed chooses."""
-    return SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages).run()
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages, composites=composites)
+    return run.run()
 
 
 class SeedRun:
@@ -128,10 +130,12 @@ class SeedRun:
         updates: int | None = None,
         faults: bool = False,
         messages: bool = False,
+        composites: bool = False,
     ) -> None:
         """None: the seed chooses. `faults`: links break, servers pause or stay away, disks are slow.
 
-        `messages`: clients send messages to groups, and listen.
+        `messages`: clients send messages to groups, and listen. `composites`: clients rename groups, take names over
+        and leave everywhere; without it, seeds choose as they did before there were these commands.
         """
         self._chance = chance = Random(seed)  # noqa: S311 - a seed must replay
         count = chance.randint(2, 6) if servers is None else servers
@@ -149,8 +153,8 @@ class SeedRun:
             forgets_at_once=seed % 3 != 0,
             absence_limit=Random(f"limit of {seed}").choice(ABSENCE_LIMITS) if faults else None,  # noqa: S311 - as above
         )
-        self._population = populate(chance, subnets)
-        self._population.has_composites = not (faults or messages)
+        self._population = populate(chance, subnets, composites=composites)
+        self._population.has_composites = composites
         self._arcs: dict[ArcName, int] = {}
         """Those there are by now, with their costs."""
         self._groups: set[NodeId] = set(self._population.groups)

@@ -20,7 +20,8 @@ from namegraph.state.durable_maps import SERVER, SUBNETS, TEXT, DurableMap
 ADDRESS = "peer address"
 OWNER = "subnet owner"
 
-CHANGE_IT_THERE = "change it there, and send the server SIGHUP (`systemctl reload shadowtree`), which reads it again"
+SIGHUP = "SIGHUP (`systemctl reload shadowtree`), which reads it again"
+CHANGE_IT_THERE = f"change it there, and send the server {SIGHUP}"
 
 
 class PeerTable:
@@ -204,7 +205,7 @@ class PeerTable:
         if subnet in self._configured:
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"the peer of {subnet} is in the configuration; {CHANGE_IT_THERE}",
+                f"the peer of {subnet} is in the configuration; take it out there, and send the server {SIGHUP}",
                 subnet=subnet,
                 field="subnet",
             )

@@ -132,6 +132,7 @@ class SubscribeCalls:
                     Reason.INVALID_REQUEST,
                     "the position is of a time before this server went back to an older copy of its database",
                     field="position",
+                    server=machine.server,
                 )
             start = token.position
         in_memory = self._place_in_memory(handled)

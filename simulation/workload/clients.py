@@ -73,7 +73,7 @@ class Population:
     """Of the groups, those that were deleted and created again: there may be none for a while."""
 
 
-def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:
+def populate(chance: Random, subnets: Iterable[Subnet], *, composites: bool = False) -> Population:
     """Choose groups and native processes of each subnet, some foreign ones, and what clients are after."""
     if chance.random() < CONTENDED_SHARE:
         return _contending(chance, subnets)
@@ -81,7 +81,10 @@ def populate(chance: Random, subnets: Iterable[Subnet]) -> Population:
     for subnet in subnets:
         groups += [NodeId(f"g{number}@{subnet}") for number in range(chance.randint(1, 4))]
         processes += [NodeId(f"p{number}@{subnet}") for number in range(chance.randint(0, 2))]
-        spare += [NodeId(f"n{number}@{subnet}") for number in range(chance.choice([0, 1, 3]))]
+        spare += [
+            NodeId(f"n{number}@{subnet}")
+            for number in range(chance.choice([0, 1, 3]) if composites else chance.randint(0, 1))
+        ]
     processes += [NodeId(f"f{number}@{FOREIGN}") for number in range(chance.randint(0, 2))]
     return Population(groups, processes, spare, [], [], alone_share=0.7)
 

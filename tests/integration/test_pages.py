@@ -27,6 +27,7 @@ FOR_DEVELOPERS = {"CONTRIBUTING.md", "docs/testing.md"}
 """Pages whose commands need what `make test` installs, as they say."""
 
 NOT_RUN = {
+    ("docs/operators.md", "as root, into /opt and /etc"),
     ("CONTRIBUTING.md", "they run for minutes"),
     ("README.md", "it sets up an environment, and runs all tests"),
     ("docs/audit.md", "it installs Spark; the command is run in docs/cli.md"),

@@ -115,8 +115,10 @@ def _show_shrunk(seed: int, servers: int | None, updates: int | None, *, faults:
     from simulation.scenario.runner import ScenarioRunner
     from simulation.scenario.schedule import read_scenario, write_scenario
     from simulation.scenario.shrink import NotReproducedError, shrink
+    from simulation.sweep import has_composites
 
-    run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages)
+    composites = has_composites(faults=faults, messages=messages)
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages, composites=composites)
     kind = ""
     try:
         run.run()

@@ -84,7 +84,7 @@ def test_a_message_that_is_too_large_is_refused_and_the_largest_is_not(servers):
 
 @pytest.mark.parametrize("position", ["made up", "1.0", "1.0@c.x", "-1.0@c.x#0", "1.0@c.x#0 ", "١.0@c.x#0"])
 def test_a_position_that_is_made_up_is_refused(servers, position):
-    assert "is no position" in refused(servers, "listen", "cyd@c.x", "--from", position)
+    assert "is no position" in refused(servers, "listen", "cyd@c.x", "--from", position, status=2)
     with pytest.raises(shadowtree.InvalidRequest, match="is no position"):
         servers.clients[2].listen("cyd@c.x", from_=position)
 

@@ -65,7 +65,9 @@ def printed(capsys):
     """What the command line does: exit status, standard output, standard error."""
 
     def run(address, group, *options):
-        status = status_of(["describe", group, "--server", address, "--timeout", str(CALL_SECONDS), *options])
+        status = status_of(
+            ["describe", group, "--internal", "--server", address, "--timeout", str(CALL_SECONDS), *options]
+        )
         return status, *capsys.readouterr()
 
     return run

