@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from shadowtree.results import ImportSummary
 
 _FORMATS = ("tsv", "tsv.gz", "jsonl", "csv")
+_LDIF = "ldif"
 _MAILMAN = "mailman3"
 _ALIAS_TABLES = ("aliases", "virtual")
 _format_help = "[default: as the file's name ends]"
@@ -32,7 +33,7 @@ _format_help = "[default: as the file's name ends]"
 @click.command("import")
 @click.argument("file")
 @click.option("--skip-bad", is_flag=True, help="Leave out bad lines and list them, instead of refusing the file.")
-@click.option("--file-format", type=click.Choice([*_FORMATS, *_ALIAS_TABLES, _MAILMAN]), help=_format_help)
+@click.option("--file-format", type=click.Choice([*_FORMATS, _LDIF, *_ALIAS_TABLES, _MAILMAN]), help=_format_help)
 @click.option("--subnet", metavar="SUBNET", help="Only the arcs whose parent is in this subnet.")
 @strict_option
 @mailman_options
@@ -49,7 +50,7 @@ def import_command(
     mailman: MailmanOptions,
     request_id: str | None,
 ) -> int:
-    """Load the graph in FILE (.tsv, .tsv.gz, .jsonl, .csv; `-` is standard input) as one atomic update.
+    """Load the graph in FILE (.tsv, .tsv.gz, .jsonl, .csv, .ldif; `-`: standard input) as one atomic update.
 
     A line of a .tsv file is `parent`, `child` and `group` or `member`, with tabs between; `G`, nothing, `group` is a
     group without members. A .csv file begins with the line `list,address,role`. Missing groups are created, arcs that

@@ -496,6 +496,12 @@ def test_the_names_of_an_alias_table_get_the_domain_that_is_given(shadowtree, gr
         assert shadowtree(*table, "--domain", *wrong).status == 2
 
 
+def test_ldif_is_read_from_standard_input_too(shadowtree):
+    text = "dn: cn=a,dc=x,dc=example\nobjectClass: groupOfNames\nmember: uid=ann,dc=x,dc=example\n"
+    found = shadowtree("import", "-", "--file-format", "ldif", stdin=text.encode())
+    assert (found.status, found.out) == (0, "1 arc added, 1 group created, 0 arcs already there\n")
+
+
 def test_a_bad_line_refuses_the_file_and_skipping_lists_it(shadowtree, graph, tmp_path):
     file = tmp_path / "graph.tsv"
     file.write_text(f"{A}\t{B}\tgroup\n{A}\t{A}\tgroup\n")
