@@ -34,23 +34,28 @@ def add_directory_rows(rows: Iterable[tuple[int, Row]], columns: GraphColumns, o
     """Add the arcs of the lines. A member may be a group further down, so all lines are read first."""
     read = list(rows)
     groups: set[str] = set()
-    group_dns: set[DnKey] = set()
+    names_of_dns: dict[DnKey, str] = {}
     for _, row in read:
         try:
             groups.add(_group(row).lower())
             if row.get("groupdn"):
-                group_dns.add(read_dn(row["groupdn"]).key)
+                names_of_dns.setdefault(read_dn(row["groupdn"]).key, _group(row))
         except BadRowError:
             # Its line is reported below.
             continue
     for line, row in read:
         try:
             group, member = _group(row), _member(row)
+            nested = names_of_dns.get(read_dn(row["memberdn"]).key) if row.get("memberdn") else None
+            if nested is not None:
+                # By the name that its own lines give it.
+                columns.add(group, nested, "group")
+                continue
             if not member:
                 columns.add(group, "", "group")
                 continue
             is_group = row.get("memberobjectclass", "").lower() == "group" or (
-                read_dn(row["memberdn"]).key in group_dns if row.get("memberdn") else member.lower() in groups
+                not row.get("memberdn") and member.lower() in groups
             )
             columns.add(group, member, "group" if is_group else "member")
         except BadRowError as error:

@@ -121,6 +121,21 @@ def test_a_table_of_export_csv_nests_groups_by_class_or_by_their_own_lines(tmp_p
     assert kinds == {"group", "process"}
 
 
+@pytest.mark.parametrize(
+    ("columns", "name"),
+    [("GroupName,MemberSamAccountName", "lab,lab-2000"), ("GroupMail,MemberName", f"{LAB},Lab Team")],
+)
+def test_a_nested_group_of_export_csv_has_the_name_of_its_own_lines(tmp_path, columns, name):
+    own, as_member = name.split(",")
+    staff = STAFF if "Mail" in columns else "staff"
+    text = (
+        f"GroupDN,MemberDN,MemberObjectClass,{columns}\n"
+        f'"cn=staff,dc=ubc,dc=example","cn=lab,dc=ubc,dc=example",group,{staff},{as_member}\n'
+        f'"cn=Lab,dc=ubc,dc=example","cn=ann,dc=ubc,dc=example",user,{own},ann\n'
+    )
+    assert read(tmp_path, text, "csv")[0] == [Arc(STAFF, LAB, "group"), Arc(LAB, "ann@ubc.example", "process")]
+
+
 def test_a_group_of_export_csv_without_a_domain_is_told(tmp_path):
     with pytest.raises(BadFile, match="'staff' has no domain"):
         read(tmp_path, '"GroupName","MemberName"\n"staff","ann@ubc.example"\n', "csv")
