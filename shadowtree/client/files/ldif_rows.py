@@ -67,12 +67,16 @@ def add_ldif(blocks: Iterable[LineBlock], columns: GraphColumns, on_bad_line: On
     for record in _records(blocks, on_bad_line):
         entry = _entry(record, on_bad_line)
         if entry is not None:
-            entries[entry.dn.key] = entry
+            first = entries.setdefault(entry.dn.key, entry)
+            if first is not entry:
+                on_bad_line(record.line, f"line {first.record.line} has this entry already")
+                continue
             for uid in record.values.get("uid", ()):
                 by_uid.setdefault(uid.text.strip(), entry)
+    lines: dict[str, int] = {}
     for entry in entries.values():
         if entry.is_group:
-            _add_group(entry, entries, by_uid, columns, on_bad_line)
+            _add_group(entry, entries, by_uid, lines, columns, on_bad_line)
 
 
 def _entry(record: _Record, on_bad_line: OnBadLine) -> _Entry | None:
@@ -94,14 +98,22 @@ def _add_group(
     entry: _Entry,
     entries: dict[DnKey, _Entry],
     by_uid: dict[str, _Entry],
+    lines: dict[str, int],
     columns: GraphColumns,
     on_bad_line: OnBadLine,
 ) -> None:
+    """Add one group. `lines`: the line of each group so far, by its name."""
     try:
         group = entry.name
-        columns.add(group, "", "group")
+        first = lines.setdefault(group.lower(), entry.record.line)
+        if first == entry.record.line:
+            columns.add(group, "", "group")
     except BadRowError as error:
         on_bad_line(entry.record.line, str(error))
+        return
+    if first != entry.record.line:
+        why = f"line {first} has a group of the name {group} already; give one of them a mail address"
+        on_bad_line(entry.record.line, why)
         return
     values = entry.record.values
     for value in (each for kind in _MEMBERS for each in values.get(kind, ())):
@@ -116,7 +128,8 @@ def _add_group(
         try:
             person = by_uid.get(value.text.strip())
             uid = value.text.strip()
-            name = name_at(uid, entry.dn.domain, uid) if person is None else person.name
+            is_here = person is not None and person.dn.domain == entry.dn.domain
+            name = person.name if person is not None and is_here else name_at(uid, entry.dn.domain, uid)
             columns.add(group, name, "member")
         except BadRowError as error:
             on_bad_line(value.line, str(error))
@@ -144,7 +157,9 @@ def _records(blocks: Iterable[LineBlock], on_bad_line: OnBadLine) -> Iterator[_R
 def _field(line: str) -> tuple[str, str] | str:
     """Return kind and value of a line, or the reason why it has none."""
     kind, sign, rest = line.partition(":")
-    kind = kind.partition(";")[0].strip().lower()
+    kind, _, option = kind.strip().lower().partition(";")
+    if option.startswith("range=") and option != "range=0-*":
+        return f"{kind} has a part of its values alone ({option}); export all of them"
     if not (sign and kind):
         return f"this is not LDIF: {line[:40]!r} is no field, such as cn: staff"
     if rest.startswith("<"):

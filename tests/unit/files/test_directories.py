@@ -81,6 +81,9 @@ result: 0 Success
         ("dn: cn=a,dc=x\nobjectClass: group\nmember:: ***\n", 3, "the value of member is not base64"),
         ("dn: cn=a,dc=x\nobjectClass: group\nmember:< file:///etc/passwd\n", 3, "is in another file"),
         ("a\tb\tgroup\n", 1, "this is not LDIF"),
+        ("dn: cn=a,dc=x\nobjectClass: group\nmember;range=0-1: cn=b,dc=x\n", 3, "a part of its values"),
+        ("dn: cn=a,dc=x\nobjectClass: group\n\ndn: CN=A, dc=x\ncn: a\n", 4, "line 1 has this entry already"),
+        ("dn: cn=a,ou=p,dc=x\nobjectClass: group\n\ndn: cn=a,dc=x\nobjectClass: group\n", 4, "a group of the name a@x"),
     ],
 )
 def test_a_line_of_ldif_that_gives_no_arc_is_told(tmp_path, text, line, why):
