@@ -87,7 +87,7 @@ CONNECTION_DEFAULTS: Mapping[str, str | int] = {
 """Used where the URL says nothing else."""
 
 DEFAULTS_OF_SEVERAL_HOSTS: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
-"""The same for a URL that names several hosts: the primary is the one that can be written."""
+"""Options for a URL that names several hosts: the primary is the one that can be written."""
 
 COPY_FROM_ROWS = 1_000
 """From this many rows on, the temporary table of a COPY is worth making."""

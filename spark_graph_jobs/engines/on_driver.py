@@ -72,7 +72,7 @@ class DriverEngine:
         return vertices.sparkSession.createDataFrame(pa.concat_tables([nothing, *parts]))
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says. The square of the adjacency matrix counts, a block of its rows at a time."""
+        """Count with the square of the adjacency matrix, as `GraphEngine` says: a block of its rows at a time."""
         ids, src, dst = self._collect(vertices, arcs)
         pairs = np.unique(np.stack([src, dst], axis=1)[src != dst], axis=0)
         steps = _matrix(len(ids), pairs[:, 0], pairs[:, 1]).astype(np.int64)

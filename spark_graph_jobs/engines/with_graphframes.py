@@ -74,7 +74,7 @@ class GraphFramesEngine:
         return joined.select("id", "target", "distance", after)
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says: half of the motif is searched for, and its occurrences are counted for each pair."""
+        """Search for half of the motif, and count its occurrences for each pair, as `GraphEngine` says."""
         once = arcs.select("src", "dst").where("src <> dst").distinct()
         halves = _graph(vertices, once).find("(src)-[]->(middle); (middle)-[]->(dst)")
         found: DataFrame = halves.select(sql.col("src.id").alias("src"), sql.col("dst.id").alias("dst"))

@@ -24,7 +24,7 @@ _KEY: Final = {
     False: re.compile(r'\s*((?:"(?:[^"\\]|\\.)*+"|[^\s:"])++)\s*:'),
     True: re.compile(rf"\s*({_ITEM})(?=\s|$)"),
 }
-"""By whether the table is a virtual one."""
+"""Pattern of a name, for tables of aliases(5) (False) and of virtual(5) (True)."""
 _TARGET: Final = re.compile(rf"({_ITEM})|,|\S")
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\.)*+)"')
 _ESCAPED: Final = re.compile(r"\\(.)")

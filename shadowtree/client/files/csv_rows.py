@@ -112,7 +112,7 @@ def _columns_of(name: str, number: int, line: str) -> tuple[str, dict[str, int]]
 
 
 def _directory_table(line: str) -> tuple[str, list[str]] | None:
-    """What stands between the columns of a table of a directory, and the columns in lower case; None if it is none."""
+    """Return the separator and the columns, in lower case, of a table of a directory; None for any other table."""
     for separator in _SEPARATORS:
         columns = [column.strip().strip('"').lower() for column in line.split(separator)]
         if directory_csv.is_directory_table(columns):

@@ -28,7 +28,7 @@ class Dn(NamedTuple):
 
     @property
     def key(self) -> DnKey:
-        """The same for all spellings of the name."""
+        """A key that all spellings of the name share."""
         return tuple((kind, " ".join(value.lower().split())) for kind, value in self.parts)
 
     @property

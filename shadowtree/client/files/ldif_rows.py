@@ -21,7 +21,7 @@ from shadowtree.client.graph_columns import BadRowError, GraphColumns
 _GROUP_CLASSES: Final = frozenset({"groupofnames", "groupofuniquenames", "groupofmembers", "group", "posixgroup"})
 _MEMBERS: Final = ("member", "uniquemember")
 _BIT_UID: Final = re.compile(r"#'[01]*'B$")
-"""What may follow the name of a ``uniqueMember``."""
+"""The identifier that may follow the name of a ``uniqueMember``."""
 _RESULT: Final = frozenset({"search", "result", "ref", "matcheddn", "text", "version"})
 """Fields of what search programs write besides entries."""
 
