@@ -77,7 +77,23 @@ def read_change(message: names_pb2.Change) -> results.Change:
     )
 
 
-def read_check(message: name_service_pb2.CheckResponse, *, group: GroupId, member: MemberId) -> results.Check:
+class CertainCheck(Protocol):
+    """A check that was answered with certainty, alone or with others."""
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the member is in the group."""
+
+    @property
+    def pathname(self) -> Sequence[MemberId]:
+        """From the group to the member, where it was asked for."""
+
+    @property
+    def revision(self) -> Revision:
+        """The state of the server that the answer is of."""
+
+
+def read_check(message: CertainCheck, *, group: GroupId, member: MemberId) -> results.Check:
     """Read one check."""
     return results.Check(
         group=group,

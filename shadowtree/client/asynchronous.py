@@ -21,7 +21,7 @@ from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
-from shadowtree.client.checks_together import ChecksOfTasks
+from shadowtree.client.checks_together import ChecksOfTasks, Known
 from shadowtree.client.failures import (
     Failure,
     client_closed,
@@ -458,7 +458,7 @@ class Client:
             if travels:
                 response = await self._check_together(call.request, connection, limit)
                 if response is not None:
-                    return cleaned(call.read(response))
+                    return call.read(response)
                 limit.require_time(time.monotonic(), connection.address)
             return await self._call_within(call, limit)
         finally:
@@ -949,7 +949,7 @@ class Client:
 
     async def _check_together(
         self, request: name_service_pb2.CheckRequest, connection: _Connection, limit: TimeLimit
-    ) -> name_service_pb2.CheckResponse | None:
+    ) -> Known | None:
         async def send(pairs: name_service_pb2.CheckKnownRequest) -> name_service_pb2.CheckKnownResponse | None:
             try:
                 response: name_service_pb2.CheckKnownResponse = await connection.call(

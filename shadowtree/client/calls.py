@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Generic, TypeVar
 
 from shadowtree import results
@@ -391,14 +391,20 @@ def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
 
 def as_kept(name: str) -> str:
     """The name as servers keep it, its domain in lower case. What is no name stays: the server says what is wrong."""
-    from namegraph import InvalidNameError, parse_name
-
     if not isinstance(name, str):
         raise InvalidRequest(f"a name is text, not {name!r}")
+    parse, no_name = _parser()
     try:
-        return parse_name(name)
-    except InvalidNameError:
+        return parse(name)
+    except no_name:
         return name
+
+
+@cache
+def _parser() -> tuple[Callable[[str], str], type[Exception]]:
+    from namegraph import InvalidNameError, parse_name
+
+    return parse_name, InvalidNameError
 
 
 ADMIN_METHODS: Final = frozenset(

@@ -14,12 +14,14 @@ Members of whom other servers know more are asked for alone for a while, by thei
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Event, Lock
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from shadowtree.client.foreign_text import printable
 from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import Revision, Seconds, SubnetName
 
@@ -39,7 +41,16 @@ REMEMBERED_SECONDS: Final = 30.0
 
 _YES, _NO, _OTHERS_KNOW_MORE = 1, 2, 3
 
-Response = name_service_pb2.CheckResponse | None
+
+class Known(NamedTuple):
+    """A certain answer, as it may be shown. All checks of one response that have the same answer share it."""
+
+    is_member: bool
+    revision: Revision
+    pathname: tuple[()] = ()
+
+
+Response = Known | None
 """The answer to one check; None: it is to be asked alone."""
 
 
@@ -109,11 +120,11 @@ def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest:
 
 def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
     """Give each check its answer. A server that answers fewer leaves the rest without one."""
-    now = time.monotonic()
+    now, revision = time.monotonic(), printable(response.revision)
+    certain = {_YES: Known(True, revision), _NO: Known(False, revision)}
     for waiting, answer in zip(some, response.answers, strict=False):
-        if answer in (_YES, _NO):
-            waiting.response = name_service_pb2.CheckResponse(is_member=answer == _YES, revision=response.revision)
-        elif answer == _OTHERS_KNOW_MORE:
+        waiting.response = certain.get(answer)
+        if answer == _OTHERS_KNOW_MORE:
             others.add(waiting.request.member, now)
 
 
@@ -204,11 +215,14 @@ class ChecksOfThreads:
 class _Task(Waiting):
     """The check of a task."""
 
-    __slots__ = ("answered",)
+    __slots__ = ("answered", "deadline")
 
-    def __init__(self, request: name_service_pb2.CheckRequest, answered: asyncio.Future[None]) -> None:
+    def __init__(
+        self, request: name_service_pb2.CheckRequest, answered: asyncio.Future[None], deadline: Seconds
+    ) -> None:
         super().__init__(request)
         self.answered = answered
+        self.deadline = deadline
 
     def wake(self) -> None:
         """Have its task go on."""
@@ -229,6 +243,9 @@ class ChecksOfTasks:
         self._sending = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._others = _Others()
+        self._waiting: set[_Task] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
 
     def begin(self, request: name_service_pb2.CheckRequest) -> bool:
         """Count a check; returns whether it should travel with others."""
@@ -238,24 +255,42 @@ class ChecksOfTasks:
     def end(self) -> None:
         """Count a check that is over."""
         self._under_way -= 1
+        if not self._under_way and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     async def answer(self, request: name_service_pb2.CheckRequest, send: Send, seconds: Seconds | None) -> Response:
         """The answer to a check that travels with others; `seconds`: how long to wait for it."""
         loop = asyncio.get_running_loop()
-        waiting = _Task(request, loop.create_future())
+        waiting = _Task(request, loop.create_future(), math.inf if seconds is None else loop.time() + seconds)
         self._pending.add(waiting)
+        self._waiting.add(waiting)
         if self._sending < CALLS_AT_ONCE:
             self._sending += 1
             sending = loop.create_task(self._send(send))
             self._tasks.add(sending)
             sending.add_done_callback(self._tasks.discard)
-        timer = None if seconds is None else loop.call_later(seconds, waiting.wake)
+        if self._timer is None or waiting.deadline < self._timer.when():
+            self._set_timer(loop, waiting.deadline)
         try:
             await waiting.answered
         finally:
-            if timer is not None:
-                timer.cancel()
+            self._waiting.discard(waiting)
         return waiting.response
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, when: Seconds) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if math.isinf(when) else loop.call_at(when, self._go_off, loop)
+
+    def _go_off(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, rest = loop.time(), math.inf
+        for waiting in self._waiting:
+            if waiting.deadline <= now:
+                waiting.wake()
+            else:
+                rest = min(rest, waiting.deadline)
+        self._set_timer(loop, rest)
 
     async def _send(self, send: Send) -> None:
         some: list[_Task] = []

@@ -19,7 +19,7 @@ from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, STREAMS_WITHOUT_THREADS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
-from shadowtree.client.checks_together import ChecksOfThreads
+from shadowtree.client.checks_together import ChecksOfThreads, Known
 from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, is_unknown_call, read_failure
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.large_answers import LargeAnswers
@@ -436,7 +436,7 @@ class Client:
             if travels:
                 response = self._check_together(call.request, connection, limit)
                 if response is not None:
-                    return cleaned(call.read(response))
+                    return call.read(response)
                 limit.require_time(time.monotonic(), connection.address)
             return self._call_within(call, limit)
         finally:
@@ -929,7 +929,7 @@ class Client:
 
     def _check_together(
         self, request: name_service_pb2.CheckRequest, connection: _Connection, limit: TimeLimit
-    ) -> name_service_pb2.CheckResponse | None:
+    ) -> Known | None:
         def send(pairs: name_service_pb2.CheckKnownRequest) -> name_service_pb2.CheckKnownResponse | None:
             try:
                 response: name_service_pb2.CheckKnownResponse = connection.call(

@@ -133,6 +133,28 @@ async def test_a_short_deadline_ends_no_other_check(graph):
     assert [each.is_member for each in (found[0], *found[2:])] == [True, True, False, True, False]
 
 
+async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(graph):
+    ended = []
+
+    async def check(names, number, seconds):
+        with pytest.raises(shadowtree.DeadlineExceeded):
+            await names.check(*PAIRS[number], timeout=seconds)
+        ended.append(seconds)
+
+    with serve_fake(graph) as address:
+        async with shadowtree.aio.Client(address) as names:
+            await names.check(*PAIRS[0])
+            graph.answers_together = threading.Event()
+            # The first is asked alone; the others share a call, which lasts as long as the second one may.
+            alone = asyncio.ensure_future(names.check(*PAIRS[0]))
+            await asyncio.sleep(0)
+            waits = (0.7, 0.4, 0.1, 0.2)
+            await asyncio.gather(*(check(names, number, seconds) for number, seconds in enumerate(waits)))
+            graph.answers_together.set()
+            assert await alone
+    assert ended == sorted(waits)
+
+
 async def test_a_cancelled_check_ends_no_other_one(graph):
     with serve_fake(graph) as address:
         async with shadowtree.aio.Client(address) as names:
