@@ -21,7 +21,7 @@ from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
-from shadowtree.client.checks_together import ChecksOfTasks, Known
+from shadowtree.client.checks_together import ChecksOfTasks, can_travel
 from shadowtree.client.failures import (
     Failure,
     client_closed,
@@ -90,7 +90,7 @@ class _Connection:
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
         """The calls that the server, which is of a version before, has said not to know."""
-        self.checks = ChecksOfTasks()
+        self.checks = ChecksOfTasks(self._check_known)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
         """Make a call of any service, to be awaited, or begin a stream."""
@@ -101,6 +101,19 @@ class _Connection:
         except grpc.aio.UsageError:
             # So gRPC refuses a channel that was closed.
             raise client_closed() from None
+
+    async def _check_known(
+        self, request: name_service_pb2.CheckKnownRequest, timeout: Seconds | None
+    ) -> name_service_pb2.CheckKnownResponse | None:
+        try:
+            response: name_service_pb2.CheckKnownResponse = await self.call(CHECK_TOGETHER, request, timeout)
+        except grpc.aio.AioRpcError as error:
+            if is_unknown_call(error):
+                self.unknown_calls.add(CHECK_TOGETHER)
+            return None
+        except ClientClosed:
+            return None
+        return response
 
 
 class Client:
@@ -448,21 +461,24 @@ class Client:
 
         Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
         """
-        call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
         limit = self._limit(timeout)
         connection = self._connected()
-        if explain or CHECK_TOGETHER in connection.unknown_calls:
+        if explain or CHECK_TOGETHER in connection.unknown_calls or not can_travel(group, member, at_least_revision):
+            call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
             return await self._call_within(call, limit)
-        travels = connection.checks.begin(call.request)
+        checks = connection.checks
+        travels = checks.begin(member)
         try:
             if travels:
-                response = await self._check_together(call.request, connection, limit)
-                if response is not None:
-                    return call.read(response)
+                seconds = limit.remaining(time.monotonic())
+                known = await checks.answer(group, member, at_least_revision or "", seconds)
+                if known is not None:
+                    return answers.read_check(known, group=calls.as_kept(group), member=calls.as_kept(member))
                 limit.require_time(time.monotonic(), connection.address)
+            call = calls.check(group, member, explain=False, at_least_revision=at_least_revision)
             return await self._call_within(call, limit)
         finally:
-            connection.checks.end()
+            checks.end()
 
     async def check_many(
         self,
@@ -947,24 +963,6 @@ class Client:
 
         return await self._attempt(attempt, limit, None)
 
-    async def _check_together(
-        self, request: name_service_pb2.CheckRequest, connection: _Connection, limit: TimeLimit
-    ) -> Known | None:
-        async def send(pairs: name_service_pb2.CheckKnownRequest) -> name_service_pb2.CheckKnownResponse | None:
-            try:
-                response: name_service_pb2.CheckKnownResponse = await connection.call(
-                    CHECK_TOGETHER, pairs, limit.remaining(time.monotonic())
-                )
-            except grpc.aio.AioRpcError as error:
-                if is_unknown_call(error):
-                    connection.unknown_calls.add(CHECK_TOGETHER)
-                return None
-            except ClientClosed:
-                return None
-            return response
-
-        return await connection.checks.answer(request, send, limit.remaining(time.monotonic()))
-
     async def _check(
         self,
         coming: AsyncIterator[list[tuple[GroupId, MemberId]]],
@@ -1068,6 +1066,10 @@ class Client:
     def _connected(self) -> _Connection:
         """The connection to use in the event loop that runs. Those of loops that are over go."""
         loop = asyncio.get_running_loop()
+        # Nothing is there once the client is closed.
+        known = self._connections.get(loop, {}).get(self._addresses.current)
+        if known is not None:
+            return known
         with self._lock:
             if self._is_closed:
                 raise client_closed()

@@ -23,7 +23,7 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from shadowtree.client.foreign_text import printable
 from shadowtree.v1 import name_service_pb2
-from shadowtree.vocabulary import Revision, Seconds, SubnetName
+from shadowtree.vocabulary import GroupId, MemberId, Revision, Seconds, SubnetName
 
 METHOD: Final = "CheckKnown"
 
@@ -57,11 +57,18 @@ Response = Known | None
 class Waiting:
     """A check that waits for its answer."""
 
-    __slots__ = ("request", "response")
+    __slots__ = ("group", "member", "response", "revision")
 
-    def __init__(self, request: name_service_pb2.CheckRequest) -> None:
-        self.request = request
+    def __init__(self, group: GroupId, member: MemberId, revision: Revision) -> None:
+        self.group = group
+        self.member = member
+        self.revision = revision
         self.response: Response = None
+
+
+def can_travel(group: object, member: object, revision: object) -> bool:
+    """Whether the arguments of a check are text. What is wrong with others is said to a check that is made alone."""
+    return isinstance(group, str) and isinstance(member, str) and (revision is None or isinstance(revision, str))
 
 
 WaitingT = TypeVar("WaitingT", bound=Waiting)
@@ -77,7 +84,7 @@ class _Pending(Generic[WaitingT]):
         return sum(map(len, self._by_revision.values()))
 
     def add(self, waiting: WaitingT) -> None:
-        self._by_revision.setdefault(waiting.request.at_least_revision, []).append(waiting)
+        self._by_revision.setdefault(waiting.revision, []).append(waiting)
 
     def take(self) -> list[WaitingT]:
         """The next that travel together: of the revision whose checks have waited longest."""
@@ -110,12 +117,16 @@ def _subnet(member: str) -> SubnetName:
     return member[member.find("@") + 1 :].lower()
 
 
-def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest:
-    return name_service_pb2.CheckKnownRequest(
-        groups=[waiting.request.group for waiting in some],
-        members=[waiting.request.member for waiting in some],
-        at_least_revision=some[0].request.at_least_revision,
-    )
+def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | None:
+    """Put checks of one revision into a request; None where a text of theirs is no Unicode: each says so alone."""
+    try:
+        return name_service_pb2.CheckKnownRequest(
+            groups=[waiting.group for waiting in some],
+            members=[waiting.member for waiting in some],
+            at_least_revision=some[0].revision,
+        )
+    except UnicodeEncodeError:
+        return None
 
 
 def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
@@ -125,7 +136,7 @@ def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse
     for waiting, answer in zip(some, response.answers, strict=False):
         waiting.response = certain.get(answer)
         if answer == _OTHERS_KNOW_MORE:
-            others.add(waiting.request.member, now)
+            others.add(waiting.member, now)
 
 
 class _Thread(Waiting):
@@ -133,8 +144,8 @@ class _Thread(Waiting):
 
     __slots__ = ("carries", "is_over", "wakes")
 
-    def __init__(self, request: name_service_pb2.CheckRequest) -> None:
-        super().__init__(request)
+    def __init__(self, group: GroupId, member: MemberId, revision: Revision) -> None:
+        super().__init__(group, member, revision)
         self.wakes = Event()
         self.carries: list[_Thread] = []
         """The checks that this thread is to send, its own first; empty where another thread sends it."""
@@ -142,8 +153,8 @@ class _Thread(Waiting):
         """Whether its thread does not wait any more."""
 
 
-SendNow = Callable[[name_service_pb2.CheckKnownRequest], name_service_pb2.CheckKnownResponse | None]
-"""Makes the call; None where it failed."""
+SendNow = Callable[[name_service_pb2.CheckKnownRequest, Seconds | None], name_service_pb2.CheckKnownResponse | None]
+"""Makes the call, which may take so long; None where it failed."""
 
 
 class ChecksOfThreads:
@@ -152,7 +163,8 @@ class ChecksOfThreads:
     Nothing waits unless `CALLS_AT_ONCE` threads send.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, send: SendNow) -> None:
+        self._send = send
         self._lock = Lock()
         self._under_way = 0
         self._pending = _Pending[_Thread]()
@@ -160,20 +172,20 @@ class ChecksOfThreads:
         """Threads that send, or have been told to."""
         self._others = _Others()
 
-    def begin(self, request: name_service_pb2.CheckRequest) -> bool:
+    def begin(self, member: MemberId) -> bool:
         """Count a check; returns whether it should travel with others."""
         with self._lock:
             self._under_way += 1
-            return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
+            return self._under_way > 1 and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
         """Count a check that is over."""
         with self._lock:
             self._under_way -= 1
 
-    def answer(self, request: name_service_pb2.CheckRequest, send: SendNow, seconds: Seconds | None) -> Response:
+    def answer(self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None) -> Response:
         """The answer to a check that travels with others; `seconds`: how long to wait for it."""
-        waiting = _Thread(request)
+        waiting = _Thread(group, member, revision)
         with self._lock:
             if self._sending < CALLS_AT_ONCE:
                 self._sending += 1
@@ -185,13 +197,14 @@ class ChecksOfThreads:
             with self._lock:
                 waiting.is_over = True
         if waiting.carries:
-            self._carry(waiting.carries, send)
+            self._carry(waiting.carries, seconds)
         return waiting.response
 
-    def _carry(self, some: list[_Thread], send: SendNow) -> None:
+    def _carry(self, some: list[_Thread], seconds: Seconds | None) -> None:
         """Send some checks, then have another thread send what has come meanwhile."""
         try:
-            response = send(_request(some))
+            request = _request(some)
+            response = None if request is None else self._send(request, seconds)
             if response is not None:
                 _read(some, response, self._others)
         finally:
@@ -218,9 +231,14 @@ class _Task(Waiting):
     __slots__ = ("answered", "deadline")
 
     def __init__(
-        self, request: name_service_pb2.CheckRequest, answered: asyncio.Future[None], deadline: Seconds
+        self,
+        group: GroupId,
+        member: MemberId,
+        revision: Revision,
+        answered: asyncio.Future[None],
+        deadline: Seconds,
     ) -> None:
-        super().__init__(request)
+        super().__init__(group, member, revision)
         self.answered = answered
         self.deadline = deadline
 
@@ -230,14 +248,17 @@ class _Task(Waiting):
             self.answered.set_result(None)
 
 
-Send = Callable[[name_service_pb2.CheckKnownRequest], Awaitable[name_service_pb2.CheckKnownResponse | None]]
-"""Makes the call; None where it failed."""
+Send = Callable[
+    [name_service_pb2.CheckKnownRequest, Seconds | None], Awaitable[name_service_pb2.CheckKnownResponse | None]
+]
+"""Makes the call, which may take so long; None where it failed."""
 
 
 class ChecksOfTasks:
     """The checks that tasks of one event loop make over one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, send: Send) -> None:
+        self._send = send
         self._under_way = 0
         self._pending = _Pending[_Task]()
         self._sending = 0
@@ -247,10 +268,10 @@ class ChecksOfTasks:
         self._timer: asyncio.TimerHandle | None = None
         """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
 
-    def begin(self, request: name_service_pb2.CheckRequest) -> bool:
+    def begin(self, member: MemberId) -> bool:
         """Count a check; returns whether it should travel with others."""
         self._under_way += 1
-        return self._under_way > 1 and not self._others.has(request.member, time.monotonic())
+        return self._under_way > 1 and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
         """Count a check that is over."""
@@ -259,15 +280,16 @@ class ChecksOfTasks:
             self._timer.cancel()
             self._timer = None
 
-    async def answer(self, request: name_service_pb2.CheckRequest, send: Send, seconds: Seconds | None) -> Response:
+    async def answer(self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None) -> Response:
         """The answer to a check that travels with others; `seconds`: how long to wait for it."""
         loop = asyncio.get_running_loop()
-        waiting = _Task(request, loop.create_future(), math.inf if seconds is None else loop.time() + seconds)
+        deadline = math.inf if seconds is None else loop.time() + seconds
+        waiting = _Task(group, member, revision, loop.create_future(), deadline)
         self._pending.add(waiting)
         self._waiting.add(waiting)
         if self._sending < CALLS_AT_ONCE:
             self._sending += 1
-            sending = loop.create_task(self._send(send))
+            sending = loop.create_task(self._carry(seconds))
             self._tasks.add(sending)
             sending.add_done_callback(self._tasks.discard)
         if self._timer is None or waiting.deadline < self._timer.when():
@@ -292,12 +314,14 @@ class ChecksOfTasks:
                 rest = min(rest, waiting.deadline)
         self._set_timer(loop, rest)
 
-    async def _send(self, send: Send) -> None:
+    async def _carry(self, seconds: Seconds | None) -> None:
+        """Send what waits, as long as anything does."""
         some: list[_Task] = []
         try:
             while self._pending:
                 some = self._pending.take()
-                response = await send(_request(some))
+                request = _request(some)
+                response = None if request is None else await self._send(request, seconds)
                 if response is not None:
                     _read(some, response, self._others)
                 for waiting in some:

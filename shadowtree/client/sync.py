@@ -19,7 +19,7 @@ from shadowtree.client import answers, calls, change_record
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, STREAMS_WITHOUT_THREADS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
-from shadowtree.client.checks_together import ChecksOfThreads, Known
+from shadowtree.client.checks_together import ChecksOfThreads, can_travel
 from shadowtree.client.failures import Failure, client_closed, failure_of_refusal, is_unknown_call, read_failure
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.large_answers import LargeAnswers
@@ -81,7 +81,7 @@ class _Connection:
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
         """The calls that the server, which is of a version before, has said not to know."""
-        self.checks = ChecksOfThreads()
+        self.checks = ChecksOfThreads(self._check_known)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
         """Make a call of any service, or begin a stream."""
@@ -92,6 +92,19 @@ class _Connection:
         except ValueError:
             # So gRPC refuses a channel that was closed.
             raise client_closed() from None
+
+    def _check_known(
+        self, request: name_service_pb2.CheckKnownRequest, timeout: Seconds | None
+    ) -> name_service_pb2.CheckKnownResponse | None:
+        try:
+            response: name_service_pb2.CheckKnownResponse = self.call(CHECK_TOGETHER, request, timeout)
+        except grpc.RpcError as error:
+            if is_unknown_call(error):
+                self.unknown_calls.add(CHECK_TOGETHER)
+            return None
+        except ClientClosed:
+            return None
+        return response
 
 
 class Client:
@@ -426,21 +439,24 @@ class Client:
 
         Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
         """
-        call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
         limit = self._limit(timeout)
         connection = self._connected()
-        if explain or CHECK_TOGETHER in connection.unknown_calls:
+        if explain or CHECK_TOGETHER in connection.unknown_calls or not can_travel(group, member, at_least_revision):
+            call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
             return self._call_within(call, limit)
-        travels = connection.checks.begin(call.request)
+        checks = connection.checks
+        travels = checks.begin(member)
         try:
             if travels:
-                response = self._check_together(call.request, connection, limit)
-                if response is not None:
-                    return call.read(response)
+                seconds = limit.remaining(time.monotonic())
+                known = checks.answer(group, member, at_least_revision or "", seconds)
+                if known is not None:
+                    return answers.read_check(known, group=calls.as_kept(group), member=calls.as_kept(member))
                 limit.require_time(time.monotonic(), connection.address)
+            call = calls.check(group, member, explain=False, at_least_revision=at_least_revision)
             return self._call_within(call, limit)
         finally:
-            connection.checks.end()
+            checks.end()
 
     def check_many(
         self,
@@ -926,24 +942,6 @@ class Client:
             return cleaned(collector.finish())
 
         return self._attempt(attempt, limit, None)
-
-    def _check_together(
-        self, request: name_service_pb2.CheckRequest, connection: _Connection, limit: TimeLimit
-    ) -> Known | None:
-        def send(pairs: name_service_pb2.CheckKnownRequest) -> name_service_pb2.CheckKnownResponse | None:
-            try:
-                response: name_service_pb2.CheckKnownResponse = connection.call(
-                    CHECK_TOGETHER, pairs, limit.remaining(time.monotonic())
-                )
-            except grpc.RpcError as error:
-                if is_unknown_call(error):
-                    connection.unknown_calls.add(CHECK_TOGETHER)
-                return None
-            except ClientClosed:
-                return None
-            return response
-
-        return connection.checks.answer(request, send, limit.remaining(time.monotonic()))
 
     def _export(
         self, subnet: SubnetName | None, at_least_revision: Revision | None, timeout: Seconds | None

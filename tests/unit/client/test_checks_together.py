@@ -208,18 +208,18 @@ class Held:
         self.sizes = []
         self.let_go = threading.Event()
 
-    def __call__(self, request):
+    def __call__(self, request, seconds):
         self.sizes.append(len(request.groups))
         assert self.let_go.wait(20)
         return name_service_pb2.CheckKnownResponse(answers=bytes([1]) * len(request.groups), revision="r")
 
 
 def test_threads_that_come_while_calls_are_under_way_travel_together():
-    checks, send, found = ChecksOfThreads(), Held(), []
-    request = name_service_pb2.CheckRequest(group=G, member=MEMBERS[0])
+    send, found = Held(), []
+    checks = ChecksOfThreads(send)
 
     def check():
-        found.append(checks.answer(request, send, None))
+        found.append(checks.answer(G, MEMBERS[0], "", None))
 
     threads = [threading.Thread(target=check) for _ in range(PAIRS_AT_ONCE + 12)]
     for thread in threads:
@@ -235,11 +235,8 @@ def test_threads_that_come_while_calls_are_under_way_travel_together():
 
 
 def test_a_call_that_breaks_leaves_each_thread_to_ask_alone():
-    checks, found = ChecksOfThreads(), []
-    request = name_service_pb2.CheckRequest(group=G, member=MEMBERS[0])
-    threads = [
-        threading.Thread(target=lambda: found.append(checks.answer(request, lambda _: None, None))) for _ in range(20)
-    ]
+    checks, found = ChecksOfThreads(lambda request, seconds: None), []
+    threads = [threading.Thread(target=lambda: found.append(checks.answer(G, MEMBERS[0], "", None))) for _ in range(20)]
     for thread in threads:
         thread.start()
     for thread in threads:
