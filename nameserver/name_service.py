@@ -219,12 +219,13 @@ def check_here(
     return read(questions.check, revisions, run_loop, filling, of=_members, until_ready=directory.until_all_met)
 
 
-def short_check(
+def short_ways(
     *, core: CoreQueries, resolver: MembershipResolver, run_loop: RunLoop, directory: PeerDirectory
-) -> Callable[[bytes], bytes | None]:
-    """Check as far as this server can answer at once: of a request as it came, the answer, or None."""
+) -> dict[str, Callable[[bytes], bytes | None]]:
+    """The calls that this server can answer at once: of a request as it came, the answer, or None."""
     checks = LocalChecks(core=core, resolver=resolver)
-    return _known_checks(core, checks, Routing(known=core, directory=directory), run_loop, directory).check
+    known_checks = _known_checks(core, checks, Routing(known=core, directory=directory), run_loop, directory)
+    return {"Check": known_checks.check, "CheckKnown": known_checks.check_known_now}
 
 
 def _known_checks(

@@ -60,7 +60,7 @@ from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.driver.start_number import start_number
-from nameserver.name_service import CheckHere, check_here, name_service_handlers, short_check
+from nameserver.name_service import CheckHere, check_here, name_service_handlers, short_ways
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
@@ -381,14 +381,13 @@ def _open(
         handlers: dict[str, Any],
         count: int,
         patient: Collection[str] = (),
-        short_ways: Mapping[str, ShortWay] = NO_SHORT_WAYS,
+        at_once: Mapping[str, ShortWay] = NO_SHORT_WAYS,
     ) -> None:
         places = Places(count)
         found = guarded(handlers, places=places, request_bytes=request_bytes, patient=patient)
         if service != reflection.SERVICE_NAME:
             admitted = {
-                name: admitted_shortly(way, places=places, request_bytes=request_bytes)
-                for name, way in short_ways.items()
+                name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
             }
             found = calls.followed(service, found, admitted)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
@@ -398,8 +397,8 @@ def _open(
     relays = RelayedCalls(directory, methods=relayed, places=Places(RELAYED_CALLS_AT_ONCE))
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
-    short_ways = {"Check": short_check(core=reads, resolver=resolver, run_loop=run_loop, directory=directory)}
-    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, short_ways=short_ways)
+    at_once = short_ways(core=reads, resolver=resolver, run_loop=run_loop, directory=directory)
+    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, at_once=at_once)
     add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)

@@ -1,17 +1,18 @@
 """Checks that need nobody else: answered from the state at this instant, without a pause.
 
-    Check        the short way: one function of the request as it came, before anything that other calls need. It gives
-                 no answer where the long way might wait, ask another server, refuse, or know more.
+    Check        one pair; the long way of all others is in `check_and_describe.py`.
     CheckKnown   many pairs at once, of calls that one client makes at the same time.
 
-The long way (`check_and_describe.py`) answers alike wherever the short one answers
-(`tests/unit/nameserver/reads/test_known_checks.py`).
+Both have a short way: one function of the request as it came, before anything that other calls need. It gives no answer
+where the long way might wait, ask another server, refuse, or know more. The long way answers alike
+wherever the short one answers (`tests/unit/nameserver/reads/test_known_checks.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import cast
 
 from google.protobuf.message import DecodeError
 
@@ -34,6 +35,10 @@ class Known(IntEnum):
     YES = 1
     NO = 2
     OTHERS_KNOW_MORE = 3
+
+
+_ANSWERS = bytes.maketrans(bytes((PairFinding.BELOW, PairFinding.NOT_BELOW)), bytes((Known.YES, Known.NO)))
+"""By finding, where nobody else knows more."""
 
 
 class KnownChecks:
@@ -72,25 +77,50 @@ class KnownChecks:
         response = messages.CheckResponse(is_member=answer is Known.YES, revision=self._core.revision)
         return response.SerializeToString()
 
+    def check_known_now(self, request: bytes) -> bytes | None:
+        """Answer CheckKnown; None where the long way has to."""
+        if self._run_loop.newest_batch is not None:
+            return None
+        try:
+            asked = messages.CheckKnownRequest.FromString(request)
+            _require_columns(asked.groups, asked.members)
+        except (DecodeError, RefusedError):
+            return None
+        return self._answers(asked).SerializeToString()
+
     async def check_known(self, request: messages.CheckKnownRequest, context: Context) -> messages.CheckKnownResponse:
         """Answer CheckKnown, once what the answers rest on is durable."""
         del context
+        _require_columns(request.groups, request.members)
+        response = self._answers(request)
+        if self._run_loop.newest_batch is not None:
+            await self._run_loop.until_durable()
+        # An answer given while this server parts from others may miss them.
+        return response if self._is_ready() else messages.CheckKnownResponse(answers=bytes(len(request.groups)))
+
+    def _answers(self, request: messages.CheckKnownRequest) -> messages.CheckKnownResponse:
         groups, members = request.groups, request.members
-        _require_columns(groups, members)
         if (
             self._run_loop.storage_failure is not None
             or not self._is_ready()
             or not self._reflects(request.at_least_revision)
         ):
             return messages.CheckKnownResponse(answers=bytes(len(groups)))
-        answers = bytes(map(self._answer, groups, members))
+        answers = self._all_known(groups, members) or bytes(map(self._answer, groups, members))
         if self._checks.may_miss_something:
             answers = bytes(len(groups))
-        response = messages.CheckKnownResponse(answers=answers, revision=self._core.revision)
-        if self._run_loop.newest_batch is not None:
-            await self._run_loop.until_durable()
-        # An answer given while this server parts from others may miss them.
-        return response if self._is_ready() else messages.CheckKnownResponse(answers=bytes(len(groups)))
+        return messages.CheckKnownResponse(answers=answers, revision=self._core.revision)
+
+    def _all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytes | None:
+        """The same answers, twice as fast, where all groups exist and all members have ancestor sets here."""
+        nodes = [self._known.get(cast("NodeId", member)) for member in members]
+        if not all(node is not None and self._core.ancestors.is_known(node) for node in nodes):
+            return None
+        owner_kind = self._routing.owner_kind
+        if not self._routing.is_alone and any(owner_kind(member) is not OwnerKind.OURS for member in members):
+            return None
+        findings = self._checks.all_known(groups, members)
+        return None if findings is None else bytes(findings.translate(_ANSWERS))
 
     def _answer(self, group: str, member: str) -> Known:
         if member not in self._known:

@@ -19,7 +19,7 @@ from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
-from nameserver.name_service import name_service_handlers, short_check
+from nameserver.name_service import name_service_handlers, short_ways
 from nameserver.reads.peer_queries import peer_question_handlers
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
@@ -135,7 +135,7 @@ class NameServer:
                 grpc.method_handlers_generic_handler(PEER_SERVICE, peer_question_handlers(**built)),
             )
         )
-        self.short_check = short_check(core=self.core, resolver=resolver, run_loop=self.run_loop, directory=directory)
+        self.short_ways = short_ways(core=self.core, resolver=resolver, run_loop=self.run_loop, directory=directory)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
         self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)])

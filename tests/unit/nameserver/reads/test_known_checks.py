@@ -43,7 +43,7 @@ async def long_way(server, request):
 
 
 def short_way(server, request):
-    found = server.short_check(request.SerializeToString())
+    found = server.short_ways["Check"](request.SerializeToString())
     return None if found is None else m.CheckResponse.FromString(found)
 
 
@@ -73,7 +73,9 @@ async def test_pairs_together_are_answered_as_one_by_one(subnets):
         await make_graph(server)
         pairs = list(product(GROUPS, MEMBERS))
         groups, members = zip(*pairs, strict=True)
-        response = await server.names.CheckKnown(m.CheckKnownRequest(groups=groups, members=members))
+        request = m.CheckKnownRequest(groups=groups, members=members)
+        response = await server.names.CheckKnown(request)
+        assert server.short_ways["CheckKnown"](request.SerializeToString()) == response.SerializeToString()
         assert len(response.answers) == len(pairs)
         for (group, member), answer in zip(pairs, response.answers, strict=True):
             expected = await long_way(server, m.CheckRequest(group=group, member=member))
@@ -92,7 +94,10 @@ async def test_what_is_not_yet_durable_goes_the_long_way():
         while server.run_loop.newest_batch is None:
             await asyncio.sleep(0)
         assert short_way(server, request) is None
+        together = m.CheckKnownRequest(groups=[request.group], members=[request.member]).SerializeToString()
+        assert server.short_ways["CheckKnown"](together) is None
         await writing
+        assert server.short_ways["CheckKnown"](together) is not None
         assert (await long_way(server, request)).is_member
         assert short_way(server, request).is_member
 
@@ -116,7 +121,7 @@ async def test_what_may_wait_or_says_more_goes_the_long_way(asked):
                 m.CheckKnownRequest(**columns, at_least_revision=request.at_least_revision)
             )
             assert response.answers == bytes([Known.UNANSWERED])
-        assert servers[A].short_check(b"\xff") is None
+        assert all(way(b"\xff") is None for way in servers[A].short_ways.values())
 
 
 async def test_what_others_may_know_better_goes_the_long_way():
