@@ -1,8 +1,8 @@
 """Checks that one client makes at the same time: those that come while others are under way travel together.
 
-    a check alone                          Check, as ever
-    a check while another is under way     waits for the next CheckKnown, which carries all that wait
-    no answer, for whatever reason         Check: so errors, deadlines and repetitions are those of a check alone
+    a check while fewer than two others are under way    Check, as ever
+    a check while more are under way                     waits for the next CheckKnown, which carries all that wait
+    no answer, for whatever reason                       Check: so errors, deadlines and repetitions are those of a check alone
 
     comes -> waits in `_Pending` -> CheckKnown under way -> YES or NO: the result
                                                          -> UNANSWERED, or the call failed: Check
@@ -31,7 +31,8 @@ PAIRS_AT_ONCE: Final = 500
 """Pairs of one request; a server takes 1,000."""
 
 CALLS_AT_ONCE: Final = 2
-"""CheckKnown under way: the client reads one answer while the server works on the next."""
+"""CheckKnown under way: the client reads one answer while the server works on the next. So many checks gain nothing by
+travelling together."""
 
 SUBNETS_REMEMBERED: Final = 1_000
 """Subnets whose members are asked for alone."""
@@ -173,10 +174,10 @@ class ChecksOfThreads:
         self._others = _Others()
 
     def begin(self, member: MemberId) -> bool:
-        """Count a check; returns whether it should travel with others."""
+        """Count a check; returns whether it is to travel with others."""
         with self._lock:
             self._under_way += 1
-            return self._under_way > 1 and not self._others.has(member, time.monotonic())
+            return self._under_way > CALLS_AT_ONCE and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
         """Count a check that is over."""
@@ -269,9 +270,9 @@ class ChecksOfTasks:
         """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
 
     def begin(self, member: MemberId) -> bool:
-        """Count a check; returns whether it should travel with others."""
+        """Count a check; returns whether it is to travel with others."""
         self._under_way += 1
-        return self._under_way > 1 and not self._others.has(member, time.monotonic())
+        return self._under_way > CALLS_AT_ONCE and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
         """Count a check that is over."""

@@ -52,8 +52,22 @@ def test_tasks_that_check_at_once_share_calls(graph):
 
     with serve_fake(graph) as address:
         asyncio.run(check_all())
-    assert sorted(graph.calls) == ["Check", "CheckKnown"]
-    assert graph.pairs_together == [len(PAIRS) - 1]
+    assert sorted(graph.calls) == ["Check", "Check", "CheckKnown"]
+    assert graph.pairs_together == [len(PAIRS) - 2]
+
+
+def test_two_tasks_that_check_at_once_each_make_their_own_calls(graph):
+    async def check_some(names, pairs):
+        for pair in pairs:
+            await names.check(*pair)
+
+    async def check_all():
+        async with shadowtree.aio.Client(address) as names:
+            await asyncio.gather(check_some(names, PAIRS[:20]), check_some(names, PAIRS[20:40]))
+
+    with serve_fake(graph) as address:
+        asyncio.run(check_all())
+    assert graph.calls == ["Check"] * 40
 
 
 def test_a_check_alone_is_one_call_as_ever(names, graph):
@@ -90,7 +104,7 @@ def test_checks_that_are_to_reflect_different_revisions_do_not_share_a_call(grap
 
     with serve_fake(graph) as address:
         assert len(asyncio.run(check_all())) == 15
-    assert sorted(graph.pairs_together) == [4, 5, 5]
+    assert sorted(graph.pairs_together) == [4, 4, 5]
 
 
 def test_a_server_of_before_is_asked_one_check_at_a_time(names, graph):
@@ -117,20 +131,20 @@ def test_a_check_ends_at_its_own_deadline(make_client):
 
 
 async def test_a_short_deadline_ends_no_other_check(graph):
-    """The first check is alone, the second carries the others; the third waits for the second."""
+    """Two checks are alone, the third carries the others: the fourth waits for it."""
     with serve_fake(graph) as address:
         async with shadowtree.aio.Client(address) as names:
             await names.check(*PAIRS[0])
             graph.answers_together = threading.Event()
             checks = [
-                asyncio.ensure_future(names.check(*PAIRS[number], timeout=0.05 if number == 1 else None))
+                asyncio.ensure_future(names.check(*PAIRS[number], timeout=0.05 if number == 2 else None))
                 for number in range(6)
             ]
             with pytest.raises(shadowtree.DeadlineExceeded):
-                await checks[1]
+                await checks[2]
             graph.answers_together.set()
             found = await asyncio.gather(*checks, return_exceptions=True)
-    assert [each.is_member for each in (found[0], *found[2:])] == [True, True, False, True, False]
+    assert [each.is_member for each in (*found[:2], *found[3:])] == [True, False, False, True, False]
 
 
 async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(graph):
@@ -145,13 +159,13 @@ async def test_checks_with_deadlines_in_any_order_each_end_at_their_own(graph):
         async with shadowtree.aio.Client(address) as names:
             await names.check(*PAIRS[0])
             graph.answers_together = threading.Event()
-            # The first is asked alone; the others share a call, which lasts as long as the second one may.
-            alone = asyncio.ensure_future(names.check(*PAIRS[0]))
+            # Two are asked alone; the others share a call, which lasts as long as the first of them may.
+            alone = asyncio.gather(*(names.check(*pair) for pair in PAIRS[:2]))
             await asyncio.sleep(0)
             waits = (0.7, 0.4, 0.1, 0.2)
             await asyncio.gather(*(check(names, number, seconds) for number, seconds in enumerate(waits)))
             graph.answers_together.set()
-            assert await alone
+            assert [each.is_member for each in await alone] == [True, False]
     assert ended == sorted(waits)
 
 
