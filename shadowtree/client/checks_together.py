@@ -2,7 +2,7 @@
 
     a check while fewer than two others are under way    Check, as ever
     a check while more are under way                     waits for the next CheckKnown, which carries all that wait
-    no answer, for whatever reason                       Check: so errors, deadlines and repetitions are those of a check alone
+    no answer, for whatever reason                       Check: errors, deadlines, repetitions are those of one alone
 
     comes -> waits in `_Pending` -> CheckKnown under way -> YES or NO: the result
                                                          -> UNANSWERED, or the call failed: Check
