@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from namegraph import CoreQueries, NodeId, Reason, RefusedError, refuse
+from namegraph import CoreQueries, NodeId, RefusedError
 from nameserver.calls.adapters import Context
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.driver.ancestry_filling import AncestryFilling
@@ -68,19 +68,7 @@ class BulkCheckCalls:
     async def _verdicts(self, request: messages.CheckBulkRequest, at_least_revision: str, context: Context) -> Verdicts:
         """The answers to the pairs, and what ended them early."""
         groups, members = request.groups, request.members
-        if len(groups) != len(members):
-            raise refuse(
-                Reason.INVALID_REQUEST,
-                f"the columns differ in length: {len(groups)} groups, {len(members)} members",
-                field="members",
-            )
-        if len(groups) > CHECK_PAIRS_LIMIT:
-            raise refuse(
-                Reason.LIMIT_EXCEEDED,
-                f"one request holds at most {CHECK_PAIRS_LIMIT} pairs, not {len(groups)}",
-                limit=str(CHECK_PAIRS_LIMIT),
-                field="groups",
-            )
+        conversion.require_pairs(groups, members, limit=CHECK_PAIRS_LIMIT)
         verdicts = Verdicts(bytearray(), "")
         for begin in range(0, max(len(groups), 1), PAIRS_AT_ONCE):
             if begin:

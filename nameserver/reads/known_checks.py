@@ -16,7 +16,7 @@ from typing import cast
 
 from google.protobuf.message import DecodeError
 
-from namegraph import CoreQueries, NodeId, Reason, RefusedError, Wait, refuse
+from namegraph import CoreQueries, NodeId, RefusedError, Wait
 from nameserver.calls.adapters import Context
 from nameserver.driver.run_loop import RunLoop
 from nameserver.reads.local_check import LocalChecks, PairFinding
@@ -83,7 +83,7 @@ class KnownChecks:
             return None
         try:
             asked = messages.CheckKnownRequest.FromString(request)
-            _require_columns(asked.groups, asked.members)
+            conversion.require_pairs(asked.groups, asked.members, limit=KNOWN_PAIRS_LIMIT)
         except (DecodeError, RefusedError):
             return None
         return self._answers(asked).SerializeToString()
@@ -91,7 +91,7 @@ class KnownChecks:
     async def check_known(self, request: messages.CheckKnownRequest, context: Context) -> messages.CheckKnownResponse:
         """Answer CheckKnown, once what the answers rest on is durable."""
         del context
-        _require_columns(request.groups, request.members)
+        conversion.require_pairs(request.groups, request.members, limit=KNOWN_PAIRS_LIMIT)
         response = self._answers(request)
         if self._run_loop.newest_batch is not None:
             await self._run_loop.until_durable()
@@ -145,19 +145,3 @@ class KnownChecks:
             return self._core.waits_for(revision) is Wait.REFLECTED
         except RefusedError:
             return False
-
-
-def _require_columns(groups: Sequence[str], members: Sequence[str]) -> None:
-    if len(groups) != len(members):
-        raise refuse(
-            Reason.INVALID_REQUEST,
-            f"the columns differ in length: {len(groups)} groups, {len(members)} members",
-            field="members",
-        )
-    if len(groups) > KNOWN_PAIRS_LIMIT:
-        raise refuse(
-            Reason.LIMIT_EXCEEDED,
-            f"one request holds at most {KNOWN_PAIRS_LIMIT} pairs, not {len(groups)}",
-            limit=str(KNOWN_PAIRS_LIMIT),
-            field="groups",
-        )

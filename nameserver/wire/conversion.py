@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from typing import Protocol
 
 from namegraph import (
@@ -102,6 +102,23 @@ def read_subnet(text: str) -> Subnet | None:
         return parse_subnet(text)
     except InvalidNameError as error:
         raise refuse(Reason.INVALID_NAME, str(error), name=error.name, why=error.why, field="subnet") from None
+
+
+def require_pairs(groups: Sequence[str], members: Sequence[str], *, limit: int) -> None:
+    """Refuse columns of pairs that differ in length, or are longer than a limit; raises `RefusedError`."""
+    if len(groups) != len(members):
+        raise refuse(
+            Reason.INVALID_REQUEST,
+            f"the columns differ in length: {len(groups)} groups, {len(members)} members",
+            field="members",
+        )
+    if len(groups) > limit:
+        raise refuse(
+            Reason.LIMIT_EXCEEDED,
+            f"one request holds at most {limit} pairs, not {len(groups)}",
+            limit=str(limit),
+            field="groups",
+        )
 
 
 def read_child_kind(kind: values.ChildKind) -> ChildKind:
