@@ -146,6 +146,8 @@ class Subscribe:
     """It begins now, has no name and no mailbox, and nothing is left of it after `StopListening`, or a restart."""
     in_memory: Position | None = None
     """Through where it has handled what is kept in memory, as it remembers itself."""
+    caller: str = ""
+    """Caller whose subscriptions of a mailbox are counted together; empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from pyroaring import BitMap
 
 from delivery.mailboxes import Mailboxes
-from delivery.model import serves
+from delivery.model import patterns_of, serves
 from namegraph import NODES, DurableMap, DurableState, NodeId, packed
 
 FIRST_RECIPIENT = 2**31
@@ -102,14 +102,14 @@ class Gateways:
 
     def lacking(self, processes: Iterable[NodeId]) -> list[NodeId]:
         """Those of some processes that a gateway is to serve, and that have no number yet."""
-        patterns = list(self._mailboxes.gateways)
-        if not patterns:
+        gateways = self._mailboxes.gateways
+        if not gateways:
             return []
         numbers = self._numbers
         return [
             process
             for process in processes
-            if process not in numbers and any(serves(pattern, process) for pattern in patterns)
+            if process not in numbers and any(pattern in gateways for pattern in patterns_of(process))
         ]
 
     def number_of(self, process: NodeId) -> int | None:
@@ -142,8 +142,11 @@ class Gateways:
             self._names[number] = process
         self._turns.extend(new)
         self._numbered_since += len(new)
-        for pattern, gateway in self._mailboxes.gateways.items():
-            served[gateway].update(self._numbers[process] for process in new if serves(pattern, process))
+        gateways = self._mailboxes.gateways
+        for process in new:
+            for pattern in patterns_of(process):
+                if pattern in gateways:
+                    served[gateways[pattern]].add(self._numbers[process])
 
     def _new_numbers(self, count: int) -> list[int]:
         """Free ones first."""

@@ -26,10 +26,16 @@ from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, S
 MAILBOXES_LIMIT = 1_000_000
 
 GATEWAYS_LIMIT = 16
-"""Each looks at every entry of the log."""
+"""Gateways for patterns of foreign subnets. Each gateway looks at every entry of the log.
 
-SUBSCRIPTIONS_LIMIT = 16
-"""Of one mailbox."""
+`*` and the patterns of the server's own subnets have places besides.
+"""
+
+SUBSCRIPTIONS_LIMIT = 256
+"""Named subscriptions of one mailbox. The unnamed subscription has a place besides."""
+
+SUBSCRIPTIONS_OF_CALLER_LIMIT = 16
+"""Named subscriptions of one mailbox that one caller made."""
 
 SubscriptionKey = tuple[int, str]
 """The number of a mailbox, and the name of one of its subscriptions."""
@@ -51,6 +57,8 @@ class Cursor(Struct, frozen=True, array_like=True):
     entry: int
     item: int
     epoch: int
+    made_by: str = ""
+    """Caller that made the subscription, as the shell names callers; empty if it is not known."""
 
     @property
     def position(self) -> Position:
@@ -180,15 +188,21 @@ class Mailboxes:
         number = self._mailboxes[process].number
         return {name: self._cursors[number, name].position for name in self._subscriptions[number]}
 
-    def begin(self, process: NodeId, name: str, cursor: Position) -> None:
-        """A new subscription."""
+    def made_by(self, process: NodeId, caller: str) -> int:
+        """Count the named subscriptions of a mailbox that a caller made."""
+        number = self._mailboxes[process].number
+        names = self._subscriptions[number]
+        return sum(bool(name) and self._cursors[number, name].made_by == caller for name in names)
+
+    def begin(self, process: NodeId, name: str, cursor: Position, *, caller: str = "") -> None:
+        """Make a subscription."""
         mailbox = self._mailboxes[process]
         if not (mailbox.is_archive or self._subscriptions[mailbox.number]):
             self._needed.remove(mailbox.opened_at)
         self._subscriptions[mailbox.number].append(name)
         self._idle.discard(mailbox.number)
         self._needed.add(cursor.entry)
-        self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0)
+        self._cursors[mailbox.number, name] = Cursor(cursor.entry, cursor.item, 0, caller)
         self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
     def cursor(self, key: SubscriptionKey) -> Cursor | None:
@@ -215,9 +229,10 @@ class Mailboxes:
         return not self._idle and len(self._cursors) == count
 
     def _move(self, key: SubscriptionKey, position: Position, epoch: int) -> None:
-        self._needed.remove(self._cursors[key].entry)
+        before = self._cursors[key]
+        self._needed.remove(before.entry)
         self._needed.add(position.entry)
-        self._cursors[key] = Cursor(position.entry, position.item, epoch)
+        self._cursors[key] = Cursor(position.entry, position.item, epoch, before.made_by)
         number = key[0]
         self._slowest[number] = min(
             _place(self._cursors[number, name].position) for name in self._subscriptions[number]

@@ -54,7 +54,12 @@ def is_pattern(name: str) -> bool:
 
 def serves(pattern: str, process: NodeId) -> bool:
     """Whether a process matches a pattern."""
-    return pattern == EVERYBODY or process.endswith(pattern.removeprefix("*"))
+    return pattern in patterns_of(process)
+
+
+def patterns_of(process: NodeId) -> tuple[NodeId, NodeId]:
+    """Return the patterns that a process matches."""
+    return NodeId(EVERYBODY), NodeId(f"*@{process.rpartition('@')[2]}")
 
 
 def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:

@@ -8,7 +8,13 @@ from __future__ import annotations
 from delivery.events import Start, Subscribe, Subscribed
 from delivery.listeners import Listeners
 from delivery.log import Log
-from delivery.mailboxes import GATEWAYS_LIMIT, MAILBOXES_LIMIT, SUBSCRIPTIONS_LIMIT, Mailboxes
+from delivery.mailboxes import (
+    GATEWAYS_LIMIT,
+    MAILBOXES_LIMIT,
+    SUBSCRIPTIONS_LIMIT,
+    SUBSCRIPTIONS_OF_CALLER_LIMIT,
+    Mailboxes,
+)
 from delivery.model import EVERYBODY, Position, is_pattern
 from delivery.reach import Reach
 from namegraph import NodeId, Reason, RefusedError, ServerId, refuse
@@ -39,7 +45,7 @@ class Subscriptions:
             return number
         self._require_home(process, reach)
         if is_pattern(process):
-            return self._gateway(process)
+            return self._gateway(process, reach)
         if (renamed_to := reach.renamed_to(process)) is not None:
             raise self._no_mailbox(process, renamed_to)
         is_group = reach.is_group(process)
@@ -54,16 +60,21 @@ class Subscriptions:
             raise refuse(Reason.LIMIT_EXCEEDED, f"a server has at most {MAILBOXES_LIMIT} mailboxes")
         return self._mailboxes.open(process, at=self._log.last + 1, is_archive=is_group)
 
-    def _gateway(self, pattern: NodeId) -> int:
-        gateways = self._mailboxes.gateways
-        if len(gateways) >= GATEWAYS_LIMIT:
-            raise refuse(
-                Reason.LIMIT_EXCEEDED,
-                f"the server {self._server} has {GATEWAYS_LIMIT} gateways already ({', '.join(sorted(gateways))}); "
-                "close one of them",
-                limit=str(GATEWAYS_LIMIT),
-            )
+    def _gateway(self, pattern: NodeId, reach: Reach) -> int:
+        """Open the mailbox of a gateway. The pattern of an own subnet has a place, however many others there are."""
+        if not self._is_own(pattern, reach):
+            others = sorted(each for each in self._mailboxes.gateways if not self._is_own(each, reach))
+            if len(others) >= GATEWAYS_LIMIT:
+                raise refuse(
+                    Reason.LIMIT_EXCEEDED,
+                    f"the server {self._server} has {GATEWAYS_LIMIT} gateways of other subnets already "
+                    f"({', '.join(others)}); close one of them",
+                    limit=str(GATEWAYS_LIMIT),
+                )
         return self._mailboxes.open(pattern, at=self._log.last + 1)
+
+    def _is_own(self, pattern: NodeId, reach: Reach) -> bool:
+        return pattern == EVERYBODY or reach.home_of(pattern) == self._server
 
     def begin(self, event: Subscribe, reach: Reach) -> Subscribed:
         """Begin a subscription, or go on with it. Raises `RefusedError` where this server does not take it."""
@@ -112,12 +123,28 @@ class Subscriptions:
         number = self.mailbox_of(process, reach)
         cursor = mailboxes.cursor((number, name))
         if cursor is None:
-            if len(mailboxes.subscriptions(process)) >= SUBSCRIPTIONS_LIMIT:
-                raise refuse(Reason.LIMIT_EXCEEDED, f"a mailbox has at most {SUBSCRIPTIONS_LIMIT} subscriptions")
+            self._require_room(process, name, event.caller)
             oldest = Position.before(max(mailboxes.opened_at(process), self._log.cut + 1))
-            mailboxes.begin(process, name, oldest if start is Start.START else self._log.end())
+            mailboxes.begin(process, name, oldest if start is Start.START else self._log.end(), caller=event.caller)
         position = mailboxes.subscriptions(process)[name]
         if isinstance(start, Position):
             position = max(position, start)
         epoch = mailboxes.take_over((number, name), position)
         return Subscribed(event.ticket, number, position, epoch)
+
+    def _require_room(self, process: NodeId, name: str, caller: str) -> None:
+        """Raise `RefusedError` if a new subscription has no place. The unnamed subscription always has one."""
+        if not name:
+            return
+        others = sum(map(bool, self._mailboxes.subscriptions(process)))
+        for found, limit, whose in (
+            (self._mailboxes.made_by(process, caller), SUBSCRIPTIONS_OF_CALLER_LIMIT, " that one caller made"),
+            (others, SUBSCRIPTIONS_LIMIT, ""),
+        ):
+            if found >= limit:
+                raise refuse(
+                    Reason.LIMIT_EXCEEDED,
+                    f"a mailbox has at most {limit} subscriptions{whose}, besides the one without a name; {process} "
+                    "has them already. Use one of these, or the one without a name",
+                    limit=str(limit),
+                )

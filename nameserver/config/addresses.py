@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import unquote
+
+IPV4_NETWORK_BITS = 24
+IPV6_NETWORK_BITS = 64
+"""Leading bits of an address that name its network: one customer of a provider has at least so many addresses."""
+
+THIS_MACHINE = "this machine"
+"""Network of all callers that come over loopback or a Unix socket."""
 
 WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104
 """Hosts that stand for all addresses of a machine."""
@@ -39,15 +46,35 @@ def host_of(peer: str) -> str:
     return address.rpartition(":")[0].removeprefix("[").removesuffix("]") or peer
 
 
+def host_and_port_of(peer: str) -> str:
+    """Return the address of a caller, as gRPC names it, without its family."""
+    return unquote(peer).partition(":")[2] or peer
+
+
 def is_loopback(peer: str) -> bool:
     """Return True if a caller, as gRPC names it (``ipv4:HOST:PORT``), is on this machine."""
+    host = _ip_of(peer)
+    return host is not None and host.is_loopback
+
+
+def network_of(peer: str) -> str:
+    """Return the network of a caller, as gRPC names it: a /24 of IPv4, a /64 of IPv6, or `THIS_MACHINE`."""
+    host = _ip_of(peer)
+    if host is None:
+        return THIS_MACHINE if peer.startswith("unix:") else host_of(peer)
+    if host.is_loopback:
+        return THIS_MACHINE
+    bits = IPV4_NETWORK_BITS if isinstance(host, IPv4Address) else IPV6_NETWORK_BITS
+    return str(ip_network((host, bits), strict=False))
+
+
+def _ip_of(peer: str) -> IPv4Address | IPv6Address | None:
+    """Return the address of a caller; an IPv4 address that is written as one of IPv6 counts as IPv4."""
     try:
         host = ip_address(host_of(peer))
     except ValueError:
-        return False
-    if isinstance(host, IPv6Address) and host.ipv4_mapped is not None:
-        return host.ipv4_mapped.is_loopback
-    return host.is_loopback
+        return None
+    return host.ipv4_mapped or host if isinstance(host, IPv6Address) else host
 
 
 def _shown(text: str) -> str:

@@ -24,6 +24,7 @@ from delivery.model import Filter, Kept, Position, PositionToken
 from delivery.reading import Standing
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
+from nameserver.config.addresses import THIS_MACHINE, host_and_port_of, network_of
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
@@ -86,7 +87,7 @@ class SubscribeCalls:
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
-            endpoint, readings = await self._begin(ticket, first.begin)
+            endpoint, readings = await self._begin(ticket, first.begin, caller=_counted_as(context.peer()))
             await self._listen(endpoint, readings, first, requests, context)
         finally:
             if first.begin.ephemeral:
@@ -119,7 +120,9 @@ class SubscribeCalls:
             acknowledging.end()
             self._endpoints.leave(endpoint)
 
-    async def _begin(self, ticket: int, begin: wire.SubscribeRequest.Begin) -> tuple[Endpoint, Sequence[Reading]]:
+    async def _begin(
+        self, ticket: int, begin: wire.SubscribeRequest.Begin, *, caller: str
+    ) -> tuple[Endpoint, Sequence[Reading]]:
         """The endpoint, and how far it has come, in the log first."""
         machine = self._machine
         process = message_wire.read_reader(begin.name, "name", self._known)
@@ -137,7 +140,13 @@ class SubscribeCalls:
             start = token.position
         in_memory = self._place_in_memory(handled)
         subscribe = Subscribe(
-            ticket, process, begin.subscription, start, is_ephemeral=begin.ephemeral, in_memory=in_memory
+            ticket,
+            process,
+            begin.subscription,
+            start,
+            is_ephemeral=begin.ephemeral,
+            in_memory=in_memory,
+            caller=caller,
         )
         if begin.ephemeral and begin.handed_out:
             raise refuse(Reason.INVALID_REQUEST, "an ephemeral subscription ended with its stream", field="handed_out")
@@ -261,6 +270,11 @@ class SubscribeCalls:
                 endpoint.credit_bytes -= datagram.size
         if chunks:
             await context.write(b"".join(chunks))
+
+
+def _counted_as(peer: str) -> str:
+    """Return the caller whose subscriptions count together: a network, or one connection of this machine."""
+    return host_and_port_of(peer) if (network := network_of(peer)) == THIS_MACHINE else network
 
 
 def _may_want(wanted: Filter, entry: LogEntry) -> bool:

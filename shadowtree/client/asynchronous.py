@@ -848,9 +848,13 @@ class Client:
         """
         return await self._call(delivery_calls.open_mailbox(process), timeout)
 
-    async def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
-        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone."""
-        return await self._call(delivery_calls.close_mailbox(process), timeout)
+    async def close_mailbox(self, process: MemberId, *, force: bool = False, timeout: Seconds | None = None) -> Mailbox:
+        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone.
+
+        `force`: close the mailbox of a gateway (``*`` or ``*@SUBNET``). Such a mailbox is closed with it alone, and on
+        the machine of its server alone.
+        """
+        return await self._call(delivery_calls.close_mailbox(process, force=force), timeout)
 
     async def mailboxes(
         self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None

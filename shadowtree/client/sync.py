@@ -831,9 +831,13 @@ class Client:
         """
         return self._call(delivery_calls.open_mailbox(process), timeout)
 
-    def close_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
-        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone."""
-        return self._call(delivery_calls.close_mailbox(process), timeout)
+    def close_mailbox(self, process: MemberId, *, force: bool = False, timeout: Seconds | None = None) -> Mailbox:
+        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone.
+
+        `force`: close the mailbox of a gateway (``*`` or ``*@SUBNET``). Such a mailbox is closed with it alone, and on
+        the machine of its server alone.
+        """
+        return self._call(delivery_calls.close_mailbox(process, force=force), timeout)
 
     def mailboxes(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> Iterator[Mailbox]:
         """Yield the mailboxes of the server that owns `subnet`, or else of the server asked; sorted by process."""

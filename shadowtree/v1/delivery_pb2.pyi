@@ -261,10 +261,12 @@ class OpenMailboxRequest(_message.Message):
     def __init__(self, process: _Optional[str] = ...) -> None: ...
 
 class CloseMailboxRequest(_message.Message):
-    __slots__ = ("process",)
+    __slots__ = ("process", "force")
     PROCESS_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
     process: str
-    def __init__(self, process: _Optional[str] = ...) -> None: ...
+    force: bool
+    def __init__(self, process: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
 
 class Mailbox(_message.Message):
     __slots__ = ("process", "server", "is_new", "subscriptions", "messages_lost")

@@ -451,6 +451,10 @@ class FakeDeliveryService(DeliveryServiceServicer):
                 raise self._refused_error(
                     Reason.MAILBOX_NOT_FOUND, f"{process} has no mailbox", process=process, server="fake"
                 )
+            if is_pattern(process) and not request.force:
+                raise self._refused_error(
+                    Reason.PERMISSION_DENIED, f"{process} is the mailbox of a gateway: close it with --force"
+                )
             told = self._told(process, is_new=False)
             told.messages_lost = self._unread(process)
             del self._log.mailboxes[process]

@@ -52,20 +52,23 @@ def open_command(session: Session, process: str) -> None:
 
 @mailbox_command.command("close")
 @click.argument("process")
+@click.option("--force", is_flag=True, help="Close that of a gateway, on the machine of its server.")
 @everywhere()
 @in_session
-def close_command(session: Session, process: str) -> None:
+def close_command(session: Session, process: str, *, force: bool) -> None:
     """Keep nothing any more for PROCESS. What was kept is gone, and so are its subscriptions.
 
-    Messages that these had not acknowledged are lost: how many, is told on standard error, and counted in `status`.
+    Messages that these had not acknowledged are lost: how many, is told on standard error, and counted in `status`. The
+    mailbox of a gateway is closed with --force alone: stop the gateway first.
 
     \b
-    Example:
+    Examples:
       shadowtree mailbox close ann@ubc.example
+      shadowtree mailbox close '*@debian.org' --force
     """
     session.is_write = True
     with session.connect() as names:
-        closed = names.close_mailbox(process)
+        closed = names.close_mailbox(process, force=force)
         _print(closed, session)
         if closed.messages_lost:
             warn(f"messages that were not acknowledged are lost: {closed.messages_lost:,} at most")

@@ -77,9 +77,10 @@ def open_mailbox(process: MemberId) -> UnaryCall[Mailbox]:
     return UnaryCall("OpenMailbox", message_of(wire.OpenMailboxRequest, process=process), read_mailbox)
 
 
-def close_mailbox(process: MemberId) -> UnaryCall[Mailbox]:
+def close_mailbox(process: MemberId, *, force: bool) -> UnaryCall[Mailbox]:
     """Ask for nothing to be kept any more."""
-    return UnaryCall("CloseMailbox", message_of(wire.CloseMailboxRequest, process=process), read_mailbox)
+    request = message_of(wire.CloseMailboxRequest, process=process, force=force)
+    return UnaryCall("CloseMailbox", request, read_mailbox)
 
 
 def list_mailboxes(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire.ListMailboxesResponse]:

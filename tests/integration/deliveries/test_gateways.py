@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import shadowtree
 from tests.integration.deliveries.groups_in_a_loop import (
     LAST,
     SUBNETS,
@@ -41,6 +42,21 @@ def test_each_server_hands_its_gateway_one_copy_for_all_its_members(servers):
         assert payloads(found) == [*numbered(500), LAST]
         assert {tuple(sorted(message.recipients)) for message in found} == {tuple(served)}
     assert payloads(until_last(servers.clients[1], "bob@b.x")) == [*numbered(500), LAST]
+
+
+def test_a_stranger_neither_keeps_an_own_gateway_out_nor_closes_it(servers):
+    client, stranger = servers.clients[0], servers.new_client(0)
+    for number in range(16):
+        stranger.open_mailbox(f"*@d{number}.example")
+    with pytest.raises(shadowtree.LimitExceeded, match="16 gateways of other subnets"):
+        stranger.open_mailbox("*@d16.example")
+    for pattern in ("*@a.x", "*"):
+        client.open_mailbox(pattern)
+    client.send(TOP, LAST, wait="settled")
+    status, _, why = command(servers, 0, "mailbox", "close", "*")
+    assert (status, "--force" in str(why)) == (4, True)
+    assert payloads(until_last(client, "*", subscription="mail")) == [LAST]
+    assert command(servers, 0, "mailbox", "close", "*", "--force")[0] == 0
 
 
 def test_a_gateway_goes_on_where_it_stopped_after_crashes_with_who_was_there_at_each_message(servers):

@@ -378,7 +378,7 @@ async def test_people_of_an_organisation_without_a_gateway_get_it_from_the_one_t
     await three["ubc"].gate.until_done()
     await three["uvic"].stop()
     await three["ubc"].stop()
-    servers.clients[2].close_mailbox("*")
+    servers.clients[2].close_mailbox("*", force=True)
     await three["ubc"].start()
     await three["ubc"].gate.send("ann@x.example", "all", data=letter("central"))
     found = await until_all_have(three, *EVERYBODY, subject="central")

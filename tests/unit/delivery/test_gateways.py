@@ -355,11 +355,23 @@ def test_a_member_whose_name_has_an_asterisk_has_a_mailbox_as_anybody_has(server
 def test_a_server_has_so_many_gateways_and_says_which(servers):
     for number in range(GATEWAYS_LIMIT):
         servers.listen(f"*@d{number}.org", at=A)
-    refused = servers.listen("*", at=A)
+    refused = servers.listen("*@d16.org", at=A)
     assert refused.refusal.reason is Reason.LIMIT_EXCEEDED
     assert "*@d15.org" in refused.refusal.message
     servers.step(A, CloseMailbox(servers.ticket(), NodeId("*@d3.org")))
-    assert isinstance(servers.listen("*", at=A), Subscribed)
+    assert isinstance(servers.listen("*@d16.org", at=A), Subscribed)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_patterns_of_own_subnets_have_places_besides(servers, is_first):
+    own = ("*", "*@a.x")
+    for pattern in own if is_first else ():
+        servers.listen(pattern, at=A)
+    for number in range(2 * GATEWAYS_LIMIT):
+        servers.listen(f"*@d{number}.org", at=A)
+    for pattern in own:
+        assert isinstance(servers.listen(pattern, at=A), Subscribed)
+    assert len(servers.servers[A].delivery.mailboxes.gateways) == GATEWAYS_LIMIT + len(own)
 
 
 def test_a_pattern_is_no_target(servers):

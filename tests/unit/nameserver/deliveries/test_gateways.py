@@ -7,6 +7,7 @@ import pytest
 
 import shadowtree
 from delivery.gateways import FIRST_RECIPIENT
+from nameserver.wire.metadata import FORWARDED_KEY
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from tests.unit.nameserver.deliveries.places import places
@@ -157,16 +158,39 @@ async def test_an_older_endpoint_is_told_that_another_one_took_it_over(names):
 async def test_who_closes_it_ends_its_listeners(names):
     async with names.listen("*@debian.org") as messages:
         await messages.open()
-        await names.close_mailbox("*@debian.org")
+        await names.close_mailbox("*@debian.org", force=True)
         with pytest.raises(shadowtree.MailboxNotFound):
             await anext(messages)
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["while it listens", "while it is away"])
+async def test_no_client_takes_away_what_a_gateway_keeps(names, is_away):
+    async with names.listen("*", subscription="mail") as messages:
+        await messages.open()
+        if is_away:
+            await messages.close()
+        await names.send(STAFF, b"kept")
+        with pytest.raises(shadowtree.PermissionDenied, match=r"--force on the machine of the server a\.x"):
+            await names.close_mailbox("*")
+    async with names.listen("*", subscription="mail") as messages:
+        assert (await anext(messages)).payload == b"kept"
+
+
+async def test_another_server_passes_on_no_order_to_close_a_gateway(names, scene):
+    await names.open_mailbox("*@a.x")
+    request = wire.CloseMailboxRequest(process="*@a.x", force=True)
+    async with grpc.aio.insecure_channel(scene[1].address) as channel:
+        close = DeliveryServiceStub(channel).CloseMailbox
+        with pytest.raises(grpc.aio.AioRpcError, match="is the mailbox of a gateway"):
+            await close(request, metadata=((FORWARDED_KEY, "b.x"),))
+        assert (await close(request)).process == "*@a.x"
 
 
 async def test_a_server_says_which_gateways_it_has_when_it_takes_no_more(names):
     for number in range(16):
         await names.open_mailbox(f"*@d{number}.org")
     with pytest.raises(shadowtree.LimitExceeded, match=r"\*@d0\.org"):
-        await names.open_mailbox("*")
+        await names.open_mailbox("*@d16.org")
 
 
 async def test_one_of_a_subnet_is_at_the_server_that_owns_it_and_may_be_asked_for_anywhere():
