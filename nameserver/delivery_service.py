@@ -10,12 +10,14 @@ of the server of a subnet, or of the one that is asked   ListMailboxes, ListDead
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
 from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, refuse
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
+from nameserver.calls.stream_places import StreamPlace, StreamPlaces
 from nameserver.deliveries.dead_letter_calls import DeadLetterCalls
 from nameserver.deliveries.endpoints import Endpoints
 from nameserver.deliveries.log_tail import LogTail
@@ -40,9 +42,15 @@ PATIENT_METHODS = frozenset({"Send", "Subscribe"})
 
 
 def delivery_service_handlers(
-    *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory, check: Method[CheckRequest]
+    *,
+    core: CoreQueries,
+    machine: DeliveryMachine,
+    directory: PeerDirectory,
+    check: Method[CheckRequest],
+    streams: StreamPlaces | None = None,
 ) -> dict[str, Handler]:
-    """The handler of each method, by its name. `check` answers Check."""
+    """The handler of each method, by its name. `check` answers Check. `streams`: None for places of their own."""
+    streams = streams or StreamPlaces(clock=time.monotonic)
     known = core.graph.index
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
@@ -61,7 +69,12 @@ def delivery_service_handlers(
     )
     mailboxes = MailboxCalls(machine=machine, known=known, routing=routing, endpoints=endpoints)
     homes = HomeDispatch(routing=routing, forwarder=forwarder, service=DELIVERY_SERVICE)
-    anywhere = _SubscribeAnywhere(subscriptions, machine=machine, routing=routing, forwarder=forwarder)
+    anywhere = _SubscribeAnywhere(subscriptions, machine=machine, routing=routing, forwarder=forwarder, streams=streams)
+
+    async def send(requests: AsyncIterator[messages.SendRequest], context: Context) -> None:
+        async with streams.one(requests, context) as place:
+            await sends.send(requests, context, place)
+
     open_mailbox = homes.unary("OpenMailbox", _process, mailboxes.open_mailbox, changes=True)
     close_mailbox = homes.unary("CloseMailbox", _process, mailboxes.close_mailbox, changes=True)
     list_mailboxes = homes.unary("ListMailboxes", _subnet, mailboxes.list_mailboxes, changes=False)
@@ -80,7 +93,7 @@ def delivery_service_handlers(
     replay = homes.unary("ReplayDeadLetters", _subnet, dead_letters.replay, changes=True)
     drop = homes.unary("DropDeadLetters", _subnet, dead_letters.drop, changes=True)
     return {
-        "Send": conversation_call(sends.send, messages.SendRequest),
+        "Send": conversation_call(send, messages.SendRequest),
         "SendOne": unary_call(sends.send_one, messages.SendRequest),
         "Subscribe": conversation_call(anywhere.subscribe, messages.SubscribeRequest),
         "SetDelivery": unary_call(set_delivery, messages.SetDeliveryRequest),
@@ -116,8 +129,15 @@ class _SubscribeAnywhere:
     """Passes the stream of a process of another server on to that server, as it is."""
 
     def __init__(
-        self, here: SubscribeCalls, *, machine: DeliveryMachine, routing: Routing, forwarder: Forwarder
+        self,
+        here: SubscribeCalls,
+        *,
+        machine: DeliveryMachine,
+        routing: Routing,
+        forwarder: Forwarder,
+        streams: StreamPlaces,
     ) -> None:
+        self._streams = streams
         self._here = here
         self._machine = machine
         self._routing = routing
@@ -125,6 +145,12 @@ class _SubscribeAnywhere:
 
     async def subscribe(self, requests: AsyncIterator[messages.SubscribeRequest], context: Context) -> None:
         """Answer Subscribe."""
+        async with self._streams.one(requests, context) as place:
+            await self._subscribe(requests, context, place)
+
+    async def _subscribe(
+        self, requests: AsyncIterator[messages.SubscribeRequest], context: Context, place: StreamPlace
+    ) -> None:
         first = await anext(requests, None)
         if first is None or not first.HasField("begin"):
             raise refuse(Reason.INVALID_REQUEST, "the first request says for whom it listens", field="begin")
@@ -133,17 +159,18 @@ class _SubscribeAnywhere:
         if owner_kind is OwnerKind.UNOWNED:
             routing.require_listed(of)
         if owner_kind is not OwnerKind.ANOTHERS:
-            await self._here.subscribe(first, requests, context)
+            await self._here.subscribe(first, requests, context, place)
             return
         if is_forwarded(context):
             raise not_owned_here(of, routing.server)
-        passing_on = asyncio.create_task(self._pass_on(await routing.home_of(of), first, requests, context))
+        passing_on = asyncio.create_task(self._pass_on(await routing.home_of(of), first, requests, context, place))
         ending: list[RefusedError] = []
 
         def end(error: RefusedError) -> None:
             ending.append(error)
             passing_on.cancel()
 
+        place.end = end
         try:
             with self._machine.told_of_end(end):
                 await asyncio.wait((passing_on,))
@@ -159,12 +186,14 @@ class _SubscribeAnywhere:
         first: messages.SubscribeRequest,
         requests: AsyncIterator[messages.SubscribeRequest],
         context: Context,
+        place: StreamPlace,
     ) -> None:
         path, seconds = f"/{DELIVERY_SERVICE}/Subscribe", working_seconds(context)
         answers = self._forwarder.converse(home, path, _serialized(first, requests), seconds=seconds, changes=False)
         async with aclosing(answers):
             async for answer in answers:
                 await context.write(answer)
+                place.used()
 
 
 async def _serialized(

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE
 from nameserver.calls.relayed_calls import RelayedCalls
+from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings
@@ -350,6 +352,7 @@ def _open(
     resolver = MembershipResolver(reads, unheard=directory.unheard)
     census, calls = Census(reads), CallsUnderWay()
     try:
+        streams = StreamPlaces(clock=time.monotonic, report=partial(say, logging.WARNING, "streams_taken"))
         clocks = observe(
             telemetry,
             settings,
@@ -363,12 +366,13 @@ def _open(
             undelivered=core.delivery.dead_letters.undelivered,
             messages_queued=core.delivery.queue.__len__,
             in_memory=lambda: core.delivery.in_memory.counts,
+            streams=streams,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
     names, questions, check = _asked_of_names(reads, resolver, filling, run_loop, directory)
     desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
-    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check)
+    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check, streams=streams)
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap
@@ -57,6 +57,8 @@ class Endpoint:
         """Of a gateway: whom it was told last."""
         self.key = key
         self.epoch = epoch
+        self.on_handed: Callable[[], None] = lambda: None
+        """Told whenever something was handed out."""
         self.refusal: Refusal | None = None
         """Why it is ended."""
         self.credit_messages = 0

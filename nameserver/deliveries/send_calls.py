@@ -22,6 +22,7 @@ from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Sen
 from delivery.model import Message
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
+from nameserver.calls.stream_places import StreamPlace
 from nameserver.deliveries import message_wire, queue_sending
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
@@ -67,11 +68,11 @@ class SendCalls:
         self.who_may_send = who_may_send
         self.now_ms = now_ms
 
-    async def send(self, requests: AsyncIterator[wire.SendRequest], context: Context) -> None:
+    async def send(self, requests: AsyncIterator[wire.SendRequest], context: Context, place: StreamPlace) -> None:
         """Take messages until the caller has no more, and answer each."""
         stream = _SendStream(self, context)
         try:
-            await stream.run(requests)
+            await stream.run(requests, place)
         finally:
             await stream.cancel()
 
@@ -162,9 +163,10 @@ class _SendStream:
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
-    async def run(self, requests: AsyncIterator[wire.SendRequest]) -> None:
+    async def run(self, requests: AsyncIterator[wire.SendRequest], place: StreamPlace) -> None:
         """Until all is answered; where the server is to end, until all that was read is accepted, or is not."""
-        reader = self._begin(self._read(requests))
+        reader = self._begin(self._read(requests, place))
+        place.end = partial(self._end, reader)
         with self._machine.told_of_end(partial(self._end, reader)):
             while True:
                 self._changed.clear()
@@ -228,9 +230,11 @@ class _SendStream:
         self._room.set()
         return response
 
-    async def _read(self, requests: AsyncIterator[wire.SendRequest]) -> None:
+    async def _read(self, requests: AsyncIterator[wire.SendRequest], place: StreamPlace) -> None:
         async for request in requests:
             await self._take_request(request)
+            if request.messages:
+                place.used()
         self._end_lanes()
 
     async def _take_request(self, request: wire.SendRequest) -> None:

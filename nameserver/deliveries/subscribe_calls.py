@@ -24,6 +24,7 @@ from delivery.model import Filter, Kept, Position, PositionToken
 from delivery.reading import Standing
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
+from nameserver.calls.stream_places import StreamPlace
 from nameserver.config.addresses import THIS_MACHINE, host_and_port_of, network_of
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
@@ -81,13 +82,18 @@ class SubscribeCalls:
             counts.dropped += not is_taken
 
     async def subscribe(
-        self, first: wire.SubscribeRequest, requests: AsyncIterator[wire.SubscribeRequest], context: Context
+        self,
+        first: wire.SubscribeRequest,
+        requests: AsyncIterator[wire.SubscribeRequest],
+        context: Context,
+        place: StreamPlace,
     ) -> None:
         """Listen, until the endpoint leaves or is taken over, or the server is to end."""
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
             endpoint, readings = await self._begin(ticket, first.begin, caller=_counted_as(context.peer()))
+            place.end, endpoint.on_handed = endpoint.end, place.used
             await self._listen(endpoint, readings, first, requests, context)
         finally:
             if first.begin.ephemeral:
@@ -255,6 +261,7 @@ class SubscribeCalls:
         reading.gap = handed_out.gap
         if handed_out.has_something:
             await handed_out.write(context)
+            endpoint.on_handed()
         else:
             await asyncio.sleep(0)
         return bool(entries)
@@ -270,6 +277,7 @@ class SubscribeCalls:
                 endpoint.credit_bytes -= datagram.size
         if chunks:
             await context.write(b"".join(chunks))
+            endpoint.on_handed()
 
 
 def _counted_as(peer: str) -> str:

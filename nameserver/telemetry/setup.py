@@ -10,6 +10,7 @@ from delivery.dead_letters import Undelivered
 from delivery.in_memory import MemoryCounts
 from delivery.rates import Rates
 from namegraph import CoreQueries
+from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.settings import MEBIBYTE, Settings
 from nameserver.driver.run_loop import RunLoop
 from nameserver.telemetry.calls_under_way import CallsUnderWay
@@ -42,6 +43,7 @@ def observe(
     undelivered: Callable[[], Sequence[Undelivered]],
     messages_queued: Callable[[], int],
     in_memory: Callable[[], MemoryCounts],
+    streams: StreamPlaces,
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -70,6 +72,7 @@ def observe(
             undelivered=undelivered,
             messages_queued=messages_queued,
             in_memory=in_memory,
+            streams=streams,
         )
     )
     try:

@@ -23,6 +23,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from delivery.dead_letters import Undelivered
 from delivery.in_memory import MemoryCounts
 from namegraph import PROTOCOL_VERSION, CoreQueries
+from nameserver.calls.stream_places import StreamPlaces
 from nameserver.detector.liveness import Life
 from nameserver.driver.letting_out import DatagramCounts
 from nameserver.reads.counting import counted
@@ -86,6 +87,7 @@ class StateCollector(Collector):
         undelivered: Callable[[], Sequence[Undelivered]],
         messages_queued: Callable[[], int],
         in_memory: Callable[[], MemoryCounts],
+        streams: StreamPlaces | None = None,
     ) -> None:
         self._core = core
         self._census = census
@@ -97,6 +99,7 @@ class StateCollector(Collector):
         self._undelivered = undelivered
         self._messages_queued = messages_queued
         self._in_memory = in_memory
+        self._streams = streams
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -187,6 +190,7 @@ class StateCollector(Collector):
             lives,
             undelivered,
             datagrams,
+            *_of_streams(self._streams),
             _build_info(self._peers.release),
             *_of_peers(reports, self._peers.strangers_refused()),
         ]
@@ -207,6 +211,16 @@ def serve_metrics(registry: CollectorRegistry, listen: str) -> Callable[[], None
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"shadowtree_{name}", help_text, value=float(value))
+
+
+def _of_streams(streams: StreamPlaces | None) -> Iterator[Metric]:
+    if streams is not None:
+        yield _gauge("message_streams", "Listeners and streams of senders.", len(streams))
+        for name, count, help_text in (
+            ("refused", streams.refused, "Streams of messages that found no place."),
+            ("ended", streams.ended, "Streams of messages that gave their place to others."),
+        ):
+            yield CounterMetricFamily(f"shadowtree_message_streams_{name}", help_text, value=float(count))
 
 
 def _build_info(release: str) -> Metric:

@@ -1,11 +1,13 @@
 """Who does not read, or acknowledges nothing, holds up nobody; and there is one listener a subscription."""
 
+import asyncio
 import threading
 
 import grpc
 import pytest
 
 import shadowtree
+from nameserver.calls.stream_places import STREAMS_OF_THIS_MACHINE_LIMIT
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from tests.integration.deliveries.groups_in_a_loop import (
@@ -181,6 +183,43 @@ def test_more_subscriptions_than_a_mailbox_has_are_refused(servers):
         client.listen("many@a.x", subscription="one more")
     mailbox = client.close_mailbox("many@a.x")
     assert len(list(mailbox)) == 16
+
+
+async def crowd(address, name, count):
+    """Have so many listeners of one process rest; returns how many are refused, and what ends the others."""
+    channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+    begin = wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=name, ephemeral=True))
+    streams = [DeliveryServiceStub(channel).Subscribe() for _ in range(count)]
+    for stream in streams:
+        await stream.write(begin)
+    answers = await asyncio.gather(*(stream.read() for stream in streams), return_exceptions=True)
+    refused = [each for each in answers if isinstance(each, grpc.aio.AioRpcError)]
+    assert {each.code() for each in refused} <= {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    return len(refused), channel.close
+
+
+def test_idle_streams_of_one_machine_leave_places_for_other_calls(servers):
+    client = servers.clients[1]
+    client.create_group("crowded@b.x")
+    client.join("crowded@b.x", "gus@b.x")
+    ear = Ear(servers.new_client(1), "gus@b.x")
+
+    async def run():
+        before, close = await crowd(servers.address(1), "gus@b.x", STREAMS_OF_THIS_MACHINE_LIMIT)
+        more, close_more = await crowd(servers.address(1), "gus@b.x", 300)
+        try:
+            assert before < 100
+            assert more == 300
+            async with shadowtree.aio.Client(servers.address(1)) as names:
+                await names.send("crowded@b.x", LAST)
+                assert (await names.open_mailbox("gus@b.x")).process == "gus@b.x"
+        finally:
+            await close_more()
+            await close()
+
+    asyncio.run(run())
+    ear.wait_for(LAST)
+    ear.close()
 
 
 def test_a_mailbox_that_is_closed_ends_who_listens(servers):

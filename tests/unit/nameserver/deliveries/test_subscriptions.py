@@ -7,6 +7,7 @@ import pytest
 
 import shadowtree
 from delivery.log import CUT_AT_LEAST
+from nameserver.calls import stream_places
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
 from tests.unit.nameserver.deliveries.places import places
@@ -256,3 +257,42 @@ async def test_what_comes_to_a_group_may_be_looked_at_without_an_archive(names):
         await names.send([ANN, CLUB], b"to others")
         await names.send([CLUB, STAFF], b"to the staff")
         assert (await anext(messages)).payload == b"to the staff"
+
+
+async def was_refused(stream):
+    try:
+        await stream.read()
+    except grpc.aio.AioRpcError:
+        return await stream.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    return False
+
+
+@pytest.mark.parametrize("kind", ["a listener", "a sender"])
+async def test_a_stream_that_gave_its_place_to_others_comes_back_by_itself(scene, names, monkeypatch, kind):
+    monkeypatch.setattr(stream_places, "STREAMS_OF_THIS_MACHINE_LIMIT", 1)
+    monkeypatch.setattr(stream_places, "IDLE_SECONDS", 0.05)
+    begin = wire.SubscribeRequest.Begin(name=CY, ephemeral=True)
+    async with (
+        names.listen(ANN) as messages,
+        names.sender("nightly") as out,
+        grpc.aio.insecure_channel(scene[1].address) as channel,
+    ):
+        await messages.open() if kind == "a listener" else await out.next_number(STAFF)
+        for _ in range(3):
+            # The stranger opens streams until one has taken the place.
+            is_refused = True
+            while is_refused:
+                idle = DeliveryServiceStub(channel).Subscribe()
+                await idle.write(wire.SubscribeRequest(begin=begin))
+                is_refused = await was_refused(idle)
+            if kind == "a listener":
+                await names.send(STAFF, b"kept")
+                async with asyncio.timeout(10):
+                    assert (await anext(messages)).payload == b"kept"
+            else:
+                await out.send(STAFF, b"kept")
+                async with asyncio.timeout(10):
+                    await out.flush()
+        if kind == "a sender":
+            # Each is accepted once.
+            assert await out.next_number(STAFF) == 4
