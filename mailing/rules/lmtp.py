@@ -54,6 +54,11 @@ class LmtpReader:
         self._looked = 0
         self._is_too_large = False
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that wait to be read as commands or as a message."""
+        return len(self._held)
+
     def feed(self, data: bytes) -> None:
         """Hold more bytes."""
         self._held += data

@@ -35,6 +35,10 @@ def say(level: int, event: str, message: str, **fields: object) -> None:
         LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
 
 
+KINDS_LIMIT = 1_000
+"""Different lines between two counts of `Repeated`; further ones are counted together, by their event."""
+
+
 class Repeated:
     """Events that others can cause as often as they like: the first of a kind is told at once, more by their number."""
 
@@ -43,6 +47,8 @@ class Repeated:
 
     def tell(self, event: str, message: str) -> None:
         """Take note of an event."""
+        if (event, message) not in self._untold and len(self._untold) >= KINDS_LIMIT:
+            message = "more of these, not written one by one"
         if (event, message) not in self._untold:
             say(logging.WARNING, event, message)
         self._untold[event, message] += 1

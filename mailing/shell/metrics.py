@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.exposition import start_http_server
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
@@ -18,6 +17,7 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from mailing.rules.queue import Stats
 from mailing.shell.lookup_counts import MAPS, SECONDS, LookupCounts
+from nameserver.telemetry import metrics_listener
 
 ANSWER_SECONDS = 2.0
 
@@ -54,14 +54,7 @@ def serve_metrics(collector: GatewayCollector, host: str, port: int) -> tuple[in
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)
     registry.register(collector)
-    server, thread = start_http_server(port, host, registry)
-
-    def end() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return server.server_port, end
+    return metrics_listener.serve_metrics(registry, host, port, prefix="shadowtree_mail")
 
 
 def _of_lookups(counts: LookupCounts) -> Iterator[Metric]:

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import Queue
 
+from namegraph import printable
 from nameserver.config.settings import LogFormat, LogSettings
 
 LINES_WAITING_LIMIT = 10_000
@@ -46,10 +47,12 @@ class Lines(logging.Formatter):
         message = record.getMessage()
         if self.log_format is LogFormat.JSON:
             facts = {"time": when, "level": record.levelname.lower(), "server": self.server, "event": event}
-            return json.dumps({**facts, "message": message, **fields}, ensure_ascii=False, default=str)
+            found = {**facts, "message": message, **fields}
+            return json.dumps({key: _cleaned(value) for key, value in found.items()}, ensure_ascii=False, default=str)
         shown = [when, record.levelname, self.server or "-", event or "-", message]
         shown += [f"{key}={_quoted(value)}" for key, value in fields.items()]
-        return "".join(character if character.isprintable() else " " for character in " ".join(shown))
+        # Messages of libraries have several lines.
+        return printable(" ".join(shown).replace("\n", " "))
 
 
 class Log:
@@ -91,6 +94,20 @@ class Log:
         self._lines.server = server
 
 
+def _cleaned(value: object) -> object:
+    """Return a value for JSON whose texts would not act on the terminal of a reader who decodes them."""
+    match value:
+        case None | bool() | int() | float():
+            return value
+        case dict():
+            return {printable(str(key)): _cleaned(each) for key, each in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_cleaned(each) for each in value]
+        case _:
+            return printable(str(value))
+
+
 def _quoted(value: object) -> str:
-    text = str(value)
+    # Before json.dumps, which would write a control character as a sequence that decodes to it.
+    text = printable(str(value))
     return json.dumps(text, ensure_ascii=False) if not text or any(character in ' "=' for character in text) else text

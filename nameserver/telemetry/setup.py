@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -55,7 +56,8 @@ def observe(
     if settings.metrics_listen is None:
         return ClockWatch(each_second=server_log.look)
     from nameserver.telemetry.metrics import Metrics
-    from nameserver.telemetry.state_metrics import StateCollector, serve_metrics
+    from nameserver.telemetry.metrics_listener import serve_metrics
+    from nameserver.telemetry.state_metrics import StateCollector
 
     metrics = Metrics()
     run_loop.observers.append(metrics)
@@ -75,10 +77,14 @@ def observe(
             streams=streams,
         )
     )
+    host, _, port = settings.metrics_listen.rpartition(":")
     try:
-        ending.callback(serve_metrics(metrics.registry, settings.metrics_listen))
+        _, end = serve_metrics(metrics.registry, host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        raise TelemetryError(f"cannot listen on {settings.metrics_listen} for metrics: {error.strerror}") from None
+        number = error.errno or 0
+        why = os.strerror(number) if number > 0 else error.strerror
+        raise TelemetryError(f"cannot listen on {settings.metrics_listen} for metrics: {why}") from None
+    ending.callback(end)
     return ClockWatch(
         each_second=server_log.look,
         stalled=metrics.lateness.observe,

@@ -16,9 +16,8 @@ from concurrent.futures import TimeoutError as NotInTime
 from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import start_http_server
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from delivery.dead_letters import Undelivered
 from delivery.in_memory import MemoryCounts
@@ -194,19 +193,6 @@ class StateCollector(Collector):
             _build_info(self._peers.release),
             *_of_peers(reports, self._peers.strangers_refused()),
         ]
-
-
-def serve_metrics(registry: CollectorRegistry, listen: str) -> Callable[[], None]:
-    """Answer Prometheus at ``HOST:PORT``; returns what ends that. Raises `OSError` where the port is in use."""
-    host, _, port = listen.rpartition(":")
-    server, thread = start_http_server(int(port), host.removeprefix("[").removesuffix("]"), registry)
-
-    def end() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return end
 
 
 def _gauge(name: str, help_text: str, value: float) -> GaugeMetricFamily:

@@ -5,34 +5,15 @@ Names that are legal hold none of these characters, so they come through as they
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
+from namegraph import REPLACEMENT, are_printable, printable
 
-_UNWANTED: Final = re.compile(
-    # Controls and ends of lines; surrogates and private use; and the characters of format, which Unicode has scattered.
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\uf8ff\U000f0000-\U0010ffff"
-    "\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
-    "\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
-    "\U000e0001\U000e0020-\U000e007f]"
-)
+__all__ = ["REPLACEMENT", "are_printable", "cleaned", "printable"]
 
 _Value = TypeVar("_Value")
-
-
-def printable(text: str) -> str:
-    """The text with each such character replaced."""
-    return text if text.isprintable() else _UNWANTED.sub(REPLACEMENT, text)
-
-
-def are_printable(texts: Iterable[str]) -> bool:
-    """Whether none of the texts holds such a character."""
-    together = "".join(texts)
-    return together.isprintable() or _UNWANTED.search(together) is None
 
 
 def cleaned(value: _Value) -> _Value:

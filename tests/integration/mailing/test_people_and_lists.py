@@ -1,5 +1,6 @@
 """Over sockets: one mailbox in several spellings, lists as senders, copies that come back, lists that are not ASCII."""
 
+import asyncio
 import time
 from contextlib import asynccontextmanager
 from email.utils import formatdate
@@ -126,6 +127,19 @@ async def test_a_list_writes_nothing_by_lmtp_either(passing):
     data = message("from a group", "lab@sfu.example").replace(b"x.example\r\nMessage", b"sfu.example\r\nMessage")
     (reply,) = await gate.send("lab@sfu.example", "all", data=data)
     assert reply.startswith("550 5.7.1 lab@sfu.example is a list or a group")
+
+
+async def test_senders_who_never_end_their_messages_hold_up_nobody(passing):
+    gate, sink = passing
+    held = []
+    for _ in range(20):
+        _, writer = await asyncio.open_connection("127.0.0.1", gate.port)
+        writer.write(f"LHLO x\r\nMAIL FROM:<ann.lee@x.example>\r\nRCPT TO:<{ADDRESS}>\r\nDATA\r\nX: y\r\n".encode())
+        held.append(writer)
+    data = message("honest", "ann.lee@x.example")
+    assert await gate.send("ann.lee@x.example", "all", data=data) == ["250 2.0.0 it is safe"]
+    for writer in held:
+        writer.close()
 
 
 async def test_lookups_find_people_and_leave_out_whom_an_exception_names_otherwise(policy):

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from namegraph import ServerId
+from namegraph import ServerId, are_printable, printable
 from nameserver.config.settings import LogFormat, LogLevel, LogSettings
 from nameserver.telemetry.log_lines import Log, say
 
@@ -37,7 +37,7 @@ def test_a_line_of_text_is_one_line_of_printable_characters(written):
     (line,) = written(LogSettings(), say_hard)
     when, rest = line.split(" ", 1)
     assert when.endswith("Z") and "T" in when
-    assert rest == 'WARNING a.x peer_lost b.x is lost  [31m peer=b.x why="a \\"word\\" = two" none=""'
+    assert rest == 'WARNING a.x peer_lost b.x is lost \ufffd[31m peer=b.x why="a \\"word\\" = two" none=""'
 
 
 def test_a_line_of_json_has_the_facts_under_their_names(written):
@@ -48,11 +48,30 @@ def test_a_line_of_json_has_the_facts_under_their_names(written):
         "level": "warning",
         "server": "a.x",
         "event": "peer_lost",
-        "message": "b.x is\nlost \x1b[31m",
+        "message": "b.x is\ufffdlost \ufffd[31m",
         "peer": "b.x",
         "why": 'a "word" = two',
         "none": "",
     }
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_text_of_others_acts_on_no_terminal_in_either_form(written, log_format):
+    """Neither as it stands in the line, nor once a reader has decoded JSON or quotes."""
+    hostile = '"a\x1b]0;PWN\x07b\x9b2J\u202e\u2028\udc80c"@evil.example'
+    more = {"many": [hostile, 1], "of": {hostile: hostile}} if log_format is LogFormat.JSON else {}
+    (line,) = written(
+        LogSettings(log_format),
+        lambda _: say(logging.WARNING, "accepted", f"from <{hostile}>", sender=hostile, **more),
+    )
+    assert are_printable([line])
+    assert "\\u001b" not in line
+    if log_format is LogFormat.JSON:
+        found = json.loads(line)
+        expected = printable(hostile)
+        assert found["sender"] == expected
+        assert found["many"] == [expected, 1]
+        assert found["of"] == {expected: expected}
 
 
 def test_what_weighs_less_than_the_level_is_not_written(written):
