@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final, cast
 from urllib.parse import parse_qs, urlsplit
 
-from prometheus_client import Counter
+from prometheus_client import Counter, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import CollectorRegistry
 
@@ -56,6 +56,7 @@ class _MetricsListener:
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
         self.registry = registry
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.ended_early = Counter(
             f"{prefix}_metrics_connections_ended_early",
             "Connections to the metrics port that were ended before their answer was sent.",

@@ -130,7 +130,7 @@ async def test_a_list_writes_nothing_by_lmtp_either(passing):
 
 
 async def test_senders_who_never_end_their_messages_hold_up_nobody(passing):
-    gate, sink = passing
+    gate, _ = passing
     held = []
     for _ in range(20):
         _, writer = await asyncio.open_connection("127.0.0.1", gate.port)
