@@ -56,7 +56,7 @@ from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
 from mailing.rules.retries import TRIED_FOR_S, delay_s
 from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
-from mailing.rules.works import Work, chunks_of, shares_for, with_share
+from mailing.rules.works import Work, chunks_of, is_share_on_its_way, shares_for, with_own_share, with_share
 from shadowtree.vocabulary import GroupId, MemberId
 
 LONGEST_LOOK_S = 300
@@ -182,6 +182,7 @@ class Distribution:
         content = event.content if work is None else None
         if work is None:
             work = self._in_progress.open(Spooled(message, chunks))
+        work.reached.update(event.reached)
         is_more_asked = before != known.destinations or any(each.standing is Standing.GOES for each in fresh)
         work.message = message
         self._in_progress.notes.add(message)
@@ -327,13 +328,23 @@ class Distribution:
     def _shared(self, event: Shared, now: Now) -> list[Effect]:
         answer, work = Answer(event.transaction), self._in_progress.works.get(event.id)
         earlier = event.earlier if work is None else work.spooled
-        found = with_share(event, None if earlier is None else earlier.message, now.date)
-        if found is None:
-            return [answer]
-        message, people = found
+        known = None if earlier is None else earlier.message
+        if event.is_own:
+            if known is None or not is_share_on_its_way(event, known, is_final=work is None):
+                return [Answer(event.transaction, is_refused=True)]
+            if known.is_dropped or (known.post is not None and known.post.is_here):
+                # It comes once more: whom it names is in the ledger.
+                return [answer]
+            message, people = with_own_share(event, known)
+        else:
+            found = with_share(event, known, now.date)
+            if found is None:
+                return [Answer(event.transaction, is_refused=True)]
+            message, people = found
         content = event.content if work is None else None
         if work is None:
             work = self._in_progress.open(Spooled(message, () if earlier is None else earlier.chunks))
+        work.reached.update(event.reached)
         work.message = message
         if message.post is not None and message.post.is_here:
             work.own_until = None

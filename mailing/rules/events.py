@@ -51,6 +51,13 @@ class Accepted:
     """As it came, if it looks like one."""
     likeness: str = ""
     """The likeness of the message, as in `Message`."""
+    reached: frozenset[str] = frozenset()
+    """The mailboxes that final messages of the same content have reached."""
+
+    @property
+    def kinship(self) -> str:
+        """The kinship of the message."""
+        return self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +132,17 @@ class Shared:
     earlier: Spooled | None = None
     author: str = ""
     subject: str = ""
+    is_proven: bool = False
+    """Whether this gateway has made it; of an own share."""
+    own_id: str = ""
+    """The `own_id` of the message."""
+    reached: frozenset[str] = frozenset()
+    """The mailboxes that final messages of the same content have reached."""
+
+    @property
+    def kinship(self) -> str:
+        """The kinship of the message."""
+        return self.own_id or self.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +310,8 @@ class Answer:
     """Tell the transaction that its message is safe."""
 
     transaction: int
+    is_refused: bool = False
+    """Whether it is a share that counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -21,14 +22,18 @@ class InProgress:
         self.finished = {message.id: message.ended for message in finished}
         """When each ended, in seconds since 1970."""
         self.notes = Notes()
+        self._reached: dict[str, set[str]] = {}
+        """Mailboxes that messages in progress have reached, by their kinship."""
+        self._kin: Counter[str] = Counter()
+        """Messages in progress, by their kinship."""
 
     def open(self, spooled: Spooled) -> Work:
         """Go on with a message as it is in the spool; what waits of it is due now."""
-        work = Work(
-            spooled.message,
-            {chunk.number: chunk for chunk in spooled.chunks},
-            {mailbox_of(person) for chunk in spooled.chunks for person in chunk.people},
-        )
+        kinship = spooled.message.kinship
+        reached = self._reached.setdefault(kinship, set())
+        self._kin[kinship] += spooled.message.id not in self.works
+        reached.update(mailbox_of(person) for chunk in spooled.chunks for person in chunk.people)
+        work = Work(spooled.message, {chunk.number: chunk for chunk in spooled.chunks}, reached)
         work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
         self.works[work.message.id] = work
         self.finished.pop(work.message.id, None)
@@ -69,5 +74,8 @@ class InProgress:
             bounced=sum(len(chunk.bounced) for chunk in every),
         )
         del self.works[message.id]
+        self._kin[message.kinship] -= 1
+        if not self._kin[message.kinship]:
+            del self._kin[message.kinship], self._reached[message.kinship]
         self.finished[message.id] = now.date
         return [Save(message, chunks)]

@@ -42,6 +42,7 @@ SEEMS_AUTOMATIC = "its subject is that of an automatic answer"
 SAFE = Reply("250 2.0.0", "it is safe")
 OWN_BOUNCE = Reply("250 2.0.0", "the report was looked at")
 NOT_ANSWERED = Reply("250 2.0.0", "it was looked at, and is not answered")
+NOT_COUNTED = Reply("550 5.7.1", "the share counts for nothing")
 FULL = Reply("452 4.3.1", "it cannot be kept now: the gateway's database is full or away")
 TOO_LARGE = "552 5.3.4"
 

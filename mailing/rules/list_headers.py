@@ -72,8 +72,11 @@ class Copies:
             after += _from_the_list(author, destination, content)
             replaced = {*replaced, "from"}
         if not content.values("message-id"):
-            named = host if destination.origin is None else destination.origin.host
-            after.append(_field("Message-ID", f"<{message.id}@{named}>"))
+            # Alike in the copies of all gateways: the id is that of the gateway that took the message.
+            named, id_ = host, message.id
+            if destination.origin is not None:
+                named, id_ = destination.origin.host, destination.origin.trace.partition(";")[0]
+            after.append(_field("Message-ID", f"<{id_}@{named}>"))
         kept = (field.raw for field in content.fields if field.name not in replaced)
         self._leave = _mailto(places.leave) if destination.is_list and places.leave else ""
         self._before, header = b"".join(before), b"".join((*after, *kept))

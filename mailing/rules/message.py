@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,6 +105,14 @@ def key_of(content: Content) -> str:
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.hexdigest()[:ID_DIGITS]
+
+
+def id_of(secret: bytes, key: str) -> str:
+    """Return the id of a message that this gateway takes, by its key.
+
+    Copies carry the id. Only the gateway can compute it, so that no sender can name a message by its content.
+    """
+    return hmac.new(secret, f"id {key}".encode(), hashlib.sha256).hexdigest()[:ID_DIGITS]
 
 
 def message_id_of(content: Content) -> str:

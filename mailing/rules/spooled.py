@@ -80,6 +80,8 @@ class PostState:
     attempts: int = 0
     why: str = ""
     """Why they do not go out."""
+    is_proven: bool = False
+    """Whether they carry a proof; False: an earlier version began to send them without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,7 @@ class Message:
     """One message, however often it comes."""
 
     id: str
-    """The begin of its key, in hexadecimal digits."""
+    """Hexadecimal digits that no other gateway can compute; of a message that an earlier version took, its key."""
     sender: str
     """Of the envelope; empty: none."""
     accepted: int
@@ -211,6 +213,18 @@ class Message:
     """The organisations that are out of reach and asked again."""
     dropped_for: tuple[str, ...] = ()
     """Servers and organisations that are waited for no longer, since somebody has said so."""
+    own_id: str = ""
+    """The id that this gateway gives the same message if it takes it itself. Empty: it took this one."""
+
+    @property
+    def kinship(self) -> str:
+        """The id that messages of the same content share, whichever gateways took them."""
+        return self.own_id or self.id
+
+    @property
+    def is_of_another_gateway(self) -> bool:
+        """Whether it came as a share alone."""
+        return bool(self.destinations) and all(each.origin is not None for each in self.destinations)
 
     @property
     def without_own_share(self) -> Message:

@@ -22,7 +22,7 @@ class Work:
     message: Message
     chunks: dict[int, Chunk]
     reached: set[str]
-    """The mailboxes of all people in the chunks."""
+    """The mailboxes of all people in the chunks, and in those of other messages of the same content."""
     is_resolving: bool = False
     resolve_at: float | None = None
     chunks_at: dict[int, float] = field(default_factory=dict)
@@ -184,12 +184,42 @@ def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
     work.message = replace(message, shares=event.shares, own_people=sum(each.people for each in event.own))
     if message.post is not None and set(wanted) <= {*message.post.destinations}:
         return []
-    work.message = replace(work.message, post=PostState(wanted))
+    work.message = replace(work.message, post=PostState(wanted, is_proven=True))
     return work.send_shares()
 
 
+def is_share_on_its_way(event: Shared, known: Message | None, *, is_final: bool) -> bool:
+    """Return True if this gateway has sent that very share, of a message that it has taken.
+
+    A share of an earlier version has no proof: it counts where that version began to send the shares, until the
+    message is final.
+    """
+    if known is None or known.post is None:
+        return False
+    places = [each.place for each in known.destinations]
+    if not all(each.place in places for each in event.destinations):
+        return False
+    is_sent = {places.index(each.place) for each in event.destinations} <= {*known.post.destinations}
+    return is_sent and (event.is_proven or not (known.post.is_proven or is_final))
+
+
+def with_own_share(event: Shared, known: Message) -> tuple[Message, list[tuple[MemberId, int]]]:
+    """Return a message with its own share, and the people of the share by position."""
+    assert known.post is not None, "the share is on its way"
+    places = [each.place for each in known.destinations]
+    positions = [places.index(each.place) for each in event.destinations]
+    is_here = known.post.is_here or {*known.post.destinations} <= {*positions}
+    message = replace(known, state=State.RESOLVING, post=replace(known.post, is_here=is_here))
+    people = [(person, positions[at]) for person, at in event.people]
+    return message, [each for each in people if known.destinations[each[1]].standing is not Standing.DROPPED]
+
+
 def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message, list[tuple[MemberId, int]]] | None:
-    """A message, known or not, with what a share brings, and its people by position; None: the share is ignored."""
+    """Return a message of another gateway with what a share brings, and the people of the share by position.
+
+    `known`: the message as it is, if an earlier share brought it. None if this gateway took it: then the share counts
+    for nothing.
+    """
     if known is None:
         known = Message(
             event.id,
@@ -199,22 +229,18 @@ def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message
             needs_smtputf8=event.needs_smtputf8,
             author=event.author,
             subject=event.subject,
+            own_id=event.own_id,
         )
+    elif not known.is_of_another_gateway:
+        return None
     places = {each.place: at for at, each in enumerate(known.destinations)}
     fresh = [each for each in event.destinations if each.place not in places]
-    if event.is_own and fresh:
-        # Whoever sent it, this gateway did not take it.
-        return None
     places |= {each.place: at for at, each in enumerate(fresh, start=len(known.destinations))}
-    positions = [places[each.place] for each in event.destinations]
-    post = known.post
-    if event.is_own and post is not None and set(post.destinations) <= set(positions):
-        post = replace(post, is_here=True)
     message = replace(
         known,
         destinations=(*known.destinations, *fresh),
         addressed=tuple(sorted({*known.addressed, *event.addressed})),
         state=State.RESOLVING,
-        post=post,
     )
+    positions = [places[each.place] for each in event.destinations]
     return message, [(person, positions[at]) for person, at in event.people]

@@ -183,7 +183,7 @@ class MessageIntake:
     async def _accept(
         self, sender: Path, author: Author, destinations: tuple[Destination, ...], read: Content, content: bytes
     ) -> Reply:
-        id_ = key_of(read)
+        id_ = self._spooling.id_by_key(key_of(read))
         addressed = addressed_people(read) if any(each.skips_addressed for each in destinations) else ()
         reply = await self._spooling.accept(
             Accepted(
@@ -236,7 +236,7 @@ class MessageIntake:
         if names_list(read, group) or any(self._is_of(address, group) for address in addresses_of_lists(read)):
             return True
         alike = spooling.ids_like(likeness_of(read), group)
-        if alike and alike != {key_of(read)}:
+        if alike and alike != {spooling.id_by_key(key_of(read))}:
             return True
         ids = ids_of_copies(read, self._host)
         name = name_of(untagged(sender))

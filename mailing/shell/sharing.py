@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+from dataclasses import replace
 
 from mailing.rules.events import Event, NotPosted, Post, Posted, Shared
+from mailing.rules.intake import FULL
 from mailing.rules.list_headers import trace_of
 from mailing.rules.lists import Lists
 from mailing.rules.lookups import why_not
+from mailing.rules.message import key_of, read_content
 from mailing.rules.plurals import counted
 from mailing.rules.shares import (
     FORMAT,
@@ -20,6 +23,7 @@ from mailing.rules.shares import (
     Share,
     SharedList,
     encoded,
+    proof_of,
     read_share,
     why_refused,
 )
@@ -103,10 +107,11 @@ class Sharing:
                 message.subject,
                 message.needs_smtputf8,
                 message.addressed,
-                tuple(sorted(set(self.lists.subnets.values()))),
+                tuple(sorted({destination.group.rpartition("@")[2] for destination in effect.destinations.values()})),
                 tuple(self._shared_list(message.id, effect.destinations[at], target) for at, target in there.items()),
                 seal + content,
             )
+            share = replace(share, proof=proof_of(self._spooling.secret, share))
             sent = await self._names.client.send(
                 list(there.values()),
                 encoded(share),
@@ -183,8 +188,13 @@ class Sharing:
             self._repeated.tell("share_refused", f"a share is refused: {why}")
             return
         is_own = share.lists[0].group.rpartition("@")[2] in own
+        is_proven = is_own and share.is_proven(self._spooling.secret)
+        if is_own and not (self._spooling.knows(share.id) and (is_proven or not share.proof)):
+            self._tell_not_sent(share)
+            return
+        secret = self._spooling.secret
         event = Shared(
-            share.id,
+            share.id if is_own else share.id_here(secret),
             share.sender,
             tuple(each.destination(self._host) for each in share.lists),
             await self._people(share, carried.recipients),
@@ -194,12 +204,22 @@ class Sharing:
             needs_smtputf8=share.needs_smtputf8,
             author=share.author,
             subject=share.subject,
+            is_proven=is_proven,
+            own_id="" if is_own else self._spooling.id_by_key(key_of(read_content(share.content))),
         )
-        while not (await self._spooling.take(event)).is_good:
+        while (reply := await self._spooling.take(event)) == FULL:
             await asyncio.sleep(PAUSE_SECONDS)
+        if not reply.is_good:
+            self._tell_not_sent(share)
+            return
         groups = ", ".join(each.group for each in share.lists)
-        said = f"{share.id}: a share for {counted(len(event.people), 'person', 'people')} of {groups}"
-        say(logging.INFO, "share_taken", said, id=share.id, lists=groups, people=len(event.people))
+        of = "" if event.id == share.id else f", {share.id} at its home"
+        said = f"{event.id}: a share for {counted(len(event.people), 'person', 'people')} of {groups}{of}"
+        say(logging.INFO, "share_taken", said, id=event.id, home_id=share.id, lists=groups, people=len(event.people))
+
+    def _tell_not_sent(self, share: Share) -> None:
+        why = "this gateway has sent no such share, or waits for it no longer"
+        self._repeated.tell("share_refused", f"a share for {share.lists[0].group} is refused: {why}")
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
         """Each with the position of the first list that reaches them, as it is now."""

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+from mailing.rules.addresses import mailbox_of
 from mailing.rules.deciding import Decidable
 from mailing.rules.distribution import Distribution
 from mailing.rules.events import (
@@ -41,7 +42,8 @@ from mailing.rules.events import (
     Written,
 )
 from mailing.rules.failures import Failing, Failures
-from mailing.rules.intake import FULL, OWN_BOUNCE, SAFE, Reply
+from mailing.rules.intake import FULL, NOT_COUNTED, OWN_BOUNCE, SAFE, Reply
+from mailing.rules.message import id_of
 from mailing.rules.plurals import counted
 from mailing.rules.queue import UNFINISHED_STATES, Stats, held_by_nobody
 from mailing.rules.reports import FailureReport
@@ -99,7 +101,14 @@ class Spooling:
         every = (*(each.message for each in found.unfinished), *found.finished)
         self._decidable = Decidable(spool.secret, every)
         self._distributed = Distributed(every)
-        self._ids = {token_of(spool.secret, each.id): each.id for each in every}
+        self._ids: dict[str, str] = {}
+        """Ids of all messages, by their tokens."""
+        self._kin: dict[str, set[str]] = {}
+        """Ids of messages of other gateways, by their kinship."""
+        self._own_ids: dict[str, str] = {}
+        """Kinship of the same."""
+        for each in every:
+            self._note(each)
         self._thread = ThreadPoolExecutor(1, "spool")
         self._effects: list[tuple[list[Effect], asyncio.Future[None] | None]] = []
         self._is_wanted = asyncio.Event()
@@ -194,6 +203,11 @@ class Spooling:
         """Whether there is such a message, or was some days ago."""
         return token_of(self.secret, id_) in self._ids
 
+    def id_by_key(self, key: str) -> str:
+        """Return the id of the message with a key where this gateway takes it."""
+        # What an earlier version took is known by its key, until it is forgotten.
+        return key if self.knows(key) else id_of(self.secret, key)
+
     async def grant(self, id_: str) -> None:
         """Take note that what a letter asked to confirm was done; returns once that is durable. Raises `SpoolError`."""
         async with self._loading:
@@ -209,17 +223,44 @@ class Spooling:
         self._answers[transaction] = answer
         try:
             async with self._loading:
-                token = token_of(self.secret, event.id)
                 told: Event = replace(event, transaction=transaction)
-                if isinstance(told, Accepted | Shared) and token in self._ids and not self._core.holds(event.id):
-                    told = replace(told, earlier=await self._load(event.id))
-                self._ids[token] = event.id
+                if isinstance(told, Accepted | Shared):
+                    if self.knows(event.id) and not self._core.holds(event.id):
+                        told = replace(told, earlier=await self._load(event.id))
+                    told = replace(told, reached=await self._reached_by_kin(told))
                 self._step(told)
             return await answer
         except SpoolError:
             return FULL
         finally:
             del self._answers[transaction]
+
+    async def _reached_by_kin(self, event: Accepted | Shared) -> frozenset[str]:
+        """Return the mailboxes that final messages of the same content have reached."""
+        reached, loaded = set[str](), {event.id}
+        while True:
+            kin = {event.kinship, *self._kin.get(event.kinship, ())} - loaded
+            final = [id_ for id_ in kin if self.knows(id_) and not self._core.holds(id_)]
+            if not final:
+                return frozenset(reached)
+            for id_ in final:
+                loaded.add(id_)
+                if (found := await self._load(id_)) is not None:
+                    reached.update(mailbox_of(person) for chunk in found.chunks for person in chunk.people)
+
+    def _note(self, message: Message) -> None:
+        self._ids[token_of(self.secret, message.id)] = message.id
+        if message.own_id:
+            self._own_ids[message.id] = message.own_id
+            self._kin.setdefault(message.own_id, set()).add(message.id)
+
+    def _forget(self, id_: str) -> None:
+        self._ids.pop(token_of(self.secret, id_), None)
+        own_id = self._own_ids.pop(id_, "")
+        kin = self._kin.get(own_id, set())
+        kin.discard(id_)
+        if not kin:
+            self._kin.pop(own_id, None)
 
     async def bounce(self, place: BouncePlace, report: FailureReport) -> Reply:
         """Take note of a report; return the reply once that is durable. A forged report has no effect.
@@ -363,6 +404,7 @@ class Spooling:
         message = change.message
         self._decidable.follow(message)
         self._distributed.follow(message)
+        self._note(message)
         if message.id in self._known:
             self._known[message.id].follow(change)
         self._tell_held(message)
@@ -375,8 +417,6 @@ class Spooling:
             said = f"{message.id}: {message.state}, for {groups}: {people}, {message.bounced} bounced"
             facts = {"people": message.people, "bounced": message.bounced}
             say(logging.INFO, str(message.state), said, id=message.id, lists=groups, **facts)
-        if message.is_probe:
-            self._ids[token_of(self.secret, message.id)] = message.id
 
     def _tell_held(self, message: Message) -> None:
         """A list without owners holds mail in silence: nobody is written to, so the log says it, once."""
@@ -472,14 +512,14 @@ class Spooling:
                 if message.ended:
                     self._contents.pop(message.id, None)
             case Forget(id_):
-                self._ids.pop(token_of(self.secret, id_), None)
+                self._forget(id_)
                 self._known.pop(id_, None)
                 self._decidable.forget(id_)
                 self._distributed.forget(id_)
-            case Answer(transaction):
+            case Answer(transaction, is_refused):
                 answer = self._answers.get(transaction)
                 if answer is not None and not answer.done():
-                    answer.set_result(SAFE)
+                    answer.set_result(NOT_COUNTED if is_refused else SAFE)
             case Resolve():
                 self._begin(self.resolve(effect))
             case Post():

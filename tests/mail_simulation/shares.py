@@ -197,6 +197,7 @@ class Gateway:
                 origin is None,
                 number,
                 earlier=self.earlier(entry.message),
+                is_proven=origin is None,
             )
         )
         if self.world.luck() > 0.1:

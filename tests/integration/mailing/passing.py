@@ -7,6 +7,7 @@ import time
 from contextlib import asynccontextmanager
 
 from mailing.rules.framing import NetstringReader
+from mailing.rules.message import key_of, read_content
 from mailing.shell.control import Request, ask
 from mailing.shell.conversations import Listener
 from mailing.shell.distributing import Distributing
@@ -76,6 +77,10 @@ class Running:
     def reports(self):
         """What became of bounces, by number."""
         return dict(self._distributing.reports)
+
+    def id_of(self, data):
+        """The id of a message that this gateway has taken."""
+        return self._distributing._spooling.id_by_key(key_of(read_content(data)))
 
     async def until_done(self):
         async with asyncio.timeout(PATIENCE_SECONDS):

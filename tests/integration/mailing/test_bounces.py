@@ -12,7 +12,6 @@ from mailing.config.settings import DistributionSettings
 from mailing.rules.events import Now
 from mailing.rules.failures import DAY_S, FAILURE_DAYS
 from mailing.rules.lists import Lists, ListSettings
-from mailing.rules.message import key_of, read_content
 from mailing.shell import spooling
 from mailing.shell.control import ControlError
 from shadowtree.updates import Join
@@ -33,8 +32,8 @@ def message(name):
     ).encode()
 
 
-def id_of(name):
-    return key_of(read_content(message(name)))
+def id_of(gate, name):
+    return gate.id_of(message(name))
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -80,22 +79,22 @@ async def test_who_was_reached_is_told_with_the_way_in_and_who_was_not_with_the_
     sink.replies["ann@x.example"] = "550 5.1.1 no"
     await gate.send("ann@x.example", "all", data=message("why"))
     await gate.until_done()
-    bob = await gate.why(id_of("why"), "BOB@sfu.example")
+    bob = await gate.why(id_of(gate, "why"), "BOB@sfu.example")
     assert (bob.address, bob.reached, bob.list, bob.bounces, bob.why) == ("bob@sfu.example", True, ALL, 0, "")
     assert bob.pathname == (ALL, LAB, "bob@sfu.example")
     assert bob.gateway == "lists.ubc.example"
     assert bob.revision
-    ann = await gate.why(id_of("why"), "ann@x.example")
+    ann = await gate.why(id_of(gate, "why"), "ann@x.example")
     assert (ann.reached, ann.pathname, ann.bounces, ann.why) == (False, (ALL, "ann@x.example"), 1, "550 5.1.1 no")
-    cat = await gate.why(id_of("why"), "cat@sfu.example")
+    cat = await gate.why(id_of(gate, "why"), "cat@sfu.example")
     assert (cat.reached, cat.list, cat.why) == (False, None, f"in {ALL}, and excepted by {MUTED}")
-    assert (await gate.why(id_of("why"), "eve@x.example")).why == f"in none of its lists: {ALL}"
+    assert (await gate.why(id_of(gate, "why"), "eve@x.example")).why == f"in none of its lists: {ALL}"
     await servers["ubc.example"].client.leave(LAB, "bob@sfu.example", "process")
-    bob = await gate.why(id_of("why"), "bob@sfu.example")
+    bob = await gate.why(id_of(gate, "why"), "bob@sfu.example")
     assert (bob.reached, bob.pathname) == (True, ())
     assert bob.why == f"the membership has changed since: bob@sfu.example is not in {ALL}"
     servers.cut_off("sfu.example")
-    assert (await gate.why(id_of("why"), "bob@sfu.example")).why.startswith("the way in cannot be told now: ")
+    assert (await gate.why(id_of(gate, "why"), "bob@sfu.example")).why.startswith("the way in cannot be told now: ")
 
 
 def report_of(status="5.1.1", action="failed", about="", kind="message/delivery-status", more=()):
@@ -147,7 +146,7 @@ async def test_who_cannot_be_reached_for_days_is_probed_and_suppressed(servers, 
         assert (told.address, told.list, told.why) == (bob, ALL, "5.1.1")
         await gate.send("ann@x.example", "all", data=message("suppressed"))
         await gate.until_done()
-        assert (await gate.why(id_of("suppressed"), bob)).why == f"suppressed: mail to {bob} came back"
+        assert (await gate.why(id_of(gate, "suppressed"), bob)).why == f"suppressed: mail to {bob} came back"
         reached = sorted(person for each in sink.taken for person in each.people if person != "chair@x.example")
         assert reached == ["ann@x.example", bob], "the probe, and nobody else"
         notes = [each.data for each in sink.taken if each.people == ["chair@x.example"]]
@@ -158,7 +157,7 @@ async def test_who_cannot_be_reached_for_days_is_probed_and_suppressed(servers, 
         assert [each.address for each in await gate.clear(bob)] == [bob]
         await gate.send("ann@x.example", "all", data=message("cleared"))
         await gate.until_done()
-        assert (await gate.why(id_of("cleared"), bob)).reached
+        assert (await gate.why(id_of(gate, "cleared"), bob)).reached
 
 
 async def test_a_queue_that_gave_up_and_a_name_beyond_ascii_count_and_owners_are_told(servers, settings, monkeypatch):
@@ -179,7 +178,10 @@ async def test_a_queue_that_gave_up_and_a_name_beyond_ascii_count_and_owners_are
             assert await gate.send("", back[person], data=report, parameters=" SMTPUTF8") == [
                 "250 2.0.0 the report was looked at"
             ]
-        bob, told = await gate.why(id_of("gave up"), "bob@sfu.example"), await gate.why(id_of("gave up"), jose)
+        bob, told = (
+            await gate.why(id_of(gate, "gave up"), "bob@sfu.example"),
+            await gate.why(id_of(gate, "gave up"), jose),
+        )
         assert [(each.reached, each.bounces, each.why) for each in (bob, told)] == [
             (False, 1, "4.4.7"),
             (False, 1, "5.1.1"),
@@ -200,15 +202,15 @@ async def test_a_report_says_what_became_of_the_copy_of_the_return_path_and_of_n
     back = next(return_path_of(each, "bob@sfu.example") for each in sink.taken if "bob@sfu.example" in each.people)
     delivered = report_of("2.0.0", "delivered", about="rfc822; bob@sfu.example", more=[("eve@x.example", "5.1.1")])
     await gate.send("", back, data=delivered)
-    assert (await gate.why(id_of("others"), "bob@sfu.example")).reached
+    assert (await gate.why(id_of(gate, "others"), "bob@sfu.example")).reached
     many = report_of(
         about="rfc822; eve@x.example", more=[(f"p{number}@x.example", "5.1.1") for number in range(10_000)]
     )
     await gate.send("", back, data=many)
-    assert not (await gate.why(id_of("others"), "bob@sfu.example")).reached
-    assert (await gate.why(id_of("others"), "eve@x.example")).reached
+    assert not (await gate.why(id_of(gate, "others"), "bob@sfu.example")).reached
+    assert (await gate.why(id_of(gate, "others"), "eve@x.example")).reached
     assert gate.reports == {"counted": 1}
-    (told,) = await gate.ask("queue", id_of("others"))
+    (told,) = await gate.ask("queue", id_of(gate, "others"))
     assert told.bounced == 1
 
 
@@ -224,7 +226,7 @@ async def test_many_reports_cost_little_and_only_what_is_new_and_ours_counts(gat
         replies = await gate.send("", *[back] * 50, data=report_of())
         assert replies == ["250 2.0.0 the report was looked at"] * 50
     assert gate.reports == {"counted": 1, "repeated": 99, "foreign": 50, "stranger": 100}
-    (told,) = await gate.ask("queue", id_of("many"))
+    (told,) = await gate.ask("queue", id_of(gate, "many"))
     assert (told.done, told.bounced) == (1, 1)
 
 
@@ -281,7 +283,7 @@ async def test_a_bounce_that_is_no_standard_report_counts(gate, sink):
     )
     await gate.send("", return_path_of(taken, "bob@sfu.example"), data=report)
     assert gate.reports == {"counted": 1}
-    assert (await gate.why(id_of("qmail"), "bob@sfu.example")).why == "5.1.1"
+    assert (await gate.why(id_of(gate, "qmail"), "bob@sfu.example")).why == "5.1.1"
 
 
 async def test_a_list_without_owners_does_not_hold_mail_in_silence(servers, settings, sink, caplog):
@@ -291,20 +293,20 @@ async def test_a_list_without_owners_does_not_hold_mail_in_silence(servers, sett
         for _ in range(2):
             await gate.send("ann@x.example", "all", data=message("unseen"))
         said = [each for each in caplog.records if getattr(each, "event", "") == "held_without_owners"]
-        assert [each.fields for each in said] == [{"id": id_of("unseen"), "lists": ALL}]
+        assert [each.fields for each in said] == [{"id": id_of(gate, "unseen"), "lists": ALL}]
         stats = await gate.stats()
         assert (stats.held_without_owners, stats.messages["held"]) == (1, 1)
         assert stats.authors == {"confirmed": 0, "unconfirmed": 2}
         told = (await read_metrics(gate.collector())).splitlines()
         assert "shadowtree_mail_held_without_owners 1.0" in told
         assert 'shadowtree_mail_authors_total{outcome="unconfirmed"} 2.0' in told
-        await gate.ask("approve", id_of("unseen"))
+        await gate.ask("approve", id_of(gate, "unseen"))
         await gate.until_done()
         assert (await gate.stats()).held_without_owners == 0
         with pytest.raises(ControlError, match="no message nosuch is held; `shadowtree mail held` lists"):
             await gate.ask("approve", "nosuch")
-        with pytest.raises(ControlError, match=f"the message {id_of('unseen')} is done: nothing of it is held"):
-            await gate.ask("reject", id_of("unseen"))
+        with pytest.raises(ControlError, match=f"the message {id_of(gate, 'unseen')} is done: nothing of it is held"):
+            await gate.ask("reject", id_of(gate, "unseen"))
         with pytest.raises(ControlError, match="there is no message nosuch; `shadowtree mail queue` lists"):
             await gate.ask("drop", "nosuch")
 
@@ -334,12 +336,12 @@ async def test_numbers_say_how_it_is_and_what_there_was(servers, settings, sink,
         ):
             assert line in told.splitlines()
         sink.replies.clear()
-        await gate.ask("retry", id_of("numbers"))
+        await gate.ask("retry", id_of(gate, "numbers"))
         await gate.until_done()
     for line in (
-        f"{id_of('numbers')}: from <ann@x.example>, ",
-        f"{id_of('numbers')}: 1 of {ALL} taken, 0 refused, 1 wait",
-        f"{id_of('numbers')}: retry by command, for {ALL}",
-        f"{id_of('numbers')}: done, for {ALL}: 2 people, 0 bounced",
+        f"{id_of(gate, 'numbers')}: from <ann@x.example>, ",
+        f"{id_of(gate, 'numbers')}: 1 of {ALL} taken, 0 refused, 1 wait",
+        f"{id_of(gate, 'numbers')}: retry by command, for {ALL}",
+        f"{id_of(gate, 'numbers')}: done, for {ALL}: 2 people, 0 bounced",
     ):
         assert sum(each.startswith(line) for each in caplog.messages) == 1, line

@@ -108,9 +108,18 @@ class Organisation:
     async def stop(self):
         await self._stack.aclose()
 
+    def use(self, settings):
+        """Have other settings hold for all lists."""
+        self._lists = replace(self._lists, defaults=settings)
+        self.gate.follow(self._lists, self.gate.settings)
+
     def follow(self, **settings):
         """Seal by these settings."""
         self.gate.follow(self._lists, replace(self.gate.settings, **settings))
+
+    def id_of(self, data):
+        """The id of a message that this gateway has taken."""
+        return self.gate.id_of(data)
 
     async def told(self, id_=None):
         """What `mail queue` says."""
@@ -183,7 +192,7 @@ async def test_each_organisation_serves_its_own_people_and_their_names_stay_ther
         assert person.encode() not in said, f"{person} was named on a link"
     assert said.count(b"Message-ID: <second@x.example>") == 2, "one copy a link"
     (bea, ann) = [
-        await three["ubc"].gate.why(key_of(read_content(letter("second"))), NATIVE[name][0]) for name in ("sfu", "ubc")
+        await three["ubc"].gate.why(three["ubc"].id_of(letter("second")), NATIVE[name][0]) for name in ("sfu", "ubc")
     ]
     assert (bea.reached, bea.gateway) == (False, "sfu.example")
     assert bea.why == "the gateway at sfu.example serves its people, and knows"
@@ -237,12 +246,25 @@ async def test_the_same_message_again_reaches_nobody_twice_and_to_another_list_o
     await until_all_have(three, *EVERYBODY, "dan@ubc.example", subject="again")
 
 
+async def test_a_message_to_lists_of_two_organisations_reaches_those_whom_a_server_owns_once(three):
+    await asyncio.gather(
+        three["ubc"].gate.send("ann@x.example", "all", data=letter("two")),
+        three["sfu"].gate.send("ann@x.example", "lab", data=letter("two")),
+    )
+    owned = sorted((*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"]))
+    await until_some_have(three, *owned, subject="two")
+    for name in ORGANISATIONS:
+        await three[name].gate.until_done()
+    found = [person for people in have(three, "two").values() for person in people if person != EVE]
+    assert sorted(found) == owned
+
+
 async def test_the_queue_has_a_share_for_each_server(three):
     data = letter("queue")
     await three["ubc"].gate.send("ann@x.example", "all", data=data)
     await until_all_have(three, *EVERYBODY, subject="queue")
     await three["ubc"].gate.until_done()
-    (told,) = await three["ubc"].told(key_of(read_content(data)))
+    (told,) = await three["ubc"].told(three["ubc"].id_of(data))
     assert (told.state, told.people, told.done) == (State.DONE, len(EVERYBODY), len(EVERYBODY))
     assert [(each.server, each.state) for each in told.shares] == [
         ("lists.ubc.example", State.DONE),
@@ -280,7 +302,7 @@ async def test_each_gateway_with_a_key_seals_what_it_passes_on(three, monkeypatc
         three[name].follow()
 
 
-async def test_what_is_no_share_of_the_gateway_that_it_names_is_refused_and_nobody_is_reached(three):
+async def test_what_is_no_share_or_one_of_an_own_list_that_was_not_sent_is_refused_and_nobody_is_reached(three):
     def share(group, subnets, data):
         origin = Origin("lists.evil.example", "ab; cd")
         shared = SharedList(group, group.replace("@", "@lists."), (), False, False, origin)
@@ -288,7 +310,6 @@ async def test_what_is_no_share_of_the_gateway_that_it_names_is_refused_and_nobo
 
     forged, names = letter("forged"), three["sfu"].client
     for to, payload in (
-        (ALL, share(ALL, ("evil.example",), forged)),
         (LAB, share(ALL, ("ubc.example",), forged)),
         (LAB, b"\x00"),
         # A list of its own that it has taken no message for.
@@ -299,6 +320,40 @@ async def test_what_is_no_share_of_the_gateway_that_it_names_is_refused_and_nobo
     await three["ubc"].gate.send("ann@x.example", "all", data=letter("good"))
     await until_all_have(three, *EVERYBODY, subject="good")
     await until_all_have(three, subject="forged")
+
+
+async def test_no_share_that_another_client_sends_lets_a_held_message_go_or_tells_what_one_holds(three):
+    """The sender of a message knows its key, each reader of a copy its id, and any client may send to a group."""
+    ubc, data = three["ubc"], letter("held")
+    ubc.use(ListSettings(goes_by_shares=True))
+    try:
+        await ubc.gate.send("ann@x.example", "all", data=data)
+        (held,) = await ubc.told()
+    finally:
+        ubc.use(SHARES)
+    await ubc.gate.send("ann@x.example", "news", data=letter("known"))
+    await until_some_have(three, "dan@ubc.example", subject="known")
+    known = ubc.id_of(letter("known"))
+    assert known.encode() in ubc.copy_for("dan@ubc.example", "known").data
+
+    def share(group, id_, data, **changes):
+        origin = Origin("lists.evil.example", "ab; cd")
+        shared = SharedList(group, group.replace("@", "@lists."), (), False, False, origin)
+        made = Share(id_, "s@x.example", "", "", False, (), (group.rpartition("@")[2],), (shared,), data)
+        return encoded(replace(made, **changes))
+
+    names, key = three["sfu"].client, key_of(read_content(data))
+    for group, payload in (
+        *((ALL, share(ALL, id_, data)) for id_ in (key, held.id, known)),
+        *((ALL, share(ALL, id_, data, proof="a" * 16)) for id_ in (held.id, known)),
+        *((LAB, share(LAB, id_, letter("forgery"))) for id_ in (key, held.id)),
+    ):
+        await names.send(group, payload, headers={HEADER: FORMAT}, wait="settled")
+    # A forged share of another organisation's list is that letter, and no other.
+    await until_some_have(three, *NATIVE["ubc"], *NATIVE["uvic"], subject="forgery")
+    assert [each.state for each in await ubc.told(held.id)] == [State.HELD]
+    await ubc.gate.ask("reject", held.id)
+    assert not have(three, "held")["ubc"]
 
 
 async def test_a_share_waits_for_its_gateway_and_one_that_is_kept_comes_once(three):
@@ -333,7 +388,7 @@ async def test_a_server_that_is_away_gets_its_share_when_it_is_back_and_the_queu
 
 async def test_a_server_that_is_dropped_is_waited_for_no_longer_and_still_gets_what_is_on_its_way(three, servers):
     data = letter("dropped")
-    id_ = key_of(read_content(data))
+    id_ = three["ubc"].id_of(data)
     servers.kill(1)
     await three["ubc"].gate.send("ann@x.example", "all", data=data)
     async with asyncio.timeout(PATIENCE_SECONDS):
