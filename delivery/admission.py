@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from delivery.events import Send
 from delivery.model import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Message, target_not_found
+from delivery.origin import Origin
 from delivery.reach import Reach
 from namegraph import NodeId, Reason, ServerId, TargetSet, refuse
 
@@ -38,6 +39,18 @@ def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_
         is_others = reach.home_of(name) not in (None, server)
         if not (is_others or reach.is_group(name) or reach.is_process(name) or listens_for(name)):
             raise target_not_found(name, server, reach.renamed_to(name))
+
+
+def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
+    """Raise `RefusedError` where a receiver below some targets leaves too much unconfirmed."""
+    receiver = origin.full_receiver(targets, reach)
+    if receiver is not None:
+        raise refuse(
+            Reason.BACKLOG_FULL,
+            f"the server {receiver} has not confirmed {origin.backlogs.limit_bytes >> 20} MiB of earlier messages; "
+            "messages that go there are refused until it does (see `shadowtree peers`)",
+            server=receiver,
+        )
 
 
 def goes_on(before: Send, send: Send) -> bool:

@@ -56,6 +56,8 @@ class Assigning:
         """Of the last `Elsewhere` of a sequence to each server."""
         self._view = ""
         """In which it was looked last who is there."""
+        self._full: frozenset[ServerId] = frozenset()
+        """Receivers whose backlog was full then: they count as out of reach."""
         self._has_begun = False
         self.claimed_limit = CLAIMED_LIMIT
 
@@ -66,8 +68,9 @@ class Assigning:
         if parcel.sequence not in self._assignments:
             return below
         claimants = self._assignments[parcel.sequence].claimants()
+        full = self._origin.backlogs.full
         known = [server for server in claimants if server != self._origin.server and reach.is_known(server)]
-        return list(dict.fromkeys([*below, *known]))
+        return list(dict.fromkeys([*below, *(server for server in known if server not in full)]))
 
     def left_out(self, parcel: Parcel, reach: Reach) -> BitMap:
         """Whom this server leaves out of a parcel of its own. The caller must not change it."""
@@ -142,7 +145,10 @@ class Assigning:
             self._has_begun = True
             for position, server in self._origin.backlog.leaving_out(self._origin.server):
                 self._give_again(position, server, reach)
-        if self._assignments and reach.is_steady() and self._view != reach.view():
+        full = self._origin.backlogs.full
+        is_more_full = not full <= self._full
+        self._full = frozenset(full) if full or self._full else self._full
+        if self._assignments and reach.is_steady() and (self._view != reach.view() or is_more_full):
             self._view = reach.view()
             self.move(reach)
 
@@ -162,7 +168,8 @@ class Assigning:
 
         def is_present(server: ServerId) -> bool:
             is_in_reach = not reach.is_steady() or reach.is_settled_with(server)
-            return server == here or (reach.is_known(server) and is_in_reach)
+            is_full = server in self._origin.backlogs.full
+            return server == here or (reach.is_known(server) and is_in_reach and not is_full)
 
         backlog, next_serial = self._origin.backlog, self._origin.next_serial(sequence)
         return Known(

@@ -18,9 +18,10 @@ from dataclasses import replace
 
 from pyroaring import BitMap
 
-from delivery.admission import goes_on, require_size, require_targets
+from delivery.admission import goes_on, require_backlog, require_size, require_targets
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
+from delivery.backlogs import Unconfirmed
 from delivery.datagrams import Datagrams, Shown, require_datagram
 from delivery.dead_letters import DeadLetters, DeadReason, LossReason
 from delivery.events import (
@@ -62,7 +63,7 @@ from delivery.log_writer import LogWriter
 from delivery.lost_ways import LostWays
 from delivery.mailboxes import Mailboxes
 from delivery.model import Kept, Quality
-from delivery.origin import BACKLOG_BYTES_LIMIT, Origin
+from delivery.origin import UNCLAIMED_BYTES_LIMIT, Origin
 from delivery.policy import Policies
 from delivery.post import Post
 from delivery.queue import Queue, QueuedMessage
@@ -161,9 +162,12 @@ class DeliveryCore:
         """Set before the first step."""
         self._has_started = False
         """Whether a step has looked for what was removed before this server started."""
+        self._has_stepped = False
         self._answers: list[Answer] = []
         self._unkept: list[Unkept] = []
         self._now = 0.0
+        self._met_at: dict[ServerId, float] = {}
+        """Time of the last meeting with each server, on the clock of steps."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
 
@@ -194,7 +198,10 @@ class DeliveryCore:
 
         `renames`: old and new name of each group that it renamed.
         """
-        self._now = now
+        self._now = self.origin.backlogs.now = self.in_memory.origin.backlogs.now = now
+        if not self._has_stepped:
+            self._has_stepped = True
+            self.origin.backlogs.begin_start()
         reach = self._reach
         self.running.step(now)
         self.writer.begin_step()
@@ -309,6 +316,7 @@ class DeliveryCore:
             case PeerStarted(peer):
                 self.arrivals.come_again(peer)
             case PeerMet(peer):
+                self._met_at[peer] = self._now
                 self.in_memory.lanes.met(peer)
             case PeerRestored(peer):
                 self._begin_again(peer)
@@ -403,7 +411,7 @@ class DeliveryCore:
         for send in sends:
             try:
                 if taker is not None and before is not None and goes_on(before, send):
-                    self._require_room(taker)
+                    self._require_room(taker, send)
                     require_size(send.message)
                     taker.take_next(send)
                 else:
@@ -437,18 +445,30 @@ class DeliveryCore:
         if quality is Quality.DATAGRAM:
             self._send_datagram(send)
             return None
-        self._require_room(spreading)
+        self._require_room(spreading, send)
         spreading.take(send, quality)
         return spreading
 
-    def _require_room(self, spreading: Spreading) -> None:
+    def _require_room(self, spreading: Spreading, send: Send) -> None:
+        """Raise `RefusedError` where too much waits for a receiver of a message, or for what all messages wait for."""
         if spreading is not self.spreading:
-            self.in_memory.require_room(self._reach)
-        elif self.origin.backlog_bytes >= BACKLOG_BYTES_LIMIT or self.origin.open.is_full:
+            self.in_memory.require_room(send.targets, self._reach)
+            return
+        require_backlog(self.origin, send.targets, self._reach)
+        if self.origin.unclaimed_bytes >= UNCLAIMED_BYTES_LIMIT or self.origin.open.is_full:
             raise refuse(
                 Reason.BACKLOG_FULL,
-                "too many messages wait for servers that are out of reach, or for the database; try again later",
+                "too many messages wait for servers to agree on who is there, or for the database; try again later",
             )
+
+    def unconfirmed(self, server: ServerId) -> Unconfirmed | None:
+        """Return what a server has not confirmed; None if it has confirmed all parcels."""
+        both = (self.origin.backlogs, self.in_memory.origin.backlogs)
+        since = [at for each in both if (at := each.unconfirmed_since(server)) is not None]
+        if not since:
+            return None
+        size = sum(each.bytes_of(server) for each in both)
+        return Unconfirmed(size, max(min(since), self._met_at.get(server, 0.0)))
 
     def _send_datagram(self, send: Send) -> None:
         require_datagram(send)
@@ -504,7 +524,8 @@ class DeliveryCore:
         if not self._has_started:
             self._has_started = True
             self.giving_up.look(self._reach)
-        for position in self.giving_up.advance(self.running.seconds, self._reach):
+        overrun_through = (self.log.oldest_through or 0) if self.log.is_too_large else 0
+        for position in self.giving_up.advance(self.running.seconds, self._reach, overrun_through=overrun_through):
             self.spreading.end_round(position, self._reach)
         if self.queue:
             self.running.write()

@@ -1,7 +1,7 @@
 """What is delivered to nobody any more: parcels for servers that were removed for good, or that waited too long.
 
     RemovePeer, or a start --> servers that are not known --> slices: parcel after parcel, then the rest of the lane
-    time goes ---------------> the oldest parcels are kept too long --'
+    time goes, log too large -> the oldest parcels are kept too long -'
                                                                       '--> dead letter; the parcel may be settled
 
 As much may wait as takes seconds to be written. So each step gives up a slice, and asks for another one.
@@ -24,6 +24,9 @@ from namegraph import ServerId
 
 BACKLOG_SECONDS_LIMIT = 7 * 24 * 3600.0
 """Of running time: for so long a parcel waits for servers."""
+
+OVERRUN_SECONDS = 60.0
+"""A parcel that waits for servers no longer than this stays in a log that is too large."""
 
 SLICE_PARCELS = 200
 """Looked at in one step: some milliseconds."""
@@ -65,8 +68,11 @@ class GivingUp:
                 self._origin.removed(server)
                 self._left[server] = _Left(deque(self._origin.unsettled))
 
-    def advance(self, at: float, reach: Reach) -> Iterator[int]:
-        """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time."""
+    def advance(self, at: float, reach: Reach, *, overrun_through: int = 0) -> Iterator[int]:
+        """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time.
+
+        `overrun_through`: the last position of the part of the log that there is no room for.
+        """
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
         for server, left in list(self._left.items()):
@@ -88,6 +94,9 @@ class GivingUp:
                 else:
                     left.blanked_through, budget = through, 0
         expired = self._origin.backlog.accepted_before(at - self.limit_seconds, at_most=budget)
+        if not expired and overrun_through:
+            waiting = self._origin.backlog.accepted_before(at - OVERRUN_SECONDS, at_most=budget)
+            expired = [position for position in waiting if position <= overrun_through]
         self._has_expired = bool(expired)
         for position in expired:
             for server in self._origin.expire(position):

@@ -20,6 +20,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from delivery.admission import require_backlog
 from delivery.arrivals import Arrivals
 from delivery.audiences import Audiences
 from delivery.datagrams import PeerDatagram
@@ -45,9 +46,6 @@ from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, Targ
 
 RING_BYTES_LIMIT = 64 * 1024 * 1024
 """Of parcels; the oldest go, whoever has not read them."""
-
-BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
-"""Of parcels that are not settled."""
 
 SHARE_SECONDS = 0.0005
 """Parcels are made of what came at once, but so long after the last ones for each message in these: what comes
@@ -176,7 +174,6 @@ class InMemory:
         self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
         """Told of messages that may not come to those behind suspended arcs, or behind servers that are away."""
         self.ring_limit_bytes = RING_BYTES_LIMIT
-        self.backlog_limit_bytes = BACKLOG_BYTES_LIMIT
         self._cursors: dict[SubscriptionKey, Position] = {}
         """Through where subscriptions of mailboxes have acknowledged, as far as an endpoint has come for each."""
         self._ephemeral: dict[int, Position] = {}
@@ -201,12 +198,26 @@ class InMemory:
 
     # -- sending
 
-    def require_room(self, reach: Reach) -> None:
-        """Raise `RefusedError` where too much waits for servers that are in reach; what waits for others goes."""
+    @property
+    def backlog_limit_bytes(self) -> int:
+        """Limit of what one receiver has not confirmed, and of what waits for no receiver."""
+        return self.origin.backlogs.limit_bytes
+
+    @backlog_limit_bytes.setter
+    def backlog_limit_bytes(self, limit: int) -> None:
+        self.origin.backlogs.limit_bytes = limit
+
+    def require_room(self, targets: TargetSet, reach: Reach) -> None:
+        """Raise `RefusedError` where too much waits for a receiver that is in reach; what waits for others goes."""
         origin = self.origin
-        if origin.backlog_bytes >= self.backlog_limit_bytes:
-            self._give_up_for_servers_away(reach)
-        if origin.backlog_bytes >= self.backlog_limit_bytes or origin.open.is_full:
+        if origin.backlogs.full or origin.backlog_bytes >= self.backlog_limit_bytes:
+            # Parcels for a server that is connected stay: only messages that go there are refused.
+            away = [server for server in origin.backlogs.receivers() if not reach.is_settled_with(server)]
+            waiting_bytes = origin.unclaimed_bytes + sum(map(origin.backlogs.bytes_of, away))
+            if waiting_bytes >= self.backlog_limit_bytes:
+                self._give_up_for_servers_away(reach)
+        require_backlog(origin, targets, reach)
+        if origin.unclaimed_bytes >= self.backlog_limit_bytes or origin.open.is_full:
             raise refuse(Reason.BACKLOG_FULL, "too many messages are in memory here and on their way; try again later")
 
     def _give_up_for_servers_away(self, reach: Reach) -> None:

@@ -138,6 +138,14 @@ class MemoryLanes:
         """Never."""
         return False
 
+    def receivers_of(self, _position: int) -> Collection[ServerId]:
+        """None."""
+        return ()
+
+    def take_dropped(self) -> list[tuple[ServerId, int]]:
+        """None."""
+        return []
+
     def handled_through(self, sender: ServerId) -> int:
         """The number of the last post of a sender's present start that was handled."""
         found = self._in.get(sender)

@@ -22,12 +22,13 @@ Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm,
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
 
 from msgspec import Struct, structs
 
+from delivery.backlogs import Backlogs
 from delivery.events import Answer, Settled
 from delivery.model import Kept, Quality
 from delivery.open_messages import OpenMessages, Waiting, asked_to_be_told
@@ -73,8 +74,11 @@ from namegraph import (
     packed,
 )
 
-BACKLOG_BYTES_LIMIT = 256 * 1024 * 1024
-"""Of parcels that are not settled: they are kept in memory, too."""
+UNCLAIMED_BYTES_LIMIT = 256 * 1024 * 1024
+"""Bytes of parcels that wait for a view alone, or for an older parcel. All messages are refused beyond it."""
+
+SETTLED_BYTES_LIMIT = 16 * 1024 * 1024
+"""Bytes of settled parcels that stay behind an older one of their sequence, for a receiver whose lane begins anew."""
 
 START_CHANCES = 2**16
 """Among so many values what is random in the number of a start is drawn: its last bits."""
@@ -110,9 +114,14 @@ class Origin:
         """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
         self._to_release: dict[int, None] = {}
         """Positions of parcels in memory that may be settled and in no lane."""
+        self.backlogs = Backlogs()
+        """Parcels that receivers have not confirmed, or not taken out of their lanes."""
+        self._settled_bytes = 0
+        """Bytes of settled parcels that stay behind an older one of their sequence."""
         self.start = 0
         """Names this start of the server: what it accepts has it in its id."""
         self.backlog_bytes = 0
+        self.settled_limit_bytes = SETTLED_BYTES_LIMIT
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences.setdefault(row.sequence, Sequence())
@@ -137,8 +146,34 @@ class Origin:
     def keep(self, position: int, encoded: bytes) -> None:
         """Hold a parcel in memory until it is settled."""
         self._post.parcels[position] = encoded
-        self._to_release[position] = None
         self.backlog_bytes += len(encoded)
+        row = self._parcels.get(position)
+        waiting = [] if row is None else [server for server, count in row.posted.items() if count < 0]
+        for server in {*waiting, *self._post.receivers_of(position)}:
+            self.backlogs.add(server, position, len(encoded))
+        if row is None:
+            self._to_release[position] = None
+        elif position in self._sequences[row.sequence].settled:
+            self._settled_bytes += len(encoded)
+
+    def _mark(self, position: int, server: ServerId, count: int) -> None:
+        """Note how many mailboxes get a parcel at a server, or how it was posted to the server."""
+        self._parcels[position].posted[server] = count
+        self._parcels.touch(position)
+        if count < 0:
+            self.backlogs.add(server, position, len(self._post.parcels[position]))
+        else:
+            self._uncount(position, server)
+
+    def _uncount(self, position: int, server: ServerId) -> None:
+        """Count a parcel no longer for a server that has it, or does not get it, once it is not in the lane there."""
+        if server not in self._post.receivers_of(position):
+            self.backlogs.remove(server, position)
+
+    @property
+    def unclaimed_bytes(self) -> int:
+        """Bytes of parcels in memory that are counted for no receiver."""
+        return self.backlog_bytes - self.backlogs.shared_bytes
 
     # -- messages become parcels
 
@@ -164,6 +199,17 @@ class Origin:
         """The servers that are known to be below a new parcel's targets; this one is not among them."""
         onward = self._sequences.get(parcel.sequence, IDLE).onward
         return servers_below(parcel.targets, onward, reach, here=self.server)
+
+    def full_receiver(self, targets: TargetSet, reach: Reach) -> ServerId | None:
+        """Return a receiver below some targets whose backlog has reached its limit; None if there is none."""
+        full = self.backlogs.full
+        if not full:
+            return None
+        told: dict[ServerId, tuple[ServerId, ...]] = {}
+        for quality in Quality:
+            told |= self._sequences.get(self._numbers.get((targets, quality), 0), IDLE).onward
+        below = servers_below(targets, told, reach, here=self.server)
+        return next((server for server in below if server in full), None)
 
     def begin(
         self,
@@ -207,9 +253,8 @@ class Origin:
                 if is_known and server not in row.posted:
                     if row.round:
                         leaving += self._end_stubs(server, sequence)
-                    row.posted[server] = STUB if server in sequence.stubs else UNCONFIRMED
                     row.unknown = tuple(other for other in row.unknown if other != server)
-                    self._parcels.touch(position)
+                    self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
                     leaving.append(self._posted(server, position))
                 elif not is_known and server not in row.unknown:
                     row.unknown = tuple(sorted({*row.unknown, server}))
@@ -281,7 +326,8 @@ class Origin:
 
     def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         row = self._parcels[position]
-        row.posted[sender] = 0 if row.posted[sender] == LOST else confirm.mailboxes
+        self.backlogs.note_confirmed(sender)
+        self._mark(position, sender, 0 if row.posted[sender] == LOST else confirm.mailboxes)
         if not row.is_of_copy:
             # A server that was removed here is waited for by nobody here, whatever others still have of it.
             row.is_apart |= any(map(reach.is_known, confirm.apart))
@@ -293,8 +339,7 @@ class Origin:
     def post_again(self, position: int, server: ServerId) -> list[PeerLetter]:
         """Post a parcel once more in its round to a server that has confirmed it, for those whom it left out."""
         row = self._parcels[position]
-        row.posted[server] = UNCONFIRMED_AGAIN
-        self._parcels.touch(position)
+        self._mark(position, server, UNCONFIRMED_AGAIN)
         leaving = self._end_stubs(server, self._sequences[row.sequence])
         again, _ = self.once_more(position)
         return [*leaving, self._post.send_inline(server, encode(again))]
@@ -333,8 +378,7 @@ class Origin:
         for position in sequence.unsettled:
             row = self._parcels[position]
             if row.posted.get(server) == STUB:
-                row.posted[server] = UNCONFIRMED
-                self._parcels.touch(position)
+                self._mark(position, server, UNCONFIRMED)
                 leaving.append(self._posted(server, position))
         return leaving
 
@@ -352,8 +396,9 @@ class Origin:
         below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self.server))
         again = filter(reach.is_known, row.posted)
         posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
-        row.posted = posted | dict.fromkeys(row.lost, 0)
-        self._parcels.touch(position)
+        row.posted = {}
+        for server, count in (posted | dict.fromkeys(row.lost, 0)).items():
+            self._mark(position, server, count)
         encoded, sequence = encode(parcel), self._sequences[row.sequence]
         sequence.receivers.update(row.posted)
         leaving: list[PeerLetter] = []
@@ -463,29 +508,56 @@ class Origin:
             for ticket, name in self._waiting.pop(position, ())
         ]
         sequence, letters = self._sequences[row.sequence], list[PeerLetter]()
-        sequence.settled.add(position)
+        if position not in sequence.settled:
+            sequence.settled.add(position)
+            self._settled_bytes += len(self._post.parcels[position])
         while sequence.unsettled and sequence.unsettled[0] in sequence.settled:
-            oldest = sequence.unsettled.popleft()
-            sequence.settled.discard(oldest)
-            self._to_release[oldest] = None
-            done = self._parcels.pop(oldest)
-            sequence.followed.pop(oldest, None)
-            del self._by_serial[done.sequence, done.start, done.first_serial]
-            over = encode(Over(done.sequence, done.start, done.first_serial))
-            letters += [self._post.send_inline(server, over) for server in done.remembering]
+            letters += self._forget_settled(sequence, sequence.unsettled.popleft())
         if sequence.is_idle:
             del self._sequences[row.sequence]
+        if self._settled_bytes > self.settled_limit_bytes:
+            letters += self._forget_all_settled()
         return answers, letters
+
+    def _forget_settled(self, sequence: Sequence, position: int) -> list[PeerLetter]:
+        """Forget a settled parcel; returns what is to leave."""
+        sequence.settled.discard(position)
+        self._settled_bytes -= len(self._post.parcels[position])
+        self._to_release[position] = None
+        done = self._parcels.pop(position)
+        sequence.followed.pop(position, None)
+        del self._by_serial[done.sequence, done.start, done.first_serial]
+        over = encode(Over(done.sequence, done.start, done.first_serial))
+        return [self._post.send_inline(server, over) for server in done.remembering]
+
+    def _forget_all_settled(self) -> list[PeerLetter]:
+        """Forget the settled parcels behind older ones of their sequences; returns what is to leave.
+
+        A receiver may confirm nothing for days, and be below the target set no more: parcels that came after that are
+        settled, and wait for the older ones alone.
+        """
+        letters: list[PeerLetter] = []
+        for sequence in self._sequences.values():
+            if sequence.settled:
+                settled = sorted(sequence.settled)
+                sequence.unsettled = deque(each for each in sequence.unsettled if each not in sequence.settled)
+                for position in settled:
+                    letters += self._forget_settled(sequence, position)
+        return letters
 
     def release(self) -> None:
         """Forget the parcels that no lane refers to any more and that are settled."""
-        for position in list(self._to_release):
-            is_settled = position not in self._parcels
-            if is_settled and self._post.refers_to(position):
-                continue
-            del self._to_release[position]
-            if is_settled:
+        for server, position in self._post.take_dropped():
+            row = self._parcels.get(position)
+            if row is None or row.posted.get(server, 0) >= 0:
+                self._uncount(position, server)
+            if row is None:
+                self._to_release[position] = None
+        for position in self._to_release:
+            is_needed = position in self._parcels or self._post.refers_to(position)
+            if position in self._post.parcels and not is_needed:
                 self.backlog_bytes -= len(self._post.parcels.pop(position))
+        self._to_release.clear()
 
     def removed(self, server: ServerId) -> None:
         """A server is not known any more: nobody is posted anything because it says so."""
@@ -529,6 +601,7 @@ class Origin:
         row = self._parcels[position]
         self._parcels.touch(position)
         is_there = row.posted.pop(server) not in (UNCONFIRMED, STUB)
+        self._uncount(position, server)
         if is_there and server not in row.leaving_out:
             return None
         if is_there:
@@ -549,7 +622,7 @@ class Origin:
         if count in (UNCONFIRMED, STUB):
             row.unknown = tuple(sorted({*row.unknown, server}))
         if count < 0:
-            row.posted[server] = LOST
+            self._mark(position, server, LOST)
         row.lost = tuple(sorted({*row.lost, server}))
         self._parcels.touch(position)
         return count < 0
@@ -557,7 +630,7 @@ class Origin:
     def forgo(self, position: int, server: ServerId) -> None:
         """The same, and the server is not waited for, whoever is further below."""
         if self.lose(position, server):
-            self._parcels[position].posted[server] = 0
+            self._mark(position, server, 0)
 
     def ids(self, position: int) -> list[str]:
         """What names the messages of a parcel that is not settled."""
@@ -623,7 +696,8 @@ class Origin:
         for position, row in sorted(self._parcels.items()):
             if server in row.posted:
                 if position not in self._sequences[row.sequence].settled:
-                    row.posted[server] = UNCONFIRMED
-                    self._parcels.touch(position)
+                    self._mark(position, server, UNCONFIRMED)
+                elif not row.round:
+                    self.backlogs.add(server, position, len(self._post.parcels[position]))
                 leaving.append(self._posted(server, position))
         return leaving

@@ -10,7 +10,7 @@ Source: delivery.md sections 3 and 4.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Protocol
 
@@ -43,6 +43,12 @@ class Postage(Protocol):
     def refers_to(self, position: int) -> bool:
         """Whether some lane still refers to a parcel."""
 
+    def receivers_of(self, position: int) -> Collection[ServerId]:
+        """The servers whose lanes still refer to a parcel."""
+
+    def take_dropped(self) -> list[tuple[ServerId, int]]:
+        """The parcels that left a lane since this was last asked, with the receiver of the lane."""
+
     def handled_through(self, sender: ServerId) -> int:
         """The number of the last post of a sender that was handled; 0 where there was none."""
 
@@ -59,6 +65,8 @@ class Post(Channels):
         """The encoded parcels of this server that are not settled, or in some lane, by position in its log."""
         self._references: dict[int, list[tuple[ServerId, int]]] = {}
         """The posts of all lanes that refer to each parcel, by receiver and number."""
+        self._dropped: list[tuple[ServerId, int]] = []
+        """Parcels that left a lane since `take_dropped`, with its receiver."""
         for (receiver, number), encoded in self._outbox.items():
             self._refer(receiver, number, encoded)
 
@@ -121,6 +129,16 @@ class Post(Channels):
         """Whether some lane still refers to a parcel."""
         return position in self._references
 
+    def receivers_of(self, position: int) -> Collection[ServerId]:
+        """The servers whose lanes still refer to a parcel."""
+        references = self._references.get(position)
+        return () if references is None else [server for server, _ in references]
+
+    def take_dropped(self) -> list[tuple[ServerId, int]]:
+        """The parcels that left a lane since this was last asked, with the receiver of the lane."""
+        dropped, self._dropped = self._dropped, []
+        return dropped
+
     def _refer(self, receiver: ServerId, number: int, encoded: bytes) -> None:
         if encoded[:1] == _PARCEL:
             self._references.setdefault(int(encoded[1:]), []).append((receiver, number))
@@ -130,6 +148,7 @@ class Post(Channels):
         if encoded[:1] == _PARCEL:
             position = int(encoded[1:])
             self._references[position].remove((receiver, number))
+            self._dropped.append((receiver, position))
             if not self._references[position]:
                 del self._references[position]
 

@@ -14,7 +14,7 @@ Source: delivery.md section 5, item 1.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -156,9 +156,12 @@ class Queue:
         """Whether something waits for the home of a name: what is sent after that goes behind it."""
         return subnet_of(addressed) in self._of
 
-    def due(self, subnet: Subnet, *, at: float) -> Due | None:
-        """The oldest message that waits for the home of a subnet."""
-        number = next(iter(self._of.get(subnet, ())), None)
+    def due(self, subnet: Subnet, *, at: float, but: Container[NodeId] = ()) -> Due | None:
+        """The oldest message that waits for the home of a subnet, and is not addressed to a name of `but`."""
+        numbers: Iterable[int] = self._of.get(subnet, ())
+        if but:
+            numbers = (number for number in numbers if self._rows[number].addressed not in but)
+        number = next(iter(numbers), None)
         if number is None:
             return None
         message = self._rows[number]

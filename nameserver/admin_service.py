@@ -282,6 +282,8 @@ class AdminCalls:
                     version=report.release,
                     protocol_version=report.protocol_version,
                     called_at=report.called_at,
+                    backlog_bytes=report.backlog_bytes,
+                    stuck_seconds=report.stuck_seconds,
                 )
                 for report in self._transport.reports()
             ],

@@ -285,6 +285,7 @@ async def _serve(
         release=version("shadowtree"),
         announced_address=announced(address) if settings.announced_address is None else settings.announced_address,
     )
+    transport.unconfirmed = core.delivery.unconfirmed
     filling = AncestryFilling(core=reads, run_loop=run_loop)
     with ExitStack() as telemetry:
         clocks, queue = _open(

@@ -375,9 +375,9 @@ class PeerState:
     """Another name server, as the one that was asked sees it, with what its operator may want to know.
 
     `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
-    ``connected``, ``connected, but cannot be dialled at HOST:PORT; WHAT FOLLOWS``, ``refused: WHY``,
-    ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts what the other server has not
-    confirmed yet.
+    ``connected``, ``connected, but cannot be dialled at HOST:PORT; WHAT FOLLOWS``,
+    ``connected, but stuck since WHEN: WHY``, ``refused: WHY``, ``silent since WHEN: WHY`` or
+    ``stopped since WHEN: WHY``. `letters_waiting` counts what the other server has not confirmed yet.
 
     `life` is the status of the server: ``up``, ``one way`` (it dials, and no call reaches it), ``suspected``,
     ``restarting``, ``lost``, ``stopped`` or ``never met``; `why` says why it is suspected, lost or stopped. `phi`
@@ -406,6 +406,10 @@ class PeerState:
     """Version that the two speak; 0 if they have not met since the server started."""
     called_at: str = ""
     """Address to which calls go, if it is not `address`: the server announced it, and answers there alone."""
+    backlog_bytes: int = 0
+    """Memory, at the server that was asked, of messages that this one has not confirmed."""
+    stuck_seconds: float | None = None
+    """Time for which it has been connected and has confirmed no message; None if it is not stuck."""
 
 
 @dataclass(frozen=True, slots=True)

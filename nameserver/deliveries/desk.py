@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from delivery.datagrams import Shown
@@ -164,9 +164,9 @@ class Desk:
         """Whether something waits here for the home of a name."""
         return self._core.delivery.queue.waits_for(addressed)
 
-    def due(self, subnet: Subnet) -> Due | None:
-        """The oldest message that waits here for the home of a subnet."""
-        return self._core.delivery.queue.due(subnet, at=self._core.delivery.running.seconds)
+    def due(self, subnet: Subnet, *, but: Container[NodeId] = ()) -> Due | None:
+        """The oldest message that waits here for the home of a subnet, and is not addressed to a name of `but`."""
+        return self._core.delivery.queue.due(subnet, at=self._core.delivery.running.seconds, but=but)
 
     def policy_of(self, name: NodeId) -> Policy:
         """What holds for messages to a group of this server; the default for anything else."""

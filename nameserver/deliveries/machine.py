@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -107,8 +107,8 @@ class DeliveryMachine(Protocol):
     def queue_waits_for(self, addressed: NodeId) -> bool:
         """Whether a message waits here for the home of a name: what is sent after that goes behind it."""
 
-    def due(self, subnet: Subnet) -> Due | None:
-        """The oldest message that waits here for the home of a subnet."""
+    def due(self, subnet: Subnet, *, but: Container[NodeId] = ()) -> Due | None:
+        """The oldest message that waits here for the home of a subnet, and is not addressed to a name of `but`."""
 
     def policy_of(self, name: NodeId) -> Policy:
         """What holds for messages to a group of this server; the default for anything else."""

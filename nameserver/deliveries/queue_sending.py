@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Container
 from typing import Final, Protocol
 
 from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
@@ -31,8 +32,8 @@ REQUEST_ID_BYTES: Final = 16
 NOT_HEARD: Final = frozenset({Reason.UNAVAILABLE, Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED})
 """Why a message is queued that was to be passed on at once."""
 
-NOT_NOW: Final = NOT_HEARD | {Reason.BACKLOG_FULL, Reason.RATE_EXCEEDED}
-"""Why one that is queued stays there."""
+NOT_NOW: Final = NOT_HEARD | {Reason.RATE_EXCEEDED}
+"""Why one that is queued stays there, and all behind it. For `BACKLOG_FULL` those to its target stay, no others."""
 
 
 class QueueMachine(Protocol):
@@ -56,8 +57,8 @@ class QueueMachine(Protocol):
     def queue_waits_for(self, addressed: NodeId) -> bool:
         """Whether something waits for the home of a name."""
 
-    def due(self, subnet: Subnet) -> Due | None:
-        """The oldest message that waits for the home of a subnet."""
+    def due(self, subnet: Subnet, *, but: Container[NodeId] = ()) -> Due | None:
+        """The oldest message that waits for the home of a subnet, and is not addressed to a name of `but`."""
 
     async def until_durable(self) -> None:
         """As of any machine."""
@@ -96,14 +97,19 @@ class QueueSending:
         if home is None or not self._machine.is_in_reach(home):
             return
         lane = HomeLane(self._forwarder, home, seconds=None)
+        full: set[NodeId] = set()
+        """Targets below which a server leaves too much unconfirmed: messages to others go on."""
         try:
-            while not lane.is_over and (due := self._machine.due(subnet)) is not None:
+            while not lane.is_over and (due := self._machine.due(subnet, but=full)) is not None:
                 # What was before it, and became a dead letter, must not wait here again after a crash.
                 await self._machine.until_durable()
                 message = wire.SendRequest.Message.FromString(due.encoded)
                 message.deadline_ms = due.deadline_ms
                 answer = await lane.say(message, on_settled=_nobody_waits, on_unsettled=_nobody_is_told)
                 refusal = message_wire.read_refused(answer.refused) if answer.HasField("refused") else None
+                if refusal is not None and refusal.reason is Reason.BACKLOG_FULL:
+                    full.add(due.addressed)
+                    continue
                 if refusal is not None and refusal.reason in NOT_NOW:
                     return
                 self._machine.notice(QueuedEnded(due.number, refusal))

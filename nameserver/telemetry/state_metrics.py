@@ -231,6 +231,12 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
     phi = GaugeMetricFamily("shadowtree_peer_phi", "How unlikely it is that its silence ends.", labels=of_peer)
     round_trip = GaugeMetricFamily("shadowtree_peer_round_trip_seconds", "To a peer and back.", labels=of_peer)
     faults = CounterMetricFamily("shadowtree_peer_faults", "What it did wrong.", labels=(*of_peer, "kind"))
+    stuck = GaugeMetricFamily(
+        "shadowtree_peer_stuck", "1 if a connected peer has confirmed no message for a minute.", labels=of_peer
+    )
+    backlog = GaugeMetricFamily(
+        "shadowtree_peer_backlog_bytes", "Memory of messages that a peer has not confirmed.", labels=of_peer
+    )
     for report in reports:
         peer = [report.server or "", report.address]
         is_up.add_metric(peer, report.life is Life.UP)
@@ -238,6 +244,8 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
         phi.add_metric(peer, report.phi)
         if report.round_trip_seconds is not None:
             round_trip.add_metric(peer, report.round_trip_seconds)
+        stuck.add_metric(peer, report.stuck_seconds is not None)
+        backlog.add_metric(peer, report.backlog_bytes)
         for kind, count in report.faults.items():
             faults.add_metric([*peer, kind], count)
     versions = GaugeMetricFamily(
@@ -254,4 +262,4 @@ def _of_peers(reports: Sequence[PeerReport], strangers: Mapping[str, int]) -> li
     )
     for kind, count in strangers.items():
         refused.add_metric([kind], count)
-    return [is_up, letters, phi, round_trip, faults, refused, versions]
+    return [is_up, letters, stuck, backlog, phi, round_trip, faults, refused, versions]

@@ -137,6 +137,13 @@ class Link:
             return f"{how} since {since:%Y-%m-%dT%H:%M:%SZ}: {self._why}"
         return "connecting"
 
+    def stuck_state(self, seconds: float, backlog_bytes: int) -> str:
+        """Return `state` of a link to a server that has confirmed no message for some seconds."""
+        since, mebibytes = datetime.fromtimestamp(self._wall_clock() - seconds, UTC), backlog_bytes / 2**20
+        stuck = f"stuck since {since:%Y-%m-%dT%H:%M:%SZ}: it confirms none of {mebibytes:.1f} MiB of messages"
+        state = self.state
+        return f"connected, but {stuck}" if state == "connected" else f"{state}; {stuck}"
+
     @property
     def is_direct(self) -> bool:
         """Whether it is connected, and not through another server."""

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from delivery.backlogs import Unconfirmed
 from namegraph import Channels, ServerId, Subnet
 from nameserver.detector.liveness import Life, Liveness
 from nameserver.session.frames import GoodbyeReason, Hello
@@ -42,6 +43,10 @@ class PeerReport:
     """The version of the protocol that the two speak; 0 if it was not met since this server started."""
     called_at: str
     """Address to which calls go, if it is not `address`; else empty."""
+    backlog_bytes: int
+    """Memory here of messages that the server has not confirmed."""
+    stuck_seconds: float | None
+    """Time for which the server has been connected and confirmed no message; None if it is not stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +92,13 @@ def report_on(
     met: Met | None,
     round_trip_seconds: float | None,
     relayed: int,
+    unconfirmed: Unconfirmed | None,
+    step_now: float,
 ) -> PeerReport:
     """Report on one address. `server`: the one there, None if it was never met.
 
-    `watch` is of that server, on whose clock it is `now`.
+    `watch` is of that server, on whose clock it is `now`. `unconfirmed`: messages for that server, on the clock of
+    steps, where it is `step_now`.
     """
     waiting, counted = 0, Counter[str]()
     if server is not None:
@@ -102,11 +110,14 @@ def report_on(
     life = Life.NEVER_MET if watch is None else watch.life
     if life is Life.UP and link.is_direct and link.cannot_be_dialled and link.calls_via is None:
         life = Life.ONE_WAY
+    is_stuck = unconfirmed is not None and link.is_connected and unconfirmed.is_stuck(step_now)
+    stuck_seconds = step_now - unconfirmed.since if is_stuck and unconfirmed is not None else None
+    backlog_bytes = 0 if unconfirmed is None else unconfirmed.size
     return PeerReport(
         address=link.address,
         subnets=link.subnets,
         server=server,
-        state=link.state,
+        state=link.state if stuck_seconds is None else link.stuck_state(stuck_seconds, backlog_bytes),
         letters_waiting=waiting,
         faults=dict(sorted(counted.items())),
         life=life,
@@ -119,6 +130,8 @@ def report_on(
         release="" if met is None else met.release,
         protocol_version=0 if met is None else met.protocol_version,
         called_at=link.called_at if link.is_direct and link.called_at != link.address else "",
+        backlog_bytes=backlog_bytes,
+        stuck_seconds=stuck_seconds,
     )
 
 

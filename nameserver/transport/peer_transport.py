@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import assert_never
 
+from delivery.backlogs import Unconfirmed
 from namegraph import (
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
@@ -99,6 +100,8 @@ class PeerTransport:
         """
         self._core = core
         self._run_loop = run_loop
+        self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
+        """Returns the messages that a server has not confirmed."""
         self.release = release
         self._announced_address = announced_address
         self._limits = limits
@@ -267,6 +270,8 @@ class PeerTransport:
             met=None if met is None else self._met.get(met),
             round_trip_seconds=None if conversation is None else conversation.pulse.round_trip_seconds,
             relayed=0 if met is None else self._relays.passed_on[met],
+            unconfirmed=None if met is None else self.unconfirmed(met),
+            step_now=self._clock(),
         )
 
     def strangers_refused(self) -> Mapping[str, int]:

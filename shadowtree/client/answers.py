@@ -295,6 +295,10 @@ def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
                         version=peer.version,
                         protocol_version=peer.protocol_version,
                         called_at=peer.called_at,
+                        backlog_bytes=peer.backlog_bytes,
+                        stuck_seconds=(
+                            round(peer.stuck_seconds, _SECONDS_DIGITS) if peer.HasField("stuck_seconds") else None
+                        ),
                     )
                     for peer in message.peers
                 ),

@@ -157,7 +157,7 @@ class PeerList(_message.Message):
         known_to: _containers.RepeatedScalarFieldContainer[str]
         def __init__(self, server: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., known_to: _Optional[_Iterable[str]] = ...) -> None: ...
     class Peer(_message.Message):
-        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed", "version", "protocol_version", "called_at")
+        __slots__ = ("address", "subnets", "server", "state", "letters_waiting", "faults", "life", "why", "phi", "last_heard_seconds", "round_trip_ms", "via", "relayed", "version", "protocol_version", "called_at", "backlog_bytes", "stuck_seconds")
         ADDRESS_FIELD_NUMBER: _ClassVar[int]
         SUBNETS_FIELD_NUMBER: _ClassVar[int]
         SERVER_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +174,8 @@ class PeerList(_message.Message):
         VERSION_FIELD_NUMBER: _ClassVar[int]
         PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
         CALLED_AT_FIELD_NUMBER: _ClassVar[int]
+        BACKLOG_BYTES_FIELD_NUMBER: _ClassVar[int]
+        STUCK_SECONDS_FIELD_NUMBER: _ClassVar[int]
         address: str
         subnets: _containers.RepeatedScalarFieldContainer[str]
         server: str
@@ -190,7 +192,9 @@ class PeerList(_message.Message):
         version: str
         protocol_version: int
         called_at: str
-        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ..., version: _Optional[str] = ..., protocol_version: _Optional[int] = ..., called_at: _Optional[str] = ...) -> None: ...
+        backlog_bytes: int
+        stuck_seconds: float
+        def __init__(self, address: _Optional[str] = ..., subnets: _Optional[_Iterable[str]] = ..., server: _Optional[str] = ..., state: _Optional[str] = ..., letters_waiting: _Optional[int] = ..., faults: _Optional[_Iterable[_Union[PeerList.Fault, _Mapping]]] = ..., life: _Optional[str] = ..., why: _Optional[str] = ..., phi: _Optional[float] = ..., last_heard_seconds: _Optional[float] = ..., round_trip_ms: _Optional[float] = ..., via: _Optional[str] = ..., relayed: _Optional[int] = ..., version: _Optional[str] = ..., protocol_version: _Optional[int] = ..., called_at: _Optional[str] = ..., backlog_bytes: _Optional[int] = ..., stuck_seconds: _Optional[float] = ...) -> None: ...
     PEERS_FIELD_NUMBER: _ClassVar[int]
     STRANGERS_FIELD_NUMBER: _ClassVar[int]
     MEMBERSHIPS_ENDED_FIELD_NUMBER: _ClassVar[int]

@@ -570,6 +570,8 @@ class FakeAdminService(AdminServiceServicer):
                     relayed=4,
                     version="0.1.0",
                     protocol_version=6,
+                    backlog_bytes=2**21,
+                    stuck_seconds=61.2345,
                 )
                 for address, owned in subnets.items()
             ],

@@ -57,7 +57,7 @@ def test_without_order_what_is_queued_overtakes(monkeypatch):
 
 
 def test_what_is_forgotten_when_it_is_passed_on_is_lost(monkeypatch):
-    def due_once(queue, subnet, *, at):
+    def due_once(queue, subnet, *, at, but=()):
         found = DUE(queue, subnet, at=at)
         if found is not None:
             queue.end(found.number)

@@ -23,18 +23,20 @@ def peers_command(session: Session, context: click.Context) -> None:
     """Show which other servers the server knows, and how the connections with them stand.
 
     A state is `connecting`, `connected`, `refused` with the reason, `silent since` or `stopped since` a time. One that
-    is connected, but cannot be dialled, says so, and through whom calls go meanwhile. The status of the server is `up`,
-    `one way` (it dials this one, and no call reaches it), `suspected`, `restarting`, `lost`, `stopped` or `never met`,
-    and why; phi says how unlikely its silence is. Letters that wait are those which the other server has not confirmed
-    yet. Faults are what it did wrong since this server started.
+    is connected, but cannot be dialled, says so, and through whom calls go meanwhile. A server that is connected and
+    has confirmed no message for a minute is `stuck since` a time: messages to it wait, and are refused at 64 MiB. The
+    status of the server is `up`, `one way` (it dials this one, and no call reaches it), `suspected`, `restarting`,
+    `lost`, `stopped` or `never met`, and why; phi says how unlikely its silence is. Letters that wait are those which
+    the other server has not confirmed yet. Faults are what it did wrong since this server started.
 
     In a pipe: `peer`, address, state, server, letters that wait, the first subnets (JSON has all); then `life`,
     address, what is thought of it, phi, seconds since it was heard, milliseconds there and back (`-`: not known),
-    through which server, what it sent through this one, why; then its faults. After all of them, `version`,
-    address, its program's version, and the version of the protocol between the two; `server`, the name of the server
-    that is asked, its version, and the newest protocol that it speaks; `refused`, the reason and a count, for
-    connections from servers that are not in the table; and `unknown`, a server, who of the others knows it (with
-    commas), and its first subnets: it is missing in the table of the server that is asked.
+    through which server, what it sent through this one, why; then its faults; then, if it has not confirmed all
+    messages, `backlog`, address, bytes of these in memory, seconds for which it is stuck (`-`: it is not). After all
+    of them, `version`, address, its program's version, and the version of the protocol between the two; `server`, the
+    name of the server that is asked, its version, and the newest protocol that it speaks; `refused`, the reason and a
+    count, for connections from servers that are not in the table; and `unknown`, a server, who of the others knows it
+    (with commas), and its first subnets: it is missing in the table of the server that is asked.
 
     \b
     Example:
@@ -115,6 +117,8 @@ def _rows(found: PeerList) -> Iterator[tuple[object, ...]]:
         yield "life", peer.address, peer.life, peer.phi, *measured, peer.via or "-", peer.relayed, peer.why
         for fault in peer.faults:
             yield "fault", peer.address, fault.kind, fault.count
+        if peer.backlog_bytes:
+            yield "backlog", peer.address, peer.backlog_bytes, _or_dash(peer.stuck_seconds)
     for peer in found.peers:
         yield "version", peer.address, peer.version or "-", peer.protocol_version or "-"
     if found.server:

@@ -39,6 +39,9 @@ from nameserver.config.settings import SettingsError, load_settings
 if "LOOP_REPORT" in os.environ:
     from tests.loop_watch import CallsMeter, watch_server
     watch_server(os.environ["LOOP_REPORT"], CallsMeter())
+if "BACKLOGS" in os.environ:
+    from tests.integration.deliveries.changed_server import change_server
+    change_server(os.environ["BACKLOGS"])
 try:
     sys.exit(run(load_settings(None, json.loads(sys.argv[1]), os.environ)))
 except (SettingsError, StartError) as error:

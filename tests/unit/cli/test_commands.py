@@ -82,6 +82,8 @@ KEYS = {
         "version",
         "protocol_version",
         "called_at",
+        "backlog_bytes",
+        "stuck_seconds",
     ],
 }
 
@@ -627,11 +629,12 @@ def test_peers_are_shown_added_and_removed(shadowtree):
         "peer\t127.0.0.1:1\tconnected\ty.example\t3\ty.example",
         "life\t127.0.0.1:1\tsuspected\t0.12\t1.235\t-\tc.example\t4\tno heartbeat for 1.2 s",
         "fault\t127.0.0.1:1\tgarbage\t2",
+        "backlog\t127.0.0.1:1\t2097152\t61.234",
     ]
     version, own = "version\t127.0.0.1:1\t0.1.0\t6", "server\tfake\t0.2.0\t7"
     others = [version, own, "refused\tgarbage\t2", "unknown\tw.example\ty.example\tw.example"]
     assert shadowtree("peers").lines == [*shown, *others]
-    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 11
+    assert len(shadowtree("peers", "add", "z.example=127.0.0.1:2").lines) == 13
     assert shadowtree("peers", "remove", "z.example").lines == [*shown, *others]
     assert shadowtree("peers", "add", "z.example=127.0.0.1:2").status == 0
     forced = shadowtree("peers", "remove", "z.example", "--force")
@@ -657,4 +660,5 @@ def test_the_json_of_peers_has_all_keys(shadowtree):
         assert list(found["peers"][0]) == KEYS["peer"]
         assert found["peers"][0]["last_heard_seconds"] == 1.235
         assert found["peers"][0]["round_trip_ms"] is None
+        assert (found["peers"][0]["backlog_bytes"], found["peers"][0]["stuck_seconds"]) == (2**21, 61.234)
         assert found["peers"][0]["faults"] == [{"kind": "garbage", "count": 2}]

@@ -203,3 +203,21 @@ def test_a_server_that_is_added_again_meanwhile_gets_the_rest():
     assert NodeId(BOB) in servers.servers[B].delivery.mailboxes.numbers
     assert [letter.first_id for letter in dead(servers)] == ["1@top@a.x#1", "2@top@a.x#1"]
     assert servers.servers[A].delivery.origin.unsettled == []
+
+
+def test_what_waits_for_a_server_goes_once_the_log_is_too_large_and_is_a_dead_letter(servers):
+    log = servers.servers[A].delivery.log
+    log.limit_bytes = 3_000
+    servers.held_posts = {(B, A)}
+    answers = servers.send(TOP, payload=bytes(1_000))
+    # Entries of one segment come within ten minutes.
+    pass_time(servers, SEGMENT_SECONDS, at=[A])
+    servers.send(TOP, payload=bytes(1_000))
+    assert undelivered(servers) == {}
+    servers.leave(TOP, BOB)
+    for _ in range(5):
+        assert isinstance(servers.send(TOP, payload=bytes(1_000))[-1], Settled)
+    servers.step(A, Tick())
+    assert isinstance(answers[-1], Settled)
+    assert answers[-1].unreachable == (B,)
+    assert undelivered(servers)[DeadReason.EXPIRED] == (1, 1)

@@ -9,6 +9,7 @@ import pytest
 from delivery.events import QueuedEnded
 from delivery.queue import Due
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet
+from nameserver.deliveries.message_wire import refused
 from nameserver.deliveries.queue_sending import QueueSending
 from shadowtree.v1 import delivery_pb2 as wire
 
@@ -32,8 +33,8 @@ class Machine:
     def is_in_reach(self, _server):
         return True
 
-    def due(self, _subnet):
-        return self.waiting[0] if self.waiting else None
+    def due(self, _subnet, *, but=()):
+        return next((each for each in self.waiting if each.addressed not in but), None)
 
     async def until_durable(self):
         self.asked.set()
@@ -43,20 +44,25 @@ class Machine:
 
     def notice(self, event):
         self.ended.append(event)
-        self.waiting.pop(0)
+        self.waiting = [each for each in self.waiting if each.number != event.number]
 
 
 class Calls:
-    """An origin that accepts all it is sent."""
+    """An origin that accepts all it is sent, but what is to groups that are `full`."""
 
     def __init__(self):
         self.came = 0
+        self.full = set()
 
     async def converse(self, _home, _method, requests, *, seconds):
+        number = 0
         async for request in requests:
-            for _ in wire.SendRequest.FromString(request).messages:
+            for message in wire.SendRequest.FromString(request).messages:
                 self.came += 1
-                answer = wire.SendResponse.Answer(message=self.came, state=wire.SendResponse.STATE_ACCEPTED)
+                number += 1
+                answer = wire.SendResponse.Answer(message=number, state=wire.SendResponse.STATE_ACCEPTED)
+                if self.full.intersection(target.name for target in message.targets):
+                    answer = refused(number, Refusal(Reason.BACKLOG_FULL, "one server is stuck"))
                 yield wire.SendResponse(answers=[answer]).SerializeToString()
 
 
@@ -95,3 +101,15 @@ async def test_a_database_that_fails_keeps_it_and_it_is_passed_on_once_that_is_o
     scene.machine.failure = None
     scene.machine.durable.set()
     await until(lambda: len(scene.machine.ended) == 2)
+
+
+async def test_what_one_stuck_server_has_refused_waits_and_messages_to_other_groups_pass_it(scene):
+    other = NodeId("crew@home.example")
+    encoded = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=GROUP)]).SerializeToString()
+    scene.machine.waiting = [Due(number, GROUP, encoded, 0) for number in (1, 2)] + [Due(3, other, b"", 0)]
+    scene.calls.full = {GROUP}
+    scene.machine.durable.set()
+    await until(lambda: scene.machine.ended == [QueuedEnded(3, None)])
+    assert [each.number for each in scene.machine.waiting] == [1, 2]
+    scene.calls.full = set()
+    await until(lambda: scene.machine.ended[1:] == [QueuedEnded(1, None), QueuedEnded(2, None)])

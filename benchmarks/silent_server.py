@@ -1,0 +1,22 @@
+"""A name server that confirms no message if its name is `SILENT`: `python -m benchmarks.silent_server serve ...`."""
+
+from __future__ import annotations
+
+from delivery.spreading import Spreading
+from delivery.wire import Confirm, PostMessage
+from namegraph import ServerId
+from shadowtree.cli.main import run
+
+SILENT = ServerId("silent.x")
+
+_answer_post = Spreading._answer_post
+
+
+def _answer_unless_silent(self: Spreading, sender: ServerId, message: PostMessage) -> None:
+    if not (isinstance(message, Confirm) and self._origin.server == SILENT):
+        _answer_post(self, sender, message)
+
+
+if __name__ == "__main__":
+    Spreading._answer_post = _answer_unless_silent
+    run()

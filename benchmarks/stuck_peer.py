@@ -1,0 +1,132 @@
+"""One peer that confirms no message: what it does to messages that go elsewhere, and to the memory of the origin.
+
+Two clusters of three servers get the same load, in turns of some seconds: messages to a group with members at all
+three, messages to a group with members at two, and probes to the latter, each until it is settled. In one of the
+clusters the third server confirms nothing.
+
+`python -m benchmarks.stuck_peer --seconds 600` measures for ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from benchmarks.report import Figure, print_figures
+from benchmarks.servers import ServerProcess, name_servers
+from benchmarks.silent_server import SILENT
+from shadowtree import Client, aio
+from shadowtree.errors import BacklogFull
+
+SECONDS = 30
+TURN_SECONDS = 5.0
+RATE = 500
+"""Messages a second to each group."""
+PAYLOAD = bytes(4_000)
+PROBE_SECONDS = 0.02
+TICK_SECONDS = 0.005
+PATIENCE_SECONDS = 120
+PROGRAM = (sys.executable, "-m", "benchmarks.silent_server")
+ALL, NEAR = "all@a.x", "near@a.x"
+MORE_MEMORY_MEBIBYTES = 64
+
+
+def measure(*, quick: bool) -> list[Figure]:
+    """Half a minute of load."""
+    return _measured(3 if quick else SECONDS)
+
+
+def _measured(seconds: float) -> list[Figure]:
+    with _cluster("c.x") as honest, _cluster(str(SILENT)) as stuck:
+        both = {"beside an honest peer": honest, "beside a stuck peer": stuck}
+        settled: dict[str, list[float]] = {name: [] for name in both}
+        refused = 0
+        for _ in range(max(1, round(seconds / TURN_SECONDS))):
+            for name, (origin, _) in both.items():
+                found, count = asyncio.run(_turn(origin.address, min(seconds, TURN_SECONDS)))
+                settled[name] += found
+                refused += count
+        memory = {name: origin.resident_bytes() / 2**20 for name, (origin, _) in both.items()}
+        (of_stuck,) = [peer for peer in stuck[1].peers() if peer.server == SILENT]
+    medians = {name: 1e3 * statistics.median(times) for name, times in settled.items()}
+    slow = {name: 1e3 * statistics.quantiles(times, n=20)[18] for name, times in settled.items()}
+    less, more = both
+    what = f"{2 * RATE:,} messages a second for {seconds:g} s, one peer confirms none"
+    return [
+        Figure(
+            f"a message to others is settled, {what}",
+            medians[more] / medians[less],
+            1.1,
+            "x",
+            note=f"{medians[less]:.2f} ms, now {medians[more]:.2f}; "
+            f"of 20, one takes {slow[less]:.1f}, now {slow[more]:.1f}",
+        ),
+        Figure(
+            f"more memory of the origin, {what}",
+            memory[more] - memory[less],
+            MORE_MEMORY_MEBIBYTES,
+            "MiB",
+            note=f"{memory[less]:.0f} MiB, now {memory[more]:.0f}; {of_stuck.backlog_bytes / 2**20:.1f} MiB wait; "
+            f"{refused:,} messages refused; {of_stuck.state[:40]}",
+        ),
+    ]
+
+
+@contextmanager
+def _cluster(third: str) -> Iterator[tuple[ServerProcess, Client]]:
+    """Three servers; gives the first one, the origin, and a client of it."""
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        servers = stack.enter_context(name_servers(Path(folder), (["a.x"], ["b.x"], [third]), program=PROGRAM))
+        client = stack.enter_context(Client(servers[0].address, timeout=PATIENCE_SECONDS))
+        for group, subnets in ((ALL, ("a.x", "b.x", third)), (NEAR, ("a.x", "b.x"))):
+            client.create_group(group)
+            for subnet in subnets:
+                client.join(group, f"listener@{subnet}")
+                client.open_mailbox(f"listener@{subnet}")
+        yield servers[0], client
+
+
+async def _turn(address: str, seconds: float) -> tuple[list[float], int]:
+    """Load for some seconds; returns how long probes took until settled, and how many messages were refused."""
+    async with aio.Client(address, timeout=PATIENCE_SECONDS) as client:
+        until = time.monotonic() + seconds
+        loads = [asyncio.create_task(_load(client, group, until)) for group in (ALL, NEAR)]
+        times: list[float] = []
+        while time.monotonic() < until:
+            began = time.perf_counter()
+            await client.send(NEAR, b"probe", wait="settled")
+            times.append(time.perf_counter() - began)
+            await asyncio.sleep(PROBE_SECONDS)
+        return times, sum(await asyncio.gather(*loads))
+
+
+async def _load(client: aio.Client, group: str, until: float) -> int:
+    """Send to a group at `RATE`; returns how many messages were refused."""
+    began, sent = time.monotonic(), list[asyncio.Task[bool]]()
+    while time.monotonic() < until:
+        due = round((time.monotonic() - began) * RATE)
+        sent += [asyncio.create_task(_is_refused(client, group)) for _ in range(len(sent), due)]
+        await asyncio.sleep(TICK_SECONDS)
+    return sum(await asyncio.gather(*sent))
+
+
+async def _is_refused(client: aio.Client, group: str) -> bool:
+    try:
+        await client.send(group, PAYLOAD)
+    except BacklogFull:
+        return True
+    return False
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.stuck_peer", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="of load on each cluster")
+    print_figures(_measured(parser.parse_args().seconds))

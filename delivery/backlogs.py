@@ -1,0 +1,124 @@
+"""Backlogs of receivers: the parcels in memory of an origin that a receiver has not confirmed.
+
+    posted --> counted for the receiver --> confirmed, given up, or lost
+                    |
+                    '-- BACKLOG_BYTES_LIMIT reached: messages that go to the receiver are refused, no other message is
+
+A receiver that is connected and confirms no parcel for `STUCK_SECONDS` is *stuck*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from namegraph import ServerId
+
+BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
+"""Memory for the parcels that one receiver has not confirmed. Messages to the receiver are refused beyond it."""
+
+PARCEL_BYTES = 2 * 1024
+"""Memory of a parcel besides its messages: its row, its keys, and its place in the lane of a receiver."""
+
+STUCK_SECONDS = 60.0
+"""A connected receiver that confirms no parcel for so long is stuck. Sessions end after far less silence."""
+
+
+class Unconfirmed(NamedTuple):
+    """The parcels that one receiver has not confirmed."""
+
+    size: int
+    """Memory of the parcels, in bytes."""
+    since: float
+    """Time since which the receiver is connected and has confirmed none of them, on the clock of steps."""
+
+    def is_stuck(self, now: float) -> bool:
+        """True if the receiver, which is connected, has confirmed nothing for too long."""
+        return now - self.since >= STUCK_SECONDS
+
+
+@dataclass(slots=True)
+class _Backlog:
+    """Parcels of one receiver."""
+
+    since: float
+    """Time of the last confirmation, or of the first parcel after an empty backlog. On the clock of steps."""
+    parcels: dict[int, int] = field(default_factory=dict)
+    """Bytes by position."""
+    size: int = 0
+
+
+class Backlogs:
+    """The backlogs of all receivers of one origin."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        """Time of the present step, on the clock of steps."""
+        self.limit_bytes = BACKLOG_BYTES_LIMIT
+        self.parcel_bytes = PARCEL_BYTES
+        self._of: dict[ServerId, _Backlog] = {}
+        self.full: set[ServerId] = set()
+        """Receivers whose backlog has reached the limit."""
+        self._receivers_of: dict[int, int] = {}
+        """Number of receivers for which a parcel is counted, by position."""
+        self.shared_bytes = 0
+        """Bytes of all counted parcels; a parcel with several receivers counts once."""
+
+    def add(self, receiver: ServerId, position: int, size: int) -> None:
+        """Count a parcel of `size` bytes for a receiver, unless it is counted."""
+        backlog = self._of.get(receiver)
+        if backlog is None:
+            backlog = self._of[receiver] = _Backlog(self.now)
+        if position in backlog.parcels:
+            return
+        backlog.parcels[position] = size
+        backlog.size += size + self.parcel_bytes
+        if backlog.size >= self.limit_bytes:
+            self.full.add(receiver)
+        receivers = self._receivers_of.get(position, 0)
+        self._receivers_of[position] = receivers + 1
+        if not receivers:
+            self.shared_bytes += size
+
+    def remove(self, receiver: ServerId, position: int) -> None:
+        """Count a parcel no longer for a receiver."""
+        backlog = self._of.get(receiver)
+        size = None if backlog is None else backlog.parcels.pop(position, None)
+        if backlog is None or size is None:
+            return
+        backlog.size -= size + self.parcel_bytes
+        if backlog.size < self.limit_bytes:
+            self.full.discard(receiver)
+        if not backlog.parcels:
+            del self._of[receiver]
+        receivers = self._receivers_of[position] - 1
+        if receivers:
+            self._receivers_of[position] = receivers
+        else:
+            del self._receivers_of[position]
+            self.shared_bytes -= size
+
+    def note_confirmed(self, receiver: ServerId) -> None:
+        """Note that a receiver confirms something now."""
+        if receiver in self._of:
+            self._of[receiver].since = self.now
+
+    def begin_start(self) -> None:
+        """Count the time of all backlogs from now on: the server has just started."""
+        for backlog in self._of.values():
+            backlog.since = self.now
+
+    def receivers(self) -> Iterable[ServerId]:
+        """Return the receivers that have not confirmed some parcel."""
+        return self._of.keys()
+
+    def bytes_of(self, receiver: ServerId) -> int:
+        """Return the memory of a receiver's backlog; 0 if it has confirmed all parcels."""
+        backlog = self._of.get(receiver)
+        return 0 if backlog is None else backlog.size
+
+    def unconfirmed_since(self, receiver: ServerId) -> float | None:
+        """Return when a receiver confirmed a parcel last, or was posted one; None if no parcel is unconfirmed."""
+        backlog = self._of.get(receiver)
+        return None if backlog is None else backlog.since

@@ -1,0 +1,139 @@
+"""A receiver that confirms nothing: messages to it are refused at a limit, and no other message is."""
+
+import pytest
+
+from delivery.backlogs import PARCEL_BYTES, STUCK_SECONDS
+from delivery.events import Accepted, DeliveryRefused, SetPolicy, Settled
+from delivery.model import Kept
+from namegraph import NodeId, Reason, ServerId
+from tests.unit.delivery.servers import Servers
+
+A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
+ALL, NEAR, LOCAL, DEEP, BELOW = "all@a.x", "near@a.x", "local@a.x", "deep@a.x", "below@b.x"
+PAYLOAD = bytes(1_000)
+LIMIT = 20 * (PARCEL_BYTES + len(PAYLOAD))
+
+SILENCES = {
+    "takes posts and confirms none": {(C, A)},
+    "takes no post": {(A, C)},
+    "takes no post and says nothing": {(A, C), (C, A)},
+}
+
+
+@pytest.fixture(params=[Kept.DURABLE, Kept.MEMORY])
+def servers(request):
+    """Groups with members at all three servers, at two, at one, and at the third by way of the second."""
+    found = Servers(A, B, C)
+    found.create(ALL, NEAR, LOCAL, DEEP, BELOW)
+    for group, server in ((ALL, A), (ALL, B), (ALL, C), (NEAR, A), (NEAR, B), (LOCAL, A), (BELOW, C)):
+        found.join(group, f"{group.partition('@')[0]}@{server}")
+        found.listen(f"{group.partition('@')[0]}@{server}")
+    found.join(DEEP, BELOW)
+    for group in (ALL, NEAR, LOCAL, DEEP):
+        found.step(A, SetPolicy(found.ticket(), NodeId(group), kept=request.param))
+    found.kept = request.param
+    for origin in origins(found):
+        origin.backlogs.limit_bytes = LIMIT
+    return found
+
+
+def origins(servers):
+    core = servers.servers[A].delivery
+    return core.origin, core.in_memory.origin
+
+
+def origin_of(servers):
+    durable, in_memory = origins(servers)
+    return durable if servers.kept is Kept.DURABLE else in_memory
+
+
+def silence(servers, pairs):
+    servers.held_posts = pairs
+    if servers.kept is Kept.MEMORY:
+        # Posts in memory travel as datagrams.
+        servers.held = pairs
+
+
+def fill(servers, group):
+    """Send until a message is refused; returns the refusal."""
+    for _ in range(100):
+        (answer, *_) = servers.send(group, payload=PAYLOAD)
+        if isinstance(answer, DeliveryRefused):
+            return answer.refusal
+        assert isinstance(answer, Accepted)
+    raise AssertionError("no message was refused")
+
+
+def is_settled(answers):
+    return isinstance(answers[-1], Settled)
+
+
+@pytest.mark.parametrize("pairs", SILENCES.values(), ids=SILENCES)
+def test_messages_to_a_receiver_that_confirms_nothing_are_refused_and_all_others_settle(servers, pairs):
+    assert is_settled(servers.send(DEEP, payload=PAYLOAD))
+    silence(servers, pairs)
+    refusal = fill(servers, ALL)
+    assert refusal.reason is Reason.BACKLOG_FULL
+    assert refusal.facts["server"] == C
+    assert all(is_settled(servers.send(group, payload=PAYLOAD)) for _ in range(50) for group in (NEAR, LOCAL))
+    # The receiver is below this group too, by way of another server.
+    assert isinstance(servers.send(DEEP, payload=PAYLOAD)[0], DeliveryRefused)
+    assert origin_of(servers).backlog_bytes <= LIMIT
+
+
+def test_a_receiver_is_sent_messages_again_once_it_confirms(servers):
+    silence(servers, {(C, A)})
+    fill(servers, ALL)
+    silence(servers, set())
+    for _ in range(4):
+        servers.now += 5.0
+        servers.run()
+    assert is_settled(servers.send(ALL, payload=PAYLOAD))
+    assert not origin_of(servers).unsettled
+    assert origin_of(servers).backlog_bytes == 0
+    assert servers.servers[A].delivery.unconfirmed(C) is None
+
+
+@pytest.mark.parametrize("servers", [Kept.DURABLE], indirect=True)
+def test_a_group_that_the_receiver_has_left_goes_on_and_keeps_no_settled_message_beyond_a_limit(servers):
+    silence(servers, {(C, A)})
+    fill(servers, ALL)
+    servers.leave(ALL, "all@c.x")
+    origin = origin_of(servers)
+    origin.settled_limit_bytes = 5 * len(PAYLOAD)
+    before = origin.backlog_bytes
+    for _ in range(60):
+        assert is_settled(servers.send(ALL, payload=PAYLOAD))
+        assert origin.backlog_bytes <= before + 8 * len(PAYLOAD)
+
+
+@pytest.mark.parametrize("servers", [Kept.DURABLE], indirect=True)
+def test_a_server_that_starts_again_still_refuses_what_its_receiver_has_no_room_for(servers):
+    silence(servers, {(C, A)})
+    fill(servers, ALL)
+    waiting = servers.servers[A].delivery.unconfirmed(C).size
+    servers.restart(A)
+    assert servers.servers[A].delivery.unconfirmed(C).size == waiting
+    servers.servers[A].delivery.origin.backlogs.limit_bytes = waiting + 1
+    refusal = fill(servers, ALL)
+    assert refusal.reason is Reason.BACKLOG_FULL
+    assert is_settled(servers.send(NEAR, payload=PAYLOAD))
+
+
+def test_a_receiver_is_stuck_once_it_has_confirmed_nothing_for_a_minute_since_it_was_met(servers):
+    core = servers.servers[A].delivery
+    assert is_settled(servers.send(ALL, payload=PAYLOAD))
+    assert core.unconfirmed(C) is None
+    servers.now = 100.0
+    silence(servers, {(C, A)})
+    servers.send(ALL, payload=PAYLOAD)
+    servers.now = 130.0
+    servers.send(ALL, payload=PAYLOAD)
+    unconfirmed = core.unconfirmed(C)
+    assert unconfirmed.since == 100.0
+    assert unconfirmed.size == pytest.approx(2 * (PARCEL_BYTES + len(PAYLOAD)), rel=0.2)
+    assert not unconfirmed.is_stuck(100.0 + STUCK_SECONDS - 1)
+    assert unconfirmed.is_stuck(100.0 + STUCK_SECONDS)
+    servers.now = 150.0
+    servers.meet(A)
+    assert core.unconfirmed(C).since == 150.0
