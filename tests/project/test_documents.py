@@ -109,7 +109,7 @@ def test_the_page_of_the_client_names_every_error():
 
 def words_of_the_programs():
     """What the packages can say, with the texts that are split over lines put together again."""
-    packages = ("namegraph", "nameserver", "resolver", "shadowtree", "storage")
+    packages = ("delivery", "namegraph", "nameserver", "resolver", "shadowtree", "storage")
     source = "\n".join(path.read_text() for package in packages for path in (ROOT / package).rglob("*.py"))
     return re.sub(r'"\s*\n\s*f?"', "", source)
 
