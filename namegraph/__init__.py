@@ -90,9 +90,6 @@ if TYPE_CHECKING:
     from namegraph.model.outcomes import EffectKind as EffectKind
     from namegraph.model.outcomes import Outcome as Outcome
     from namegraph.model.peer_faults import PeerFault as PeerFault
-    from namegraph.model.printable_text import REPLACEMENT as REPLACEMENT
-    from namegraph.model.printable_text import are_printable as are_printable
-    from namegraph.model.printable_text import printable as printable
     from namegraph.model.priorities import Priority as Priority
     from namegraph.model.priorities import Revision as Revision
     from namegraph.model.priorities import parse_revision as parse_revision
@@ -244,11 +241,6 @@ _PUBLIC_NAMES = {
         "Priority",
         "Revision",
         "parse_revision",
-    ),
-    "namegraph.model.printable_text": (
-        "REPLACEMENT",
-        "are_printable",
-        "printable",
     ),
     "namegraph.wire.message_parts": (
         "ArcId",

@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from logging.handlers import QueueHandler, QueueListener
 from queue import Queue
 
-from namegraph import printable
 from nameserver.config.settings import LogFormat, LogSettings
+from shadowtree.printable_text import printable
 
 LINES_WAITING_LIMIT = 10_000
 """Lines that wait to be written; further ones are dropped: what takes them is stuck."""

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, Protocol, TypeVar
 
 from shadowtree import results
+from shadowtree.client.answer_limits import AnswerSize
 from shadowtree.client.foreign_text import are_printable, cleaned, printable
 from shadowtree.errors import ServerFault, Unavailable
 from shadowtree.updates import Arc, Target
@@ -342,9 +343,26 @@ def read_processes(chunk: name_service_pb2.ResolveChunk) -> tuple[MemberId, ...]
     return cleaned(tuple(chunk.processes))
 
 
-def read_unreachable(chunk: name_service_pb2.ResolveChunk | name_service_pb2.ExportChunk) -> tuple[str, ...]:
-    """What one message of a stream says is out of reach."""
-    return cleaned(tuple(chunk.unreachable))
+class Unreachable:
+    """What the messages of a stream say is out of reach, in their order."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+        self._size = AnswerSize()
+
+    def __bool__(self) -> bool:
+        return bool(self._names)
+
+    def add(self, chunk: name_service_pb2.ResolveChunk | name_service_pb2.ExportChunk) -> None:
+        """Take the next message. Raises `ServerFault` if there are too many names."""
+        if chunk.unreachable:
+            self._size.add(chunk, len(chunk.unreachable))
+            self._names += cleaned(tuple(chunk.unreachable))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(self._names)
 
 
 def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:
@@ -401,9 +419,13 @@ class ResolutionCollector:
         self._walk: list[results.WalkStep] = []
         self._counts: list[results.ServerCount] = []
         self._elsewhere: list[MemberId] = []
+        self._size = AnswerSize()
 
     def add(self, message: name_service_pb2.ResolveChunk) -> None:
-        """Take the next part."""
+        """Take the next part. Raises `ServerFault` if there are too many."""
+        names = len(message.processes) + len(message.groups) + len(message.unreachable) + len(message.elsewhere)
+        others = len(message.why_unreachable) + len(message.counts) + len(message.hidden) + len(message.walk)
+        self._size.add(message, names + others)
         self._is_all = self._is_all and not message.is_direct
         self._processes += message.processes[:]
         self._groups += message.groups[:]
@@ -491,9 +513,11 @@ class MembershipsCollector:
         self._groups: list[GroupId] = []
         self._unreachable: list[GroupId] = []
         self._revision = ""
+        self._size = AnswerSize()
 
     def add(self, message: name_service_pb2.ListMembershipsChunk) -> None:
-        """Take the next part."""
+        """Take the next part. Raises `ServerFault` if there are too many."""
+        self._size.add(message, len(message.groups) + len(message.unreachable))
         self._is_all = self._is_all and not message.is_direct
         self._groups += message.groups[:]
         self._unreachable += message.unreachable[:]
@@ -517,9 +541,11 @@ class Pages:
     def __init__(self) -> None:
         self._groups: list[GroupId] = []
         self._unreachable: set[str] = set()
+        self._size = AnswerSize()
 
     def add(self, page: name_service_pb2.ListGroupsResponse) -> str:
-        """Take a page; returns the token of the next one, empty after the last."""
+        """Take a page; returns the token of the next one, empty after the last. Raises `ServerFault` for too many."""
+        self._size.add(page, len(page.groups) + len(page.unreachable))
         self._groups += page.groups[:]
         self._unreachable.update(page.unreachable)
         return page.next_page_token

@@ -18,6 +18,7 @@ import grpc.aio
 
 from shadowtree import results
 from shadowtree.client import answers, calls, change_record
+from shadowtree.client.answer_limits import AnswerSize
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
@@ -430,16 +431,16 @@ class Client:
 
         Raises `Unavailable` after the last one where a part of the graph was out of reach, whose members are missing.
         """
-        unreachable, in_transition = list[GroupId](), False
+        unreachable, in_transition = answers.Unreachable(), False
         stream = self._stream(*calls.processes(group, at_least_revision), self._limit(timeout))
         async with aclosing(stream) as chunks:
             async for chunk in chunks:
                 for process in answers.read_processes(chunk):
                     yield process
-                unreachable += answers.read_unreachable(chunk)
+                unreachable.add(chunk)
                 in_transition = in_transition or chunk.in_transition
         if unreachable or in_transition:
-            raise answers.incomplete_resolution(group, unreachable)
+            raise answers.incomplete_resolution(group, unreachable.names)
 
     async def confirm(self, basis: str, *, timeout: Seconds | None = None) -> bool:
         """Find out whether a `Resolution` still holds, by its `basis`; so do all that have the same one.
@@ -599,14 +600,14 @@ class Client:
 
         Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
         """
-        unreachable: tuple[str, ...] = ()
+        unreachable = answers.Unreachable()
         async with aclosing(self._export(subnet, at_least_revision, timeout)) as chunks:
             async for chunk in chunks:
                 for arc in answers.read_export_chunk(chunk):
                     yield arc
-                unreachable += answers.read_unreachable(chunk)
+                unreachable.add(chunk)
         if unreachable:
-            raise answers.incomplete_export(unreachable)
+            raise answers.incomplete_export(unreachable.names)
 
     async def export_file(
         self,
@@ -629,7 +630,7 @@ class Client:
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
 
         lines, file = 0, checked_path(path)
-        unreachable: tuple[str, ...] = ()
+        unreachable = answers.Unreachable()
         with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
             async for chunk in self._export(subnet, at_least_revision, timeout):
                 for arc in answers.read_export_chunk(chunk):
@@ -637,10 +638,10 @@ class Client:
                     lines += 1
                     if progress is not None and lines % 10_000 == 0:
                         progress(lines)
-                unreachable += answers.read_unreachable(chunk)
+                unreachable.add(chunk)
             if unreachable and not (partial or is_stream(file)):
-                raise answers.incomplete_export(unreachable, file=file)
-        return results.ExportSummary(lines, unreachable)
+                raise answers.incomplete_export(unreachable.names, file=file)
+        return results.ExportSummary(lines, unreachable.names)
 
     async def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
         """Ask the server how it is."""
@@ -873,8 +874,10 @@ class Client:
         """Give what the server that owns `subnet`, or else the server asked, could not deliver; the oldest first."""
         token, limit = "", self._limit(timeout, otherwise=math.inf)
         found: list[DeadLetter] = []
+        size = AnswerSize()
         while True:
             page = await self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            size.add(page, len(page.dead_letters))
             found += map(delivery_calls.read_dead_letter, page.dead_letters)
             token = page.next_page_token
             if not token:
@@ -938,9 +941,13 @@ class Client:
                 return answer
 
         async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
-            collector = call.collect()
-            async for message in connection.call(call.method, call.request, remaining):
-                collector.add(message)
+            collector, stream = call.collect(), connection.call(call.method, call.request, remaining)
+            try:
+                async for message in stream:
+                    collector.add(message)
+            finally:
+                # A server whose answer is refused may send for ever.
+                stream.cancel()
             return cleaned(collector.finish())
 
         return await self._attempt(attempt, limit, None)

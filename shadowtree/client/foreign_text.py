@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, cast
 
-from namegraph import REPLACEMENT, are_printable, printable
+from shadowtree.printable_text import REPLACEMENT, are_printable, printable
 
 __all__ = ["REPLACEMENT", "are_printable", "cleaned", "printable"]
 

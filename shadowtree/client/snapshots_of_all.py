@@ -14,7 +14,7 @@ from typing import Final
 
 from shadowtree.client.snapshots.files import forget_snapshots
 from shadowtree.client.sync import Client
-from shadowtree.errors import ShadowtreeError
+from shadowtree.errors import InvalidRequest, ShadowtreeError
 from shadowtree.results import Snapshot
 from shadowtree.vocabulary import Address, Seconds
 
@@ -23,6 +23,9 @@ AT_ONCE_LIMIT: Final = 8
 
 ADDRESSES_LIMIT: Final = 1_000
 """More servers than this nobody has; whoever names more is not believed."""
+
+ADDRESSES_SHOWN: Final = 10
+"""Addresses in the line that refuses to follow them."""
 
 ASKING_SECONDS: Final = 10.0
 """How long a server may take to say who its peers are, at most: for its snapshot it is asked once more."""
@@ -50,14 +53,23 @@ class Taken:
 
 
 def take_snapshots(
-    first: Address, folder: Path, *, cut: bool = False, timeout: Seconds | None = None, progress: Progress | None = None
+    first: Address,
+    folder: Path,
+    *,
+    follow: bool = False,
+    cut: bool = False,
+    timeout: Seconds | None = None,
+    progress: Progress | None = None,
 ) -> Taken:
     """Write a snapshot of each server into `folder`, whose earlier snapshots are taken away.
+
+    `follow`: True if addresses that a server names may be dialled. Without it a server that names others is refused
+    by `InvalidRequest`, which tells the addresses: each server chooses what it names, also hosts of this network.
 
     With `cut` all are of one instant, or none is written and `Unavailable` raised. `timeout` is for each server. Raises
     `ShadowtreeError` where `first` does not answer, one address or several with commas between them.
     """
-    names = _find_servers(first, timeout)
+    names = _find_servers(first, timeout, follow=follow)
     folder.mkdir(parents=True, exist_ok=True)
     forget_snapshots(folder)
     if cut:
@@ -117,7 +129,22 @@ def _told(progress: Progress | None, address: Address) -> Callable[[int], None] 
     return None if progress is None else partial(progress, address)
 
 
-def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]:
+def _refuse_to_follow(first: Address, peers: list[tuple[Address, str]]) -> None:
+    """Raise `InvalidRequest` if the server at `first` names other servers."""
+    named = sorted({f"{server} at {address}" if server else address for address, server in peers})
+    if not named:
+        return
+    shown = ", ".join(named[:ADDRESSES_SHOWN])
+    more = len(named) - ADDRESSES_SHOWN
+    rest = f" and {more:,} more" if more > 0 else ""
+    addresses = "\n".join(sorted({address for address, _ in peers})[:ADDRESSES_LIMIT])
+    raise InvalidRequest(
+        f"the server at {first} names {shown}{rest}: nothing was read. Add --follow if these addresses may be dialled",
+        {"addresses": addresses},
+    )
+
+
+def _find_servers(first: Address, timeout: Seconds | None, *, follow: bool) -> dict[Address, str]:
     """The addresses of all servers, with their names where these are known: peers of peers too, each name once.
 
     `first` is the address of one, or of several with commas between them, of which the first that answers is asked.
@@ -133,6 +160,8 @@ def _find_servers(first: Address, timeout: Seconds | None) -> dict[Address, str]
         client.status()
         first = client.address
     own_name, peers = ask(first)
+    if not follow:
+        _refuse_to_follow(first, peers)
     names = {first: own_name}
     with ThreadPoolExecutor(AT_ONCE_LIMIT) as workers:
         asked: dict[Future[tuple[str, list[tuple[Address, str]]]], Address] = {}

@@ -16,6 +16,7 @@ import grpc
 
 from shadowtree import results
 from shadowtree.client import answers, calls, change_record
+from shadowtree.client.answer_limits import AnswerSize
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, STREAMS_WITHOUT_THREADS, Addresses
 from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
@@ -411,13 +412,13 @@ class Client:
 
         Raises `Unavailable` after the last one where a part of the graph was out of reach, whose members are missing.
         """
-        unreachable, in_transition = list[GroupId](), False
+        unreachable, in_transition = answers.Unreachable(), False
         for chunk in self._stream(*calls.processes(group, at_least_revision), self._limit(timeout)):
             yield from answers.read_processes(chunk)
-            unreachable += answers.read_unreachable(chunk)
+            unreachable.add(chunk)
             in_transition = in_transition or chunk.in_transition
         if unreachable or in_transition:
-            raise answers.incomplete_resolution(group, unreachable)
+            raise answers.incomplete_resolution(group, unreachable.names)
 
     def confirm(self, basis: str, *, timeout: Seconds | None = None) -> bool:
         """Find out whether a `Resolution` still holds, by its `basis`; so do all that have the same one.
@@ -596,12 +597,12 @@ class Client:
 
         Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
         """
-        unreachable: tuple[str, ...] = ()
+        unreachable = answers.Unreachable()
         for chunk in self._export(subnet, at_least_revision, timeout):
             yield from answers.read_export_chunk(chunk)
-            unreachable += answers.read_unreachable(chunk)
+            unreachable.add(chunk)
         if unreachable:
-            raise answers.incomplete_export(unreachable)
+            raise answers.incomplete_export(unreachable.names)
 
     def export_file(
         self,
@@ -624,7 +625,7 @@ class Client:
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
 
         lines, file = 0, checked_path(path)
-        unreachable: tuple[str, ...] = ()
+        unreachable = answers.Unreachable()
         with graph_writer(file, format_of(file, file_format), is_partial=lambda: bool(unreachable)) as write:
             for chunk in self._export(subnet, at_least_revision, timeout):
                 for arc in answers.read_export_chunk(chunk):
@@ -632,10 +633,10 @@ class Client:
                     lines += 1
                     if progress is not None and lines % 10_000 == 0:
                         progress(lines)
-                unreachable += answers.read_unreachable(chunk)
+                unreachable.add(chunk)
             if unreachable and not (partial or is_stream(file)):
-                raise answers.incomplete_export(unreachable, file=file)
-        return results.ExportSummary(lines, unreachable)
+                raise answers.incomplete_export(unreachable.names, file=file)
+        return results.ExportSummary(lines, unreachable.names)
 
     def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
         """Ask the server how it is."""
@@ -854,8 +855,10 @@ class Client:
         """Give what the server that owns `subnet`, or else the server asked, could not deliver; the oldest first."""
         token, limit = "", self._limit(timeout, otherwise=math.inf)
         found: list[DeadLetter] = []
+        size = AnswerSize()
         while True:
             page = self._call_within(delivery_calls.list_dead_letters(subnet, token), limit)
+            size.add(page, len(page.dead_letters))
             found += map(delivery_calls.read_dead_letter, page.dead_letters)
             token = page.next_page_token
             if not token:
@@ -918,9 +921,13 @@ class Client:
                 return answer
 
         def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
-            collector = call.collect()
-            for message in connection.call(call.method, call.request, remaining):
-                collector.add(message)
+            collector, stream = call.collect(), connection.call(call.method, call.request, remaining)
+            try:
+                for message in stream:
+                    collector.add(message)
+            finally:
+                # A server whose answer is refused may send for ever.
+                stream.cancel()
             return cleaned(collector.finish())
 
         return self._attempt(attempt, limit, None)

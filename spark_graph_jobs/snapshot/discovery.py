@@ -32,8 +32,23 @@ CHECKS: Final = (
 )
 
 
+MANIFEST_BYTES_LIMIT: Final = 64 * 1024 * 1024
+"""Bytes of a manifest. One with 1,000 peers of 20,000 subnets has some megabytes."""
+ROWS_OF_A_BYTE: Final = 10
+"""Rows of a table for each byte of its file. No two rows are alike, and the shortest ones take half a byte."""
+VALUES_OF_A_BYTE: Final = 100
+"""Values of a column for each byte of its file: the lists of many rows may be alike."""
+NUMBER_LIMIT: Final = 2**63
+"""Numbers of a manifest are smaller: Spark has none beyond."""
+TEXT_LIMIT: Final = 10_000
+"""Characters of a text of a manifest."""
+
+_WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors that content of the wrong form raises wherever it is read."""
+
+
 def _again(folder: Path) -> str:
-    return shell_line("audit", "snapshot", "--out", str(folder))
+    return shell_line("audit", "snapshot", "--follow", "--out", str(folder))
 
 
 class UnreadableError(Exception):
@@ -171,12 +186,7 @@ def read_collection(folder: Path) -> Collection:
 
 def read_snapshot(folder: Path) -> Snapshot:
     """Read the manifest of one server and check that each file is whole, or raise `UnreadableError`."""
-    try:
-        content = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise UnreadableError(f"it has no {MANIFEST}: writing it was not finished") from None
-    except (OSError, ValueError) as error:
-        raise UnreadableError(f"its {MANIFEST} cannot be read: {error}") from error
+    content = _read_manifest(folder / MANIFEST)
     version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
         raise UnreadableError(
@@ -187,19 +197,19 @@ def read_snapshot(folder: Path) -> Snapshot:
         messages = _message_ends(content.get("messages"))
         schemas = TABLES if messages is None else TABLES | MESSAGE_TABLES
         snapshot = Snapshot(
-            server=str(content["server"]),
+            server=_text(content["server"]),
             folder=folder,
-            subnets=tuple(map(str, content["subnets"])),
-            revision=str(content["revision"]),
-            cut=None if content["cut"] is None else str(content["cut"]),
-            peers=tuple((str(peer["server"]), tuple(map(str, peer["subnets"]))) for peer in content["peers"]),
-            rows={table: int(content["rows"][table]) for table in schemas},
-            database_failure=None if content["database_failure"] is None else str(content["database_failure"]),
+            subnets=tuple(map(_text, content["subnets"])),
+            revision=_text(content["revision"]),
+            cut=None if content["cut"] is None else _text(content["cut"]),
+            peers=tuple((_text(peer["server"]), tuple(map(_text, peer["subnets"]))) for peer in content["peers"]),
+            rows={table: _number(content["rows"][table]) for table in schemas},
+            database_failure=None if content["database_failure"] is None else _text(content["database_failure"]),
             messages=messages,
             taken=_taken(content),
         )
-    except (KeyError, TypeError, ValueError) as error:
-        raise UnreadableError(f"its {MANIFEST} lacks or misstates {error}") from error
+    except _WRONG as error:
+        raise UnreadableError(f"its {MANIFEST} lacks or misstates {_shown(error)}") from error
     for table, schema in schemas.items():
         rows = _rows_in(folder / f"{table}.parquet", schema)
         if rows != snapshot.rows[table]:
@@ -210,7 +220,7 @@ def read_snapshot(folder: Path) -> Snapshot:
 def _message_ends(content: Mapping[str, int] | None) -> MessageEnds | None:
     if content is None:
         return None
-    return MessageEnds(int(content["log_last"]), int(content["log_cut"]), int(content["mailboxes_numbered"]))
+    return MessageEnds(*(_number(content[name]) for name in ("log_last", "log_cut", "mailboxes_numbered")))
 
 
 def _taken(content: Mapping[str, Any]) -> Taken | None:
@@ -222,24 +232,92 @@ def _taken(content: Mapping[str, Any]) -> Taken | None:
     options = content["options"]
     if not isinstance(options, dict):
         raise TypeError("options, which are no object")
-    address = None if content["address"] is None else str(content["address"])
-    return Taken(at.astimezone(UTC), str(content["taken_by"]), address, options)
+    address = None if content["address"] is None else _text(content["address"])
+    shown = {_text(name): _option(value) for name, value in options.items()}
+    return Taken(at.astimezone(UTC), _text(content["taken_by"]), address, shown)
+
+
+def _read_manifest(path: Path) -> Any:
+    """Return what the JSON of a manifest says, of whatever form. Raises `UnreadableError`."""
+    try:
+        if path.exists() and not path.is_file():
+            raise UnreadableError(f"its {MANIFEST} is no regular file")
+        with path.open("rb") as file:
+            content = file.read(MANIFEST_BYTES_LIMIT + 1)
+        if len(content) > MANIFEST_BYTES_LIMIT:
+            raise UnreadableError(f"its {MANIFEST} has more than {MANIFEST_BYTES_LIMIT // 1024**2} MiB")
+        return json.loads(content.decode())
+    except FileNotFoundError:
+        raise UnreadableError(f"it has no {MANIFEST}: writing it was not finished") from None
+    except RecursionError:
+        raise UnreadableError(f"its {MANIFEST} cannot be read: it is nested too deeply") from None
+    except (OSError, ValueError) as error:
+        raise UnreadableError(f"its {MANIFEST} cannot be read: {_shown(error)}") from error
+
+
+def _text(value: object) -> str:
+    """Return a text that can be printed and written. Raises `TypeError`, `ValueError`."""
+    if not isinstance(value, str):
+        raise TypeError(f"a text, which is {type(value).__name__}")
+    if len(value) > TEXT_LIMIT:
+        raise ValueError(f"a text, which has {len(value):,} characters")
+    value.encode()
+    return value
+
+
+def _number(value: object) -> int:
+    """Return a number that is not negative. Raises `TypeError`, `ValueError`."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"a number, which is {type(value).__name__}")
+    if not 0 <= value < NUMBER_LIMIT:
+        raise ValueError("a number, which is negative or too large")
+    return value
+
+
+def _option(value: object) -> str | float | bool | None:
+    """Return the value of an option. Raises `TypeError`, `ValueError`."""
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return _text(value)
+
+
+def _shown(error: BaseException) -> str:
+    """Return the text of an error, as one short line that can be printed."""
+    text = str(error) or type(error).__name__
+    return "".join(character if character.isprintable() else "?" for character in text)[:300]
 
 
 def _rows_in(path: Path, schema: pa.Schema) -> int:
+    if path.exists() and not path.is_file():
+        raise UnreadableError(f"{path.name} is no regular file")
     try:
         file = pq.ParquetFile(path)
     except FileNotFoundError:
         raise UnreadableError(f"{path.name} is missing") from None
-    except (OSError, pa.ArrowException) as error:
-        raise UnreadableError(f"{path.name} is truncated or damaged: {str(error).splitlines()[0]}") from error
+    except (OSError, MemoryError, pa.ArrowException, *_WRONG) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnreadableError(f"{path.name} is truncated or damaged: {first}") from error
     with file:
+        _require_size(path, file.metadata)
         found = {field.name: field.type for field in file.schema_arrow}
         for field in schema:
             if field.name not in found or not _are_alike(found[field.name], field.type):
                 kind = found.get(field.name, "missing")
                 raise UnreadableError(f"column {field.name} of {path.name} is {kind}, not {field.type}")
         return int(file.metadata.num_rows)
+
+
+def _require_size(path: Path, metadata: pq.FileMetaData) -> None:
+    """Raise `UnreadableError` if a file stands for far more than it holds: some bytes can say "300 million times"."""
+    size = path.stat().st_size
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
+    values = max(
+        (sum(group.column(number).num_values for group in groups) for number in range(metadata.num_columns)), default=0
+    )
+    for count, what, each in ((rows, "rows", ROWS_OF_A_BYTE), (values, "values in a column", VALUES_OF_A_BYTE)):
+        if count > each * size:
+            raise UnreadableError(f"{path.name} has {count:,} {what} in {size:,} bytes: more than {each} for each byte")
 
 
 def _are_alike(found: pa.DataType, expected: pa.DataType) -> bool:

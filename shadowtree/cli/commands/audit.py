@@ -50,6 +50,12 @@ _cut_option = click.option(
     "Without it, each is read at an instant of its own.",
 )
 
+_follow_option = click.option(
+    "--follow",
+    is_flag=True,
+    help="Dial the addresses that the server names: those of its peers, and of their peers.",
+)
+
 _config_option = click.option(
     "--config",
     "configs",
@@ -73,12 +79,13 @@ def audit_command() -> None:
 
     \b
     Example:
-      shadowtree audit run --server 127.0.0.1:7400 --out report
+      shadowtree audit run --server 127.0.0.1:7400 --follow --out report
     """
 
 
 @audit_command.command("snapshot")
 @_out_option
+@_follow_option
 @_cut_option
 @_config_option
 @_jdbc_option
@@ -86,20 +93,20 @@ def audit_command() -> None:
 @everywhere()
 @in_session
 def snapshot_command(
-    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, mode: int
+    session: Session, folder: Path, follow: bool, cut: bool, configs: tuple[Path, ...], jdbc: bool, mode: int
 ) -> int:
     """Write what every server holds to Parquet files in DIR, one folder for each server; the servers go on meanwhile.
 
-    The address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a server cannot
-    be read, it is named, and the exit status is 3.
+    With --follow the address of one server suffices: it knows the others. Earlier snapshots in DIR are taken away. If a
+    server cannot be read, it is named, and the exit status is 3.
 
     \b
     Example:
-      shadowtree audit snapshot --out snapshots
+      shadowtree audit snapshot --follow --out snapshots
     """
     _require(NEEDED_BY_RUN if jdbc else NEEDED)
     with private_files(mode):
-        taken = _take(session, folder, cut=cut, configs=configs, java=_java() if jdbc else None)
+        taken = _take(session, folder, follow=follow, cut=cut, configs=configs, java=_java() if jdbc else None)
     if session.is_json:
         print_json(taken)
     else:
@@ -112,6 +119,7 @@ def snapshot_command(
 
 @audit_command.command("run")
 @_out_option
+@_follow_option
 @_cut_option
 @_config_option
 @_jdbc_option
@@ -120,7 +128,14 @@ def snapshot_command(
 @everywhere()
 @in_session
 def run_command(
-    session: Session, folder: Path, cut: bool, configs: tuple[Path, ...], jdbc: bool, mode: int, more: tuple[str, ...]
+    session: Session,
+    folder: Path,
+    follow: bool,
+    cut: bool,
+    configs: tuple[Path, ...],
+    jdbc: bool,
+    mode: int,
+    more: tuple[str, ...],
 ) -> int:
     """Take snapshots of all servers, judge them, and write findings.jsonl, findings.parquet and report.html to DIR.
 
@@ -131,14 +146,14 @@ def run_command(
 
     \b
     Example:
-      shadowtree audit run --server 127.0.0.1:7400 --out report
+      shadowtree audit run --server 127.0.0.1:7400 --follow --out report
     """
     _require(NEEDED_BY_RUN)
     java = _java()
     command = [sys.executable, "-m", "spark_graph_jobs", str(folder / SNAPSHOTS), "--out", str(folder), *more]
     environment = {**os.environ, "JAVA_HOME": str(java)}
     with private_files(mode):
-        taken = _take(session, folder / SNAPSHOTS, cut=cut, configs=configs, java=java if jdbc else None)
+        taken = _take(session, folder / SNAPSHOTS, follow=follow, cut=cut, configs=configs, java=java if jdbc else None)
         status = subprocess.run(command, env=environment, check=False).returncode  # noqa: S603 - our own interpreter
     if status < 0:
         complain(f"the audit was ended by signal {-status}", FAILED_REASON)
@@ -159,14 +174,22 @@ def _java() -> Path:
     return java
 
 
-def _take(session: Session, folder: Path, *, cut: bool, configs: tuple[Path, ...], java: Path | None) -> Taken:
+def _take(
+    session: Session, folder: Path, *, follow: bool, cut: bool, configs: tuple[Path, ...], java: Path | None
+) -> Taken:
     """`java`: where databases are to be read by JDBC."""
     if cut and configs:
         raise click.UsageError("--cut asks servers, --config reads databases: one of them")
+    if follow and configs:
+        raise click.UsageError("--follow dials servers, --config reads databases: one of them")
     if java is not None and not configs:
         raise click.UsageError("--jdbc reads databases: name them with --config")
     try:
-        taken = _take_stored(configs, folder, java) if configs else _take_from_servers(session, folder, cut=cut)
+        taken = (
+            _take_stored(configs, folder, java)
+            if configs
+            else _take_from_servers(session, folder, follow=follow, cut=cut)
+        )
     except DeadlineExceeded:
         # That the time is up is an OSError too, of the server and not of a file.
         raise
@@ -188,11 +211,13 @@ def _take_stored(configs: tuple[Path, ...], folder: Path, java: Path | None) -> 
     return take_stored(configs, folder, java=java)
 
 
-def _take_from_servers(session: Session, folder: Path, *, cut: bool) -> Taken:
+def _take_from_servers(session: Session, folder: Path, *, follow: bool, cut: bool) -> Taken:
     from shadowtree.client.snapshots_of_all import take_snapshots
 
     with _progress_display() as progress:
-        return take_snapshots(session.server, folder, cut=cut, timeout=session.timeout, progress=progress)
+        return take_snapshots(
+            session.server, folder, follow=follow, cut=cut, timeout=session.timeout, progress=progress
+        )
 
 
 def _require(modules: tuple[str, ...]) -> None:

@@ -24,6 +24,11 @@ _ABSENT: Final = 0
 _OWNED, _HELD = 1, 2
 _PRESENT, _SUSPENDED, _TRUTH, _RECORD = 1, 2, 4, 8
 
+SNAPSHOT_BYTES_LIMIT: Final = 4 * 1024**3
+"""Bytes of one snapshot: those of its messages, and `ITEM_BYTES` for each row and each name in a list."""
+ITEM_BYTES: Final = 100
+"""Bytes of memory for an item, besides its own: objects of Python, places in columns."""
+
 Numbers = np.ndarray[Any, Any]
 
 
@@ -43,6 +48,7 @@ class SnapshotCollector:
     def __init__(self) -> None:
         self.rows = 0
         """How many rows have come."""
+        self._size = 0
         self._node_columns = [_node_columns(admin_pb2.SnapshotChunk.Nodes())]
         self._arc_columns = [_arc_columns(admin_pb2.SnapshotChunk.Arcs())]
         self._virtual_nodes: dict[int, admin_pb2.SnapshotChunk.VirtualNode] = {}
@@ -54,12 +60,19 @@ class SnapshotCollector:
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
         """Take the next chunk; raises `ServerFault` for one that makes no sense."""
+        self._count(chunk.ByteSize())
         with _told_as_a_fault():
             for piece in chunk.pieces:
                 self._take(admin_pb2.SnapshotChunk.FromString(piece))
             self._take(chunk)
 
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > SNAPSHOT_BYTES_LIMIT:
+            raise ServerFault(f"the server sent a snapshot of more than {SNAPSHOT_BYTES_LIMIT // 1024**3} GiB")
+
     def _take(self, chunk: admin_pb2.SnapshotChunk) -> None:
+        self._count(ITEM_BYTES * _items_of(chunk))
         nodes, arcs, sets = chunk.nodes, chunk.arcs, chunk.ancestor_sets
         if nodes.numbers:
             self._node_columns.append(_node_columns(nodes))
@@ -175,6 +188,15 @@ def _told_as_a_fault() -> Iterator[None]:
         yield
     except (DecodeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:
         raise ServerFault(f"the server sent a snapshot that makes no sense: {printable(str(error))[:200]}") from None
+
+
+def _items_of(chunk: admin_pb2.SnapshotChunk) -> int:
+    """Count the rows of a chunk, and the names in lists of its rows."""
+    rows = len(chunk.nodes.ids) + len(chunk.nodes.servers) + len(chunk.arcs.parents)
+    rows += len(chunk.ancestor_sets.sets) + len(chunk.virtual_nodes) + len(chunk.under_way)
+    rows += len(chunk.log) + len(chunk.audiences) + len(chunk.mailboxes)
+    rows += len(chunk.cursors) + len(chunk.unsettled) + len(chunk.reached)
+    return rows + sum(len(entry.targets) for entry in chunk.log) + sum(len(row.targets) for row in chunk.reached)
 
 
 def _manifest(end: admin_pb2.SnapshotChunk.End) -> dict[str, Any]:

@@ -24,7 +24,9 @@ def test_what_real_servers_were_told_is_consistent(start_several, audit_here, tm
         servers.clients[number % 3].send(f"g{number % 6}@{subnets[number % 3]}", b"to all", wait="settled")
 
     snapshots = tmp_path / "snapshots"
-    shadowtree("audit", "snapshot", "--server", servers.address(0), "--out", snapshots, "--timeout", "60", "--cut")
+    shadowtree(
+        "audit", "snapshot", "--server", servers.address(0), "--follow", "--out", snapshots, "--timeout", "60", "--cut"
+    )
     whole = audit_here(snapshots, "--out", tmp_path / "out", "--no-questions")
     assert whole.status == 0, whole.stdout + whole.stderr
     assert not [finding for finding in findings(tmp_path / "out") if finding["severity"] == "error"]
@@ -49,7 +51,7 @@ def test_suspended_arcs_to_a_server_that_is_down_are_counted_and_nothing_else_is
     for client, arcs in zip(servers.clients[:2], (2, 2), strict=True):
         wait_until(lambda c=client, n=arcs: c.status().arcs_suspended == n, "what is suspended")
     snapshots, out = tmp_path / "snapshots", tmp_path / "out"
-    command = ("audit", "snapshot", "--server", servers.address(0), "--out", snapshots, "--timeout", "5")
+    command = ("audit", "snapshot", "--server", servers.address(0), "--follow", "--out", snapshots, "--timeout", "5")
     shadowtree(*command, status=3)
     ended = audit_here(snapshots, "--out", out, "--no-questions")
     assert ended.status == 3, ended.stdout + ended.stderr

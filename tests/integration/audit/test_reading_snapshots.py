@@ -1,6 +1,7 @@
 """What is wrong with snapshots is said by name, before anything is judged; no Spark is needed for that."""
 
 import json
+import os
 import shutil
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_graph_jobs.audits import in_flight
+from spark_graph_jobs.snapshot import discovery
 from spark_graph_jobs.snapshot.discovery import UnreadableError, read_collection
 from spark_graph_jobs.snapshot.schema import DELIVERIES, TABLES
 from spark_graph_jobs.snapshot.synthetic import snapshots_of, write
@@ -20,8 +22,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def change_manifest(folder, server, **changes):
-    path = folder / server / "manifest.json"
+def change_manifest(folder, at, /, **changes):
+    path = folder / at / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
@@ -174,3 +176,90 @@ def test_what_a_participant_waits_for_is_no_error_where_snapshots_show_no_one_in
     (finding,) = in_flight.audit(read_collection(tmp_path))
     assert finding.severity.value == "warning"
     assert finding.message.startswith("stale")
+
+
+WRONG_MANIFESTS = {
+    "nested lists": b"[" * 100_000,
+    "nested objects": b'{"a":' * 100_000,
+    "no UTF-8": b"\xff\xfe",
+    "a number of many digits": b"[" + b"9" * 10_000 + b"]",
+    "too long": b" " * 5_000,
+}
+
+
+@pytest.mark.parametrize("content", WRONG_MANIFESTS.values(), ids=WRONG_MANIFESTS)
+def test_a_manifest_that_cannot_be_parsed_leaves_its_server_out(folder, monkeypatch, content):
+    monkeypatch.setattr(discovery, "MANIFEST_BYTES_LIMIT", max(4_000, len(content) - 1_000))
+    (folder / "a" / "manifest.json").write_bytes(content)
+    collection = read_collection(folder)
+    assert servers(collection) == ["b", "c"]
+    left_out = next(finding for finding in collection.findings if "left out" in finding.message)
+    assert left_out.subject == "a"
+    assert "manifest.json" in left_out.message
+
+
+WRONG_VALUES = [
+    {"server": 7},
+    {"server": "\ud800"},
+    {"server": "x" * 10_001},
+    {"subnets": None},
+    {"subnets": [["a"]]},
+    {"peers": [7]},
+    {"peers": {"server": "b"}},
+    {"rows": []},
+    {"rows": {table: float("inf") for table in TABLES}},
+    {"rows": dict.fromkeys(TABLES, -1)},
+    {"rows": dict.fromkeys(TABLES, True)},
+    {"messages": {"log_last": 2**63, "log_cut": 0, "mailboxes_numbered": 0}},
+    {"messages": "none"},
+    {"taken_at": "0001-01-01T00:00:00+23:59", "address": None, "taken_by": "x", "options": {}},
+    {"taken_at": 7, "address": None, "taken_by": "x", "options": {}},
+    {"taken_at": "2026-01-01T00:00:00+00:00", "address": None, "taken_by": "x", "options": {"a": [[]]}},
+]
+
+
+@pytest.mark.parametrize("changes", WRONG_VALUES, ids=lambda changes: f"{changes!r:.40}")
+def test_any_wrong_value_of_a_manifest_leaves_its_server_out(folder, changes):
+    change_manifest(folder, "a", **changes)
+    collection = read_collection(folder)
+    assert servers(collection) == ["b", "c"]
+    assert collection.is_partial
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "nodes.parquet"])
+def test_a_pipe_is_not_waited_for(folder, name):
+    (folder / "a" / name).unlink()
+    os.mkfifo(folder / "a" / name)
+    collection = read_collection(folder)
+    assert servers(collection) == ["b", "c"]
+    assert f"{name} is no regular file" in collection.findings[0].message
+
+
+def repeated(folder, table, take):
+    """Write a table of a million rows, or of as many values, into few bytes."""
+    path = folder / "a" / f"{table}.parquet"
+    found = take(pq.read_table(path))
+    pq.write_table(found, path, compression="zstd")
+    rows = json.loads((folder / "a" / "manifest.json").read_text())["rows"] | {table: found.num_rows}
+    change_manifest(folder, "a", rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("table", "take"),
+    [
+        ("nodes", lambda found: found.take(pa.array([0] * 1_000_000))),
+        ("virtual_nodes", lambda found: _with_long_list(found, "components", 1_000_000)),
+    ],
+)
+def test_a_file_that_stands_for_far_more_than_its_bytes_leaves_its_server_out(folder, table, take):
+    repeated(folder, table, take)
+    collection = read_collection(folder)
+    assert servers(collection) == ["b", "c"]
+    assert f"{table}.parquet has 1,000,000 " in collection.findings[0].message
+
+
+def _with_long_list(found, column, length):
+    """One row whose list has one number many times."""
+    schema = found.schema
+    row = {"vnid": ["v"], "smallest": ["g@a.x"], column: [[7] * length]}
+    return pa.table(row, schema=schema)

@@ -48,7 +48,7 @@ def with_a_loop(servers):
 
 
 def snapshot(address, out, *options):
-    return run_command("audit", "snapshot", "--server", address, "--out", out, *options)
+    return run_command("audit", "snapshot", "--server", address, "--follow", "--out", out, *options)
 
 
 def manifests(out):
@@ -77,12 +77,33 @@ def test_one_address_suffices_for_the_snapshots_of_all_servers(servers, tmp_path
     assert len(loops) == 1
 
 
+def test_without_follow_no_address_is_dialled_that_a_server_names(servers, tmp_path):
+    done = run_command("audit", "snapshot", "--server", servers.address(1), "--out", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (4, "")
+    (line,) = done.stderr.splitlines()
+    assert "--follow" in line
+    for at in (0, 2):
+        assert f"{SUBNETS[at]} at {servers.address(at)}" in line
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "file_mode", "folder_mode"), [((), 0o600, 0o700), (("--mode", "640"), 0o640, 0o750)]
 )
 def test_snapshots_are_their_users_alone_unless_they_are_opened(servers, tmp_path, options, file_mode, folder_mode):
     out, before = tmp_path / "out", os.umask(0)
-    command = [sys.executable, "-m", "shadowtree", "audit", "snapshot", "--server", servers.address(0), "--out", out]
+    command = [
+        sys.executable,
+        "-m",
+        "shadowtree",
+        "audit",
+        "snapshot",
+        "--server",
+        servers.address(0),
+        "--follow",
+        "--out",
+        out,
+    ]
     try:
         subprocess.run([*command, *options], capture_output=True, timeout=SECONDS, check=True)
     finally:
@@ -147,7 +168,10 @@ def test_an_audit_without_a_server_never_calls_the_whole_consistent(
 
     monkeypatch.setattr(audit, "_java", lambda: tmp_path)
     monkeypatch.setattr(audit.subprocess, "run", judge)
-    assert status_of(["audit", "run", "--server", with_one_gone, "--out", str(out), "--timeout", "5"]) == status
+    assert (
+        status_of(["audit", "run", "--server", with_one_gone, "--follow", "--out", str(out), "--timeout", "5"])
+        == status
+    )
     command = ["-m", "spark_graph_jobs", str(out / "snapshots"), "--out", str(out)]
     assert called == [(command, SUBNETS[:2], 0o077)]
 

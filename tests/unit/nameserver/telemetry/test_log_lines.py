@@ -6,9 +6,10 @@ import logging
 
 import pytest
 
-from namegraph import ServerId, are_printable, printable
+from namegraph import ServerId
 from nameserver.config.settings import LogFormat, LogLevel, LogSettings
 from nameserver.telemetry.log_lines import Log, say
+from shadowtree.printable_text import are_printable, printable
 
 
 @pytest.fixture
