@@ -2,7 +2,7 @@
 
 They are those of the list that was addressed, never of a group in it. Fields of the same names are taken out, even if a
 DKIM signature covers them or says that there are none: members filter and leave by them. Such a signature is broken by
-the copy, and counts as none (`mailing.rules.signatures`). `Precedence` alone gives way to a signature.
+the copy, and counts as none (`mailing.rules.signatures`).
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from urllib.parse import quote
 
 from mailing.rules.authors import Author, author_of
 from mailing.rules.message import Content
-from mailing.rules.signatures import LIST_FIELDS, signatures_of
+from mailing.rules.signatures import REPLACED_FIELDS, TRACE
 from mailing.rules.spooled import Destination, Message
 from shadowtree.vocabulary import GroupId
 
-TRACE = "shadowtree-trace"
 LINE_END = "\r\n"
 TRACE_DIGITS = 32
 _LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
@@ -61,10 +60,8 @@ class Copies:
         replaced: set[str] = set()
         if destination.is_list:
             before += [_field(*each) for each in _places_of(destination, places)]
-            replaced = {*LIST_FIELDS}
-            if not any("precedence" in each.names for each in signatures_of(content)):
-                after.append(_field("Precedence", "list"))
-                replaced.add("precedence")
+            replaced = {*REPLACED_FIELDS}
+            after.append(_field("Precedence", "list"))
             after.append(_field("Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)))
         author = author_of(content, None)
         # What is not ASCII cannot be written without SMTPUTF8.

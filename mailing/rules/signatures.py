@@ -1,7 +1,8 @@
 """DKIM signatures of a message (RFC 6376): which of them still hold for a list's copy.
 
 A signature covers the fields that its `h=` names, and the absence of those that are not there. A copy has fields of the
-list, so a signature that covers one of their names is broken by it.
+list, so a signature that covers one of their names is broken by it. Anybody can write a signature. So no signature keeps
+a field of its author in a copy, and a signature counts only where the own mail server calls it valid.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from mailing.rules.message import Content
 LIST_FIELDS = frozenset(
     ("list-id", "list-post", "list-help", "list-owner", "list-unsubscribe", "list-unsubscribe-post")
 )
-"""Fields that a copy has of its list, whatever was there; in lower case."""
+"""Fields that a copy has of its list, whatever was there; in lower case, as are the next ones."""
+TRACE = "shadowtree-trace"
+REPLACED_FIELDS = LIST_FIELDS | {"precedence", "list-subscribe", "list-archive"}
+"""Fields that a copy has of its list, or not at all."""
+ADDED_FIELDS = LIST_FIELDS | {"precedence", TRACE}
+"""Fields that the gateway writes: a signature that covers one of these names is broken."""
 SIGNATURES_LIMIT = 50
 """Signatures of one message that are read."""
 
@@ -30,13 +36,8 @@ class Signature:
     selector: str
     value: str
     """The signature proper, in base64."""
-    names: frozenset[str]
-    """Fields that it covers, in lower case."""
-
-    @property
-    def holds_for_a_copy(self) -> bool:
-        """True if it covers none of the fields of a list."""
-        return not self.names & LIST_FIELDS
+    holds_for_a_copy: bool
+    """Whether it covers nothing that a copy has otherwise than the message."""
 
 
 def signatures_of(content: Content) -> list[Signature]:
@@ -45,6 +46,9 @@ def signatures_of(content: Content) -> list[Signature]:
 
 
 def _signatures_in(content: Content) -> Iterator[Signature]:
+    present = {field.name for field in content.fields}
+    # A copy of a message without a Message-ID has one.
+    changed = ADDED_FIELDS | (REPLACED_FIELDS & present) | ({"message-id"} - present)
     for text in content.values("dkim-signature")[:SIGNATURES_LIMIT]:
         tags = {
             name.strip(): _GAPS.sub("", value) for name, _, value in (tag.partition("=") for tag in text.split(";"))
@@ -53,5 +57,5 @@ def _signatures_in(content: Content) -> Iterator[Signature]:
             tags.get("d", "").lower(),
             tags.get("s", "").lower(),
             tags.get("b", ""),
-            frozenset(tags.get("h", "").lower().split(":")),
+            not changed & set(tags.get("h", "").lower().split(":")),
         )

@@ -120,7 +120,28 @@ PLAIN = "DKIM-Signature: v=1; d=x.example; s=two; h=from:to; b=Ef3Gh4"
     ],
 )
 def test_a_signature_that_covers_fields_of_lists_does_not_go_along_with_a_copy(signatures, told, is_left):
-    assert author(PASS, f"{SIGNED}{told}", *signatures, FROM).rests_on_spf is not is_left
+    assert author(PASS, f"{SIGNED}{told}", *signatures, FROM, "Message-ID: <1@x>").rests_on_spf is not is_left
+
+
+@pytest.mark.parametrize(
+    ("covered", "fields", "is_left"),
+    [
+        ("subject:to:message-id", (), True),
+        ("precedence", (), False),
+        ("shadowtree-trace", (), False),
+        ("list-unsubscribe-post", (), False),
+        ("list-archive:list-subscribe", (), True),
+        ("list-archive", ("List-Archive: <https://x.example>",), False),
+    ],
+)
+def test_a_signature_holds_where_a_copy_has_nothing_otherwise_than_it_says(covered, fields, is_left):
+    signature = f"DKIM-Signature: v=1; d=x.example; s=one; h=from:{covered}; b=x"
+    assert author(PASS, SIGNED, signature, FROM, "Message-ID: <1@x>", *fields).rests_on_spf is not is_left
+
+
+def test_a_signature_that_says_that_there_is_no_message_id_does_not_go_along_with_a_copy():
+    signature = "DKIM-Signature: v=1; d=x.example; s=one; h=from:message-id; b=x"
+    assert author(PASS, SIGNED, signature, FROM).rests_on_spf
 
 
 @pytest.mark.parametrize(

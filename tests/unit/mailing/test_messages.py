@@ -104,8 +104,23 @@ def test_a_copy_has_the_fields_of_its_list_whatever_a_signature_covers():
     assert b"theirs" not in copy
 
 
-def test_the_precedence_gives_way_to_a_signature_that_covers_it():
-    assert b"\r\nPrecedence:" not in copied(content("DKIM-Signature: v=1; h=from\r\n :Precedence; b=x"))
+def test_no_signature_keeps_a_field_of_its_author_in_a_copy():
+    """Nobody may have verified it."""
+    theirs = [
+        "List-Id: <payroll.bank.example>",
+        "List-Unsubscribe: <https://evil.example/u>",
+        "List-Unsubscribe-Post: List-Unsubscribe=One-Click",
+        "List-Subscribe: <https://evil.example/s>",
+        "List-Archive: <https://evil.example/a>",
+        "Precedence: evil.example",
+    ]
+    covered = ":".join(field.partition(":")[0] for field in theirs)
+    signature = f"DKIM-Signature: v=1; d=evil.example; h=from:{covered}:shadowtree-trace; b=x"
+    copy = copied(content(signature, *theirs, *reversed(theirs)), leave="all-leave@lists.ubc.example")
+    assert b"payroll" not in copy and copy.count(b"evil.example") == 1
+    for field in (b"List-Id: <all.ubc.example>", b"Precedence: list", b"Shadowtree-Trace: " + b"a" * 32):
+        assert copy.count(field) == 1
+    assert b"List-Unsubscribe: <mailto:all-leave@lists.ubc.example>\r\n" in copy
 
 
 def test_a_list_of_nobody_to_post_or_to_ask_says_so():
