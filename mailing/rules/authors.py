@@ -2,11 +2,17 @@
 
 The name in From can be forged. It counts where the own mail server confirms it: by DMARC, in an Authentication-Results
 field of its own (RFC 8601), or by a login that is this very address. Fields of other hosts are ignored.
+
+A mail server puts its `Received` in front of what came, and its milters put their fields in front of that or right
+behind it. So a field of results counts above the first `Received`; and below it, up to the next one, where the own mail
+server has written the first. All fields further below came with the message, whatever name they have. The first field
+that a sender wrote stands where a milter's would: `header_checks` of Postfix take it out (`mailing.rules.postfix`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from email.errors import HeaderParseError
@@ -17,13 +23,14 @@ import authres
 from mailing.rules.addresses import ascii_domain, is_deliverable, is_same_person, mailbox_of, name_of
 from mailing.rules.envelope import untagged
 from mailing.rules.mailboxes import Mailbox, mailboxes_in
-from mailing.rules.message import Content
+from mailing.rules.message import Content, HeaderField
 from mailing.rules.signatures import signatures_of
 from shadowtree.vocabulary import MemberId
 
 RESULTS_LIMIT = 10
 """Fields of the own mail server that are read; it writes one to three."""
 RESULT_CHARACTERS_LIMIT = 4_000
+RECEIVED_CHARACTERS_LIMIT = 2_000
 COMMENTS_LIMIT = 100
 """Of one field: the parser calls itself for each."""
 FROM_CHARACTERS_LIMIT = 4_000
@@ -39,6 +46,10 @@ _LOGIN = re.compile(
 
 Up to the date: what a client says of itself stands before that, and may look like a login, as in its certificate.
 """
+
+
+_RECEIVED = re.compile(r"from \S+ \(?[^;]*\[(?:IPv6:)?[0-9A-Fa-f.:]+\][^;]*\) by (?P<host>\S+)\s")
+"""The begin of the Received field that mail servers write for what came by SMTP: it names the address of the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +141,10 @@ def shown(text: str) -> str:
 
 
 def own_results(content: Content, authserv_id: str) -> list[authres.AuthenticationResult]:
-    """What the own mail server found out, as it says in `Authentication-Results`."""
+    """Return the results that the own mail server has written around its `Received`, in `Authentication-Results`."""
     wanted = authserv_id.lower()
-    own = [value for value in content.values("authentication-results") if value.lower().startswith(wanted)]
+    values = (each.value for each in _own_fields(content, wanted) if each.name == "authentication-results")
+    own = [value for value in values if value.lower().startswith(wanted)]
     found = list[authres.AuthenticationResult]()
     for value in own[:RESULTS_LIMIT]:
         if len(value) > RESULT_CHARACTERS_LIMIT or value.count("(") > COMMENTS_LIMIT:
@@ -144,6 +156,18 @@ def own_results(content: Content, authserv_id: str) -> list[authres.Authenticati
         if header.authserv_id == wanted:
             found += header.results
     return found
+
+
+def _own_fields(content: Content, host: str) -> Iterator[HeaderField]:
+    """Yield the fields that did not come with the message, as far as their place tells."""
+    received = 0
+    for field in content.fields:
+        if field.name == "received":
+            received += 1
+            found = _RECEIVED.match(field.value[:RECEIVED_CHARACTERS_LIMIT])
+            if received > 1 or found is None or found["host"].lower() != host:
+                return
+        yield field
 
 
 def _value(result: authres.AuthenticationResult, kind: str, name: str) -> str:

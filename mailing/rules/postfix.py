@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 ROLES = ("postmaster", "abuse")
@@ -44,11 +45,19 @@ def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None
 
 
 def distribution_lines(
-    domains: Iterable[str], *, maps: str | None, policy: str | None, lmtp: str, smtp: str, notes: Iterable[str] = ()
+    domains: Iterable[str],
+    *,
+    maps: str | None,
+    policy: str | None,
+    lmtp: str,
+    smtp: str,
+    authserv_id: str | None = None,
+    notes: Iterable[str] = (),
 ) -> list[str]:
     """Lines for `main.cf` and `master.cf` by which messages pass through the gateway; raises `NoPortError`.
 
-    `notes`: comments to stand in front.
+    `authserv_id`: the name under which this mail server confirms authors; None: it confirms none. `notes`: comments to
+    stand in front.
     """
     if maps is None:
         raise NoPortError("maps_listen: no value; Postfix asks there which lists there are")
@@ -70,13 +79,15 @@ def distribution_lines(
         f"virtual_alias_maps = {_roles(listed)}",
         "# With which login a message came, so that its author may be believed.",
         "smtpd_sasl_authenticated_header = yes",
+        *_results_lines(authserv_id),
         *_policy_lines(listed, policy),
         "",
         "# master.cf: where the gateway hands copies over. Only this machine may reach it.",
         f"{smtp} inet n - n - - smtpd",
         "  -o syslog_name=postfix/lists",
         "  # Members are sent to as they are: no alias, no address that this Postfix makes another one of.",
-        "  -o receive_override_options=no_address_mappings,no_unknown_recipient_checks",
+        "  # Copies keep what this mail server has found out: header_checks are for what comes from elsewhere.",
+        "  -o receive_override_options=no_address_mappings,no_unknown_recipient_checks,no_header_body_checks",
         "  # The gateway asks for a return path of each person's own (XVERP).",
         "  -o smtpd_authorized_verp_clients=127.0.0.0/8,[::1]/128",
         "  -o mynetworks=127.0.0.0/8,[::1]/128",
@@ -122,6 +133,20 @@ def _policy_lines(listed: list[str], policy: str | None) -> list[str]:
         f"who_may_post = check_policy_service {{ inet:{_for_postfix(policy)}, "
         "{ default_action = 451 4.3.0 who may post cannot be found out now } }",
         f"smtpd_recipient_restrictions = check_recipient_access inline:{{{classes}}}",
+    ]
+
+
+def _results_lines(authserv_id: str | None) -> list[str]:
+    if authserv_id is None:
+        return []
+    host = re.sub(r"([^A-Za-z0-9_-])", r"\\\1", authserv_id)
+    field = f"/^Authentication-Results[[:space:]]*:[[:space:]]*{host}([^[:alnum:].-]|$$)/"
+    return [
+        "# Results that come from elsewhere under the name of this mail server are taken out: it alone has a say.",
+        "# Milters write theirs after that. Add tables of your own behind it.",
+        f"header_checks = regexp:{{{{{field} IGNORE}}}}",
+        "# Messages inside of messages stay as they are.",
+        "nested_header_checks =",
     ]
 
 

@@ -1,8 +1,8 @@
 """DKIM signatures of a message (RFC 6376): which of them still hold for a list's copy.
 
-A signature covers the fields that its `h=` names, and the absence of those that are not there. A copy has fields of the
-list, so a signature that covers one of their names is broken by it. Anybody can write a signature. So no signature keeps
-a field of its author in a copy, and a signature counts only where the own mail server calls it valid.
+A signature covers the fields that its `h=` names, and the absence of those that are not there. A copy has fields of its
+list, so a signature that covers one of their names is broken. Anybody can write a signature: none keeps a field of its
+author in a copy, and it counts only where the own mail server calls it valid.
 """
 
 from __future__ import annotations

@@ -95,10 +95,15 @@ def _start_gateways(
             "takes copies by SMTP into inboxes. With `--postfix` a Postfix does that for the first."
         )
         return gateways, None
-    screen.say("A Postfix is started with the lines that this prints:")
+    screen.say(
+        "A Postfix is started with the lines that this prints. Its milter says who wrote a letter, as one that checks "
+        "DMARC does:"
+    )
     screen.command(f"mail postfix --config {first.name}/mail.toml")
     try:
-        postfix = start_postfix(first.printed(), inbox_port=first.inbox_port, host=MAIL_SERVER)
+        postfix = start_postfix(
+            first.printed(), inbox_port=first.inbox_port, host=MAIL_SERVER, milter=first.start_milter()
+        )
     except PostfixError as error:
         raise click.ClickException(str(error)) from None
     cleanup.callback(postfix.stop)

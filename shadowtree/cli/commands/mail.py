@@ -120,6 +120,7 @@ def postfix_command(config_file: Path, lookup: bool) -> int:
                 policy=policy,
                 lmtp=through.lmtp_listen,
                 smtp=through.smtp,
+                authserv_id=through.authserv_id,
                 notes=lines_for_postfix(settings.lists, through.authserv_id),
             )
     except SettingsError as error:

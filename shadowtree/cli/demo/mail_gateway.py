@@ -103,6 +103,7 @@ class MailGateway:
             encoding="utf-8",
         )
         self._gateway: DemoProcess | None = None
+        self._milter: DemoProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -111,8 +112,8 @@ class MailGateway:
 
     @property
     def pids(self) -> list[int]:
-        """Of the gateway and of the inboxes."""
-        return [self.pid, self.inbox.pid]
+        """Of the gateway, of the inboxes and of the milter."""
+        return [self.pid, self.inbox.pid, *([] if self._milter is None else [self._milter.pid])]
 
     @property
     def _running(self) -> DemoProcess:
@@ -126,13 +127,18 @@ class MailGateway:
         self._gateway = DemoProcess.launch(self.folder, "gateway", arguments)
         return self._gateway.first_line()
 
+    def start_milter(self) -> int:
+        """Start what says to a Postfix who wrote a letter; returns its port."""
+        self._milter = DemoProcess.launch(self.folder, "milter", ["shadowtree.cli.demo.milter"])
+        return int(self._milter.first_line().rpartition(":")[2])
+
     def kill(self) -> None:
         """End the gateway as a crash would."""
         self._running.kill()
 
     def stop(self) -> None:
-        """End gateway and inboxes."""
-        for process in (self._gateway, self.inbox):
+        """End gateway, inboxes and milter."""
+        for process in (self._gateway, self.inbox, self._milter):
             if process is not None:
                 process.stop()
 

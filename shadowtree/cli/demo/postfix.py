@@ -105,11 +105,13 @@ def why_not() -> str | None:
     return None
 
 
-def start_postfix(printed: str, *, inbox_port: int, host: str, port: int | None = None) -> Postfix:
+def start_postfix(
+    printed: str, *, inbox_port: int, host: str, port: int | None = None, milter: int | None = None
+) -> Postfix:
     """Start one whose `main.cf` and `master.cf` end with these lines, as they were printed. Raises `PostfixError`.
 
     All mail but that of lists goes to `inbox_port`; `host` is the name that it has. `port`: where it listens; None: on
-    one that is free.
+    one that is free. `milter`: the port of what looks at each message; None: nothing does.
     """
     import pwd
 
@@ -128,7 +130,8 @@ def start_postfix(printed: str, *, inbox_port: int, host: str, port: int | None 
             [_program("postconf"), "-h", "-d", "daemon_directory"], capture_output=True, text=True, check=True
         )
         values = {"folder": folder, "sbin": Path(_program("postfix")).parent, "daemons": asked.stdout.strip()}
-        (folder / "etc/main.cf").write_text(f"{MAIN.format(**values, host=host, inbox=inbox_port)}{main}\n")
+        looked = "" if milter is None else f"smtpd_milters = inet:127.0.0.1:{milter}\n"
+        (folder / "etc/main.cf").write_text(f"{MAIN.format(**values, host=host, inbox=inbox_port)}{looked}{main}\n")
         (folder / "etc/master.cf").write_text(MASTER.format(port=port) + master)
         command = [_program("postfix"), "-c", str(folder / "etc"), "start"]
         started = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - of the system

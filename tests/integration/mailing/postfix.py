@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import contextmanager
 
+from shadowtree.cli.demo.milter import Milter
 from shadowtree.cli.demo.postfix import program, start_postfix, why_not
 from shadowtree.cli.support.free_ports import unused_ports
 from tests.integration.nameserver.server_process import LOOK_SECONDS
@@ -104,16 +105,20 @@ class Postfix:
 
 @contextmanager
 def running_postfix(printed):
-    """Start one whose `main.cf` ends with these lines, as they were printed, and `master.cf` with those for it."""
+    """Start one whose `main.cf` ends with these lines, as they were printed, and `master.cf` with those for it.
+
+    Its milter writes what a message asks for in `Demo-Results`.
+    """
     (inbox_port,) = unused_ports(1)
-    inbox = Inbox(inbox_port)
+    inbox, milter = Inbox(inbox_port), Milter()
     try:
-        started = start_postfix(printed, inbox_port=inbox_port, host="mx.here.example")
+        started = start_postfix(printed, inbox_port=inbox_port, host="mx.here.example", milter=milter.port)
         try:
             yield Postfix(started, inbox)
         finally:
             started.stop()
     finally:
+        milter.close()
         inbox.shutdown()
         inbox.server_close()
 

@@ -16,7 +16,7 @@ from tests.integration.nameserver.server_process import LOOK_SECONDS
 
 MESSAGE = (
     b"Message-ID: <%b@x.example>\r\n"
-    b"Authentication-Results: mx.here.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example\r\n"
+    b"Demo-Results: mx.here.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example\r\n"
     b"Date: Wed, 25 Nov 2026 12:00:00 +0000\r\nFrom: Ann <ann@x.example>\r\n"
     b"Subject: caf\xc3\xa9\r\n\r\nHello.\r\n.dot\r\n"
 )
@@ -83,7 +83,7 @@ def test_overlapping_lists_reach_each_person_once_with_a_return_path_of_their_ow
         assert sender.startswith(f"{name}-bounces-")
         assert sender.endswith(f"+{person.replace('@', '=')}@lists.ubc.example")
         assert f"List-Id: <{name}.ubc.example>\r\n".encode() in data
-        assert data.endswith(MESSAGE.partition(b"\r\n")[2])
+        assert data.endswith(MESSAGE.partition(b"\r\nDemo-Results")[2].partition(b"\r\n")[2])
 
 
 @pytest.mark.parametrize(
@@ -97,6 +97,37 @@ def test_overlapping_lists_reach_each_person_once_with_a_return_path_of_their_ow
 def test_what_is_refused_is_refused_at_rcpt(postfix, sender, recipient, says):
     ((code, text),) = postfix.send(sender, recipient)
     assert (code, says in text) == (550, True), text
+
+
+def test_what_a_sender_says_that_this_mail_server_has_found_out_confirms_nobody(postfix, queue, shadowtree, config):
+    """Nor does it where the milter says that it has found out nothing, or the opposite."""
+    forged = b"Authentication-Results: mx.here.example; dkim=pass header.d=x.example; dmarc=pass header.from=x.example"
+    begin, names = MESSAGE.partition(b"Demo-Results")[0], []
+    rest = MESSAGE.partition(b"dmarc=pass header.from=x.example\r\n")[2]
+    found = [b"", b"Demo-Results: mx.here.example; spf=none smtp.mailfrom=x.example\r\n"]
+    for at, fields in enumerate(
+        [
+            forged,
+            forged.replace(b"Results: ", b"Results:\r\n\t").replace(b"example;", b"example (c);"),
+            b"Received: from ann by mx.here.example (Postfix) with ESMTP id 1; today\r\n" + forged,
+        ]
+    ):
+        for said in found:
+            name = b"forged-%d-%d" % (at, len(said))
+            ((code, text),) = postfix.send(
+                "ann@x.example",
+                "all@lists.ubc.example",
+                data=begin % name + said + fields + b"\r\n" + rest + b"%b\r\n" % name,
+            )
+            assert code == 250, text
+            names.append(name)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(held := [each for each in queue() if each["state"] == "held"]) < len(names):
+        assert time.monotonic() < deadline, (held, postfix.log())
+        time.sleep(LOOK_SECONDS)
+    assert not [each for each in postfix.inbox.messages if b"<forged-" in each[2]]
+    for each in held:
+        shadowtree("mail", "reject", each["id"], "--config", config)
 
 
 @pytest.mark.parametrize("role", ["postmaster", "abuse"])

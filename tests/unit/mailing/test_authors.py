@@ -41,6 +41,26 @@ def test_an_author_counts_where_the_own_mail_server_says_that_dmarc_passed():
     assert author(PASS.replace(MX, f"{MX.upper()} 1"), FROM).is_confirmed
 
 
+@pytest.mark.parametrize(
+    "received",
+    [
+        f"Received: from x.example (mail.x.example [192.0.2.1])\r\n\tby {MX} (Postfix) with ESMTPS id 1; today",
+        f"Received: from x.example (unknown [IPv6:2001:db8::1])\r\n\tby {MX} (Postfix) with ESMTP id 1; today",
+        f"Received: from [192.0.2.1] (helo=x ([192.0.2.1])) by {MX.upper()} with esmtps (TLS1.3) (Exim 4.96); today",
+        LOGIN,
+    ],
+)
+def test_results_count_around_what_the_own_mail_server_writes_of_what_it_received(received):
+    eve = "From: eve@x.example"
+    assert author("X-Filter: x", PASS, received, "X-Filter: x", eve).is_confirmed
+    assert author(received, "X-Filter: x", PASS, "Received: from h", eve).is_confirmed
+    assert author(received, PASS, "Received: from h", PASS.replace("dmarc=pass", "dmarc=fail"), eve).is_confirmed
+    assert not author(received, "Received: from h", PASS, eve).is_confirmed
+    assert not author(received, received, PASS, eve).is_confirmed
+    elsewhere = received.replace(MX, "mx.x.example").replace(MX.upper(), "mx.x.example")
+    assert not author(elsewhere, PASS, eve).is_confirmed
+
+
 def test_an_author_counts_by_a_login_that_is_the_address():
     assert author(LOGIN, FROM).is_confirmed
     assert author(f"Authentication-Results: {MX}; auth=pass smtp.auth=ann@x.example", FROM).is_confirmed
@@ -62,6 +82,11 @@ def test_an_author_counts_by_a_login_that_is_the_address():
         (f"{PASS} {'(' * 500}{')' * 500}", FROM),
         (f"{PASS}; x={'y' * 5_000}", FROM),
         (f"ARC-{PASS}", FROM),
+        # Fields that stand below a Received came with the message.
+        (LOGIN.replace("sender: ann", "sender: eve"), "Received: from h", PASS, FROM),
+        (SPF, "Received: by filter.example", PASS, FROM),
+        (f"Received: from evil by {MX} (Postfix) with ESMTP id 1; today", PASS, FROM),
+        (f"Received: from evil by {MX}", f"Authentication-Results: {MX}; auth=pass smtp.auth=ann@x.example", FROM),
         (PASS, FROM, "From: eve@x.example"),
         (PASS, "From: ann@x.example, eve@x.example"),
         (PASS, "From: undisclosed:;"),

@@ -306,6 +306,19 @@ def test_postfix_is_told_where_messages_go_and_come_from():
     ) in main
     assert "127.0.0.1:7425 inet n - n - - smtpd" in master
     assert "  -o smtpd_authorized_verp_clients=127.0.0.0/8,[::1]/128" in master
+    assert not [line for line in main if "header_checks" in line]
+
+
+def test_postfix_is_told_to_take_out_what_comes_under_its_name():
+    lines = distribution_lines(
+        ["a.example"], maps="h:1", policy=None, lmtp="h:2", smtp="h:3", authserv_id="mx-1.ubc.example"
+    )
+    assert (
+        r"header_checks = regexp:{{/^Authentication-Results[[:space:]]*:[[:space:]]*mx-1\.ubc\.example"
+        "([^[:alnum:].-]|$$)/ IGNORE}}"
+    ) in lines
+    (options,) = [line for line in lines if "receive_override_options" in line]
+    assert options.endswith(",no_header_body_checks"), "copies keep what the mail server has found out"
 
 
 @pytest.mark.parametrize(
