@@ -26,7 +26,7 @@ from pyroaring import BitMap
 from delivery.events import Send
 from delivery.model import DATAGRAM_BYTES_LIMIT, Message
 from delivery.reach import Reach
-from delivery.servers_below import onward, servers_below
+from delivery.servers_below import bounded_onward, onward, servers_below
 from delivery.wire import Datagram, Onward, encode
 from namegraph import Reason, ServerId, TargetSet, refuse
 
@@ -126,7 +126,7 @@ class Datagrams:
             return True
         if sender not in known.ever_sent_to:
             return False
-        known.onward[sender] = told.servers
+        known.onward[sender] = bounded_onward(told.servers, reach)
         self._send_newest(known, servers_below(told.targets, known.onward, reach, here=self._server), reach)
         return True
 

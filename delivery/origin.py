@@ -34,7 +34,14 @@ from delivery.model import Kept, Quality
 from delivery.open_messages import OpenMessages, Waiting, asked_to_be_told
 from delivery.post import Postage
 from delivery.reach import Reach
-from delivery.servers_below import is_apart, own_onward, servers_below
+from delivery.servers_below import (
+    ONWARD_TAKEN_LIMIT,
+    UNKNOWN_LIMIT,
+    bounded_onward,
+    is_apart,
+    own_onward,
+    servers_below,
+)
 from delivery.unsettled import (
     IDLE,
     LOST,
@@ -243,23 +250,38 @@ class Origin:
         """Post all that is not settled to servers that are below, as far as it was not."""
         leaving: list[PeerLetter] = []
         sequence = self._sequences[number]
+        unknown: list[ServerId] = []
         for server in servers:
             if server == self.server:
                 continue
-            is_known = reach.is_known(server)
+            if not reach.is_known(server):
+                unknown.append(server)
+                continue
             sequence.receivers.add(server)
-            for position in sequence.lacking(server, sequence.posted if is_known else sequence.named):
+            for position in sequence.lacking(server):
                 row = self._parcels[position]
-                if is_known and server not in row.posted:
+                if server not in row.posted:
                     if row.round:
                         leaving += self._end_stubs(server, sequence)
                     row.unknown = tuple(other for other in row.unknown if other != server)
                     self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
                     leaving.append(self._posted(server, position))
-                elif not is_known and server not in row.unknown:
-                    row.unknown = tuple(sorted({*row.unknown, server}))
-                    self._parcels.touch(position)
+        if unknown:
+            self._name_unknown(sequence, unknown)
         return leaving
+
+    def _name_unknown(self, sequence: Sequence, servers: list[ServerId]) -> None:
+        """Note servers that are not known here as unreachable for the parcels that are not settled.
+
+        So many servers are noted for a parcel, and for so many parcels, that this takes some milliseconds.
+        """
+        for position in sequence.not_naming(servers):
+            row = self._parcels[position]
+            room = UNKNOWN_LIMIT - len(row.unknown)
+            new = [server for server in servers if server not in row.unknown][:room] if room > 0 else []
+            if new:
+                row.unknown = tuple(sorted({*row.unknown, *new}))
+                self._parcels.touch(position)
 
     def _posted(self, server: ServerId, position: int) -> PeerLetter:
         """Post a parcel as it is in the present round, or its stub."""
@@ -275,7 +297,7 @@ class Origin:
         return self._post.send_inline(server, encode(structs.replace(parcel, round=number)))
 
     def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, list[int], list[PeerLetter]]:
-        """A server has a parcel in its log, or knows that it does not get it.
+        """A server has a parcel in its log, or knows that it does not get it. Of the servers that it names, some count.
 
         Returns whether that can be so, the positions of parcels that may be settled by it, and what is to leave now.
         """
@@ -306,10 +328,10 @@ class Origin:
                 row.remembering = tuple(sorted({*row.remembering, sender}))
         for each in confirmed:
             self._note_confirmed(each, sender, confirm, reach)
-        sequence.onward[sender] = confirm.onward
+        onward = sequence.onward[sender] = bounded_onward(confirm.onward, reach)
         targets = self._rows[confirm.sequence].targets
         row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
-        letters = self.found(confirm.sequence, [*confirm.onward, *own_onward(targets, reach, here=self.server)], reach)
+        letters = self.found(confirm.sequence, [*onward, *own_onward(targets, reach, here=self.server)], reach)
         return True, confirmed or [position], [*before, *letters]
 
     def _found_before(self, sender: ServerId, confirm: Confirm, reach: Reach) -> list[PeerLetter]:
@@ -320,7 +342,7 @@ class Origin:
         sequence = self._sequences.get(confirm.sequence, IDLE)
         if sender not in sequence.receivers:
             return []
-        servers = [server for server in confirm.onward_before if reach.is_settled_with(server)]
+        servers = [server for server in confirm.onward_before if reach.is_settled_with(server)][:ONWARD_TAKEN_LIMIT]
         sequence.stubs.update(server for server in servers if server not in sequence.receivers)
         return self.found(confirm.sequence, servers, reach)
 

@@ -5,10 +5,18 @@ Source: delivery.md section 4.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
+from itertools import islice
 
 from delivery.reach import Reach
 from namegraph import ServerId, TargetSet
+
+ONWARD_TAKEN_LIMIT = 1_000
+"""Onward servers that one server may name. More are ignored, and a fault."""
+
+UNKNOWN_LIMIT = 100
+"""Of these, servers that are not known here: callers are told that they are unreachable."""
 
 
 def onward(targets: TargetSet, reach: Reach) -> list[ServerId]:
@@ -29,15 +37,25 @@ def servers_below(
     targets: TargetSet, told: Mapping[ServerId, tuple[ServerId, ...]], reach: Reach, *, here: ServerId
 ) -> list[ServerId]:
     """All other servers that are known to be below; `told`: the onward servers of each, as it said last."""
-    found: dict[ServerId, None] = {}
-    pending = own_onward(targets, reach, here=here)
+    found = dict.fromkeys(own_onward(targets, reach, here=here))
+    pending = deque(found)
     while pending:
-        server = pending.pop(0)
-        if server not in found and server != here:
-            found[server] = None
-            # Those that are not known here will be named again, if that is still so.
-            pending += filter(reach.is_known, told.get(server, ()))
+        # Those that are not known here will be named again, if that is still so.
+        for server in told.get(pending.popleft(), ()):
+            if server not in found and server != here and reach.is_known(server):
+                found[server] = None
+                pending.append(server)
     return list(found)
+
+
+def bounded_onward(servers: tuple[ServerId, ...], reach: Reach) -> tuple[ServerId, ...]:
+    """Return the onward servers that another server has named, as far as they are taken: known servers first."""
+    if len(servers) <= UNKNOWN_LIMIT:
+        return servers
+    known = [server for server in servers if reach.is_known(server)][:ONWARD_TAKEN_LIMIT]
+    room = min(UNKNOWN_LIMIT, ONWARD_TAKEN_LIMIT - len(known))
+    taken = {*known, *islice((server for server in servers if not reach.is_known(server)), room)}
+    return tuple(server for server in servers if server in taken)
 
 
 def is_home(server: ServerId, targets: TargetSet, reach: Reach) -> bool:

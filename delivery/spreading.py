@@ -26,6 +26,7 @@ from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
 from delivery.senders import Senders
+from delivery.servers_below import ONWARD_TAKEN_LIMIT
 from delivery.unsettled import NO_VIEW, ParcelKey
 from delivery.wire import (
     Claims,
@@ -278,6 +279,8 @@ class Spreading:
         self.letters += letters
 
     def _confirmed(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
+        if max(len(confirm.onward), len(confirm.onward_before)) > ONWARD_TAKEN_LIMIT:
+            self._post.faults[sender, PeerFault.TOO_MANY_SERVERS] += 1
         was_lacking = self._dead_letters.confirmed(sender, confirm)
         self._assigning.confirming(sender, confirm, reach)
         is_ours, positions, letters = self._origin.confirm(sender, confirm, reach)

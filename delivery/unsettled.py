@@ -28,6 +28,9 @@ STUB = -3
 LOST = -4
 """It does not get the parcel. It was told so, and has not said yet who is further below."""
 
+NAMING_LIMIT = 1_000
+"""Parcels for which unknown servers are noted in one step, and unknown servers that a sequence has noted for all."""
+
 ParcelKey = tuple[int, int, int]
 """What names a parcel of this server: its sequence, the start, and the first serial."""
 
@@ -166,15 +169,25 @@ class Sequence:
         self.posted.intersection_update(servers)
         self.named.intersection_update(servers)
 
-    def lacking(self, server: ServerId, found: set[ServerId]) -> Iterable[int]:
-        """The parcels for which a server may not have been found, sorted; all of them once it was not `found` before.
+    def lacking(self, server: ServerId) -> Iterable[int]:
+        """The parcels for which a known server may not have been found, sorted; all of them where it has none of these.
 
         Thousands may wait for a server that is away, and each is confirmed by all others.
         """
         newest = islice(reversed(self.unsettled), 1)
-        candidates = newest if server in found else self.unsettled
-        found.add(server)
+        candidates = newest if server in self.posted else self.unsettled
+        self.posted.add(server)
         return [position for position in candidates if position not in self.settled]
+
+    def not_naming(self, servers: Iterable[ServerId]) -> Iterable[int]:
+        """The same of servers that are not known: the oldest parcels and the newest one, so many at most."""
+        candidates = list(islice(reversed(self.unsettled), 1))
+        if not self.named.issuperset(servers):
+            candidates = [*islice(self.unsettled, NAMING_LIMIT), *candidates]
+            if len(self.named) >= NAMING_LIMIT:
+                self.named.clear()
+            self.named.update(servers)
+        return [position for position in dict.fromkeys(candidates) if position not in self.settled]
 
 
 IDLE = Sequence()

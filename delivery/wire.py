@@ -44,7 +44,7 @@ LARGEST_DATAGRAM_BYTES = DATAGRAM_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
 """Encoded: a message of the largest size, the names of all targets and exceptions, and servers."""
 
 ONWARD_LIMIT = 10_000
-"""Servers that one may name as further below."""
+"""Servers that one message may name as further below: fewer are taken (`servers_below.py`)."""
 
 NUMBER_LIMIT = 2**62
 
@@ -320,7 +320,7 @@ def decode(encoded: bytes) -> PostMessage:
         if not 0 < message.messages <= PARCEL_MESSAGES_LIMIT:
             raise NotAPostError("no message, or too many")
     elif isinstance(message, Confirm) and (
-        max(len(message.onward), len(message.apart)) > ONWARD_LIMIT or message.mailboxes < 0
+        max(map(len, (message.onward, message.apart, message.onward_before))) > ONWARD_LIMIT or message.mailboxes < 0
     ):
         raise NotAPostError("an impossible confirmation")
     elif isinstance(message, Claims | Elsewhere):

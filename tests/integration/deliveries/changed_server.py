@@ -1,19 +1,27 @@
-"""Changes to a server process of tests: a receiver that confirms no message, and small limits of what waits for one."""
+"""Changes to a server process of tests: small limits, and peers that no correct program is."""
+
+from msgspec import structs
 
 import delivery.backlogs
+from delivery.arrivals import Arrivals
 from delivery.spreading import Spreading
 from delivery.wire import Confirm
 
-SILENT, SMALL = "silent", "small"
+SILENT, SMALL, GHOSTS = "silent", "small", "ghosts"
+"""A receiver that confirms no message; small limits of what waits for a receiver; one that names 10,000 servers."""
 
 LIMIT_BYTES = 100_000
 STUCK_SECONDS = 0.3
 
 
 def change_server(kind):
-    """Change the server of this process; `kind`: one of the two."""
+    """Change the server of this process; `kind`: one of these."""
     if kind == SMALL:
         delivery.backlogs.BACKLOG_BYTES_LIMIT, delivery.backlogs.STUCK_SECONDS = LIMIT_BYTES, STUCK_SECONDS
+        return
+    if kind == GHOSTS:
+        confirm, ghosts = Arrivals._confirm, tuple(f"ghost{number}.x" for number in range(10_000))
+        Arrivals._confirm = lambda *some, **more: structs.replace(confirm(*some, **more), onward=ghosts)
         return
     answer = Spreading._answer_post
 
