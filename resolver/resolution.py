@@ -39,6 +39,11 @@ from resolver.plans import Onward, WalkStep
 from resolver.steps import assemble
 from resolver.target_masks import Masks
 
+CHANGES, IN_DOUBT = "its part of the answer changed all the time", "updates were under way there all the time"
+OTHER_VIEW = "it is in another view"
+CONTRADICTS = "it and another server contradict one another"
+"""Why a server is left out that could be asked."""
+
 
 class Count(NamedTuple):
     """How many processes are not named."""
@@ -146,6 +151,10 @@ class Resolution:
         self._failed: dict[ServerId, str] = {}
         self._doubts: dict[ServerId, UpdateId | None] = {}
         self._is_new = False
+        self._changes: Counter[ServerId] = Counter()
+        """Walks in which each server told a part that was new, after the first walk that asked it."""
+        self._changed: set[ServerId] = set()
+        """Servers that did so in this walk."""
         self._resolved: Resolved | None = None
         self.walks = 0
         """Walks begun."""
@@ -165,6 +174,7 @@ class Resolution:
         self._asked = {}
         self._doubts = {}
         self._is_new = False
+        self._changed = set()
         asked = self._ask_reached()
         return asked if asked.requests else self._go_on()
 
@@ -177,6 +187,9 @@ class Resolution:
             case Unchanged() if known_version is None:
                 self._failed[server] = "it says that nothing changed, but was not told since when"
             case Part(version) if version != known_version:
+                if server in self._parts:
+                    self._changes[server] += 1
+                    self._changed.add(server)
                 self._parts[server] = answer
                 self._is_new = True
                 self._agreed = None
@@ -195,6 +208,48 @@ class Resolution:
     def expire(self) -> Step:
         """The caller's deadline has passed: all that is known so far."""
         return self._resolved or self._in_slices(self._expired())
+
+    def leave_out_changing(self) -> Slices[None]:
+        """Leave out, after `WalkAgain`, the servers that kept the last walk from agreeing with the one before.
+
+        They count as servers that cannot be asked. The root stays: without it there is no answer.
+        """
+        assert not self._awaited, "a walk is under way"
+        reached = self._reached()
+        blamed = dict.fromkeys(self._most_changing(), CHANGES)
+        blamed |= {server: IN_DOUBT for server in reached if server in self._doubts}
+        if not blamed:
+            root = self._parts.get(self._root)
+            views = {server: self._parts[server].view for server in reached if server in self._parts}
+            blamed |= {server: OTHER_VIEW for server, view in views.items() if root is not None and view != root.view}
+        if not blamed:
+            blamed |= yield from self._contradicting(reached)
+        for server, why in blamed.items():
+            if server != self._root and server not in self._failed:
+                self._failed[server] = why
+                self._agreed = None
+
+    def _most_changing(self) -> set[ServerId]:
+        others = self._changed - {self._root}
+        most = max((self._changes[server] for server in others), default=0)
+        return {server for server in others if self._changes[server] == most}
+
+    def _contradicting(self, reached: Mapping[ServerId, Sequence[Onward]]) -> Slices[dict[ServerId, str]]:
+        """Return the servers that lead to nodes which their home does not report; the home itself if the root leads."""
+        found: dict[ServerId, str] = {}
+        for server, part in self._parts.items():
+            if server not in reached or server in self._failed:
+                continue
+            for onward in part.onward:
+                home = self._parts.get(onward.server)
+                if home is None or onward.server in self._failed:
+                    continue
+                told = yield from _has_all(home.groups, onward.groups)
+                if told and home.counted is None:
+                    told = yield from _has_all(home.processes, _to_be_told(onward))
+                if not told:
+                    found[onward.server if server == self._root else server] = CONTRADICTS
+        return found
 
     def agreed(self) -> AgreedWalk | None:
         """What to remember for the next resolution of the same; None where the answer is incomplete."""

@@ -51,6 +51,10 @@ from shadowtree.v1 import peer_pb2 as messages
 AGREEMENT_SECONDS = 20.0
 """How long walks are made until two agree, where the caller set no deadline, or a later one."""
 
+CHANGING_SECONDS = 5.0
+"""Time after which a server that keeps walks from agreeing is left out, and named as unreachable. Agreement takes
+milliseconds: one server that changes its part in every walk would hold each resolution up for `AGREEMENT_SECONDS`."""
+
 AGREEMENT_WHILE_FAILING_SECONDS = 1.0
 """The same while the database cannot be written: nothing changes here then, and others may have gone on without it."""
 
@@ -243,6 +247,7 @@ class _Driver:
         self._resolutions = resolutions
         self._resolution = resolution
         self._deadline = deadline
+        self._leaves_out_at = resolutions.now() + CHANGING_SECONDS
         self._asked: dict[asyncio.Task[Told], ServerId] = {}
         self._pause_seconds = DOUBT_PAUSE_SECONDS
         self.revisions: list[str] = []
@@ -267,6 +272,8 @@ class _Driver:
         if seconds_left <= 0:
             return self._resolution.expire()
         if isinstance(step, WalkAgain):
+            if self._resolutions.now() >= self._leaves_out_at:
+                await made(self._resolution.leave_out_changing())
             if step.was_in_doubt:
                 await self._resolutions.pause(min(self._pause_seconds, seconds_left))
                 self._pause_seconds = min(2 * self._pause_seconds, LONGEST_DOUBT_PAUSE_SECONDS)

@@ -229,6 +229,9 @@ def raise_silence(home: ServerId, why: str, *, changes: bool) -> NoReturn:
 def is_out_of_reach(error: RefusedError | grpc.aio.AioRpcError) -> bool:
     """Whether a part of an answer is missing because of this error, while the others still hold."""
     refusal = error.refusal if isinstance(error, RefusedError) else refusal_of(error)
+    if refusal is None and isinstance(error, grpc.aio.AioRpcError):
+        # By gRPC itself: the answer is above the limit of a message, or the server has no room for the call.
+        return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     if refusal is None or refusal.reason not in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
         return False
     # A server that cannot reflect the revision asked for could still be reached.

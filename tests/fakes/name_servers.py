@@ -21,6 +21,7 @@ from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.run_loop import RunLoop
 from nameserver.name_service import name_service_handlers, short_ways
 from nameserver.reads.peer_queries import peer_question_handlers
+from nameserver.transport.peer_link import CHANNEL_OPTIONS
 from resolver.membership import MembershipResolver
 from resolver.parts import Parts
 from shadowtree import aio
@@ -138,7 +139,7 @@ class NameServer:
         self.short_ways = short_ways(core=self.core, resolver=resolver, run_loop=self.run_loop, directory=directory)
         port = self._server.add_insecure_port("127.0.0.1:0")
         await self._server.start()
-        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=[("grpc.max_receive_message_length", -1)])
+        self.channel = grpc.aio.insecure_channel(f"127.0.0.1:{port}", options=CHANNEL_OPTIONS)
         self.names = NameServiceStub(self.channel)
         self.client = aio.Client(f"127.0.0.1:{port}")
 

@@ -1,9 +1,13 @@
 """Resolutions of groups whose members are spread over servers: the same answer from any, each server asked once."""
 
 import asyncio
+import itertools
+from dataclasses import replace
 
 import pytest
 
+from nameserver.reads import distributed_resolve, peer_queries
+from nameserver.transport.peer_link import ANSWER_BYTES_LIMIT
 from nameserver.wire.target_sets import SET_GROUPS_LIMIT
 from shadowtree import GroupNotFound, InvalidName, InvalidRequest, MemberOf, Target, Unavailable
 from tests.fakes.name_servers import NameServers
@@ -63,6 +67,41 @@ async def test_a_change_elsewhere_is_seen_by_the_next_resolution(servers):
     assert "new@c.example" in found.processes
     await servers["b.example"].client.leave(C, "new@c.example")
     assert (await root.resolve(A)).processes == EVERYBODY
+
+
+async def test_a_part_that_is_too_large_for_a_message_leaves_its_server_out_alone(servers, monkeypatch):
+    sent = peer_queries.part_chunks
+
+    def too_large(answer, revision, basis):
+        yield from sent(answer, revision, basis)
+        if "carl@c.example" in getattr(answer, "processes", ()):
+            yield bytes(ANSWER_BYTES_LIMIT + 1)
+
+    monkeypatch.setattr(peer_queries, "part_chunks", too_large)
+    found = await servers["a.example"].client.resolve(A, groups=True)
+    assert found.unreachable == (C,)
+    assert B in found.groups
+    assert "ann@a.example" in found.processes
+    assert "carl@c.example" not in found.processes
+
+
+async def test_a_server_that_changes_its_part_in_each_walk_is_named_and_the_rest_is_told(servers, monkeypatch):
+    """Every letter of it is legal: only the version of its part differs each time."""
+    monkeypatch.setattr(distributed_resolve, "CHANGING_SECONDS", 0.2)
+    numbers, sent = itertools.count(), peer_queries.part_chunks
+
+    def changing(answer, revision, basis):
+        if "carl@c.example" in getattr(answer, "processes", ()):
+            answer = replace(answer, version=f"{next(numbers)}")
+        return sent(answer, revision, basis)
+
+    monkeypatch.setattr(peer_queries, "part_chunks", changing)
+    found = await servers["a.example"].client.resolve(A, groups=True, timeout=60)
+    assert (found.unreachable, found.in_transition) == ((C,), False)
+    assert found.groups == (B,)
+    assert "ann@a.example" in found.processes
+    monkeypatch.undo()
+    assert (await servers["a.example"].client.resolve(A)).processes == EVERYBODY
 
 
 async def test_an_answer_is_confirmed_by_each_of_its_servers_once_until_one_of_them_changes(servers):

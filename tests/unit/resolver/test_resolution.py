@@ -1,5 +1,7 @@
 """The root of a resolution: every state against every event, and what its answer holds."""
 
+from dataclasses import replace
+
 import pytest
 
 from namegraph.graph.name_graph import ArcState
@@ -10,7 +12,16 @@ from namegraph.model.target_sets import Target, only
 from namegraph.wire.message_parts import UpdateId
 from resolver.parts import InDoubt, Part, PartRequest, Unchanged
 from resolver.plans import Onward, WalkStep
-from resolver.resolution import Ask, Resolution, Resolved, WalkAgain
+from resolver.resolution import (
+    CHANGES,
+    CONTRADICTS,
+    IN_DOUBT,
+    OTHER_VIEW,
+    Ask,
+    Resolution,
+    Resolved,
+    WalkAgain,
+)
 from resolver.steps import Delivery
 from resolver.target_masks import Masks
 
@@ -277,6 +288,85 @@ def test_a_process_that_only_its_parents_home_knows_is_a_doubt():
     resolution, _ = started()
     resolution.answer(HOME, home)
     assert resolution.answer(AT_P, Part("p1", (), (P,))) == WalkAgain(was_in_doubt=True)
+
+
+# Servers that keep walks from agreeing
+
+
+def leave_out(resolution):
+    at_once(resolution.leave_out_changing())
+    return dict(resolution.why_failed)
+
+
+def flipping(number):
+    return Part(f"p{number}", (ANN, FAR), (P,))
+
+
+def test_a_server_that_changes_its_part_in_each_walk_is_left_out_and_named():
+    resolution = second_walk()
+    for number in range(2, 5):
+        resolution.answer(HOME, Unchanged())
+        assert resolution.answer(AT_P, flipping(number)) == WalkAgain(False)
+        resolution.begin()
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, flipping(5)) == WalkAgain(False)
+    assert leave_out(resolution) == {AT_P: CHANGES}
+    assert resolution.begin() == ask(HOME, known={HOME: "h1"})
+    resolved = resolution.answer(HOME, Unchanged())
+    assert (resolved.processes, resolved.unreachable, resolved.in_transition) == ((FAR,), (P,), False)
+    assert resolution.agreed() is None
+
+
+def test_a_server_that_changed_once_is_not_blamed_beside_one_that_always_does():
+    home = Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
+    resolution, _ = started()
+    resolution.answer(HOME, home)
+    resolution.answer(AT_Q, Part("q1", (), (Q,)))
+    resolution.answer(AT_P, flipping(1))
+    for number in range(2, 5):
+        resolution.begin()
+        resolution.answer(HOME, Unchanged())
+        resolution.answer(AT_Q, Part("q2", (), (Q,)) if number == 4 else Unchanged())
+        assert resolution.answer(AT_P, flipping(number)) == WalkAgain(False)
+    assert leave_out(resolution) == {AT_P: CHANGES}
+
+
+def test_a_server_that_is_in_doubt_is_left_out():
+    resolution = second_walk()
+    resolution.answer(HOME, Unchanged())
+    assert resolution.answer(AT_P, InDoubt(UPDATE)) == WalkAgain(True, (UPDATE,))
+    assert leave_out(resolution) == {AT_P: IN_DOUBT}
+
+
+def test_a_server_in_another_view_than_the_root_is_left_out():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    assert resolution.answer(AT_P, replace(WHOLE_P, view="7@p")) == WalkAgain(True)
+    assert leave_out(resolution) == {AT_P: OTHER_VIEW}
+
+
+def test_a_server_that_leads_to_what_its_home_denies_is_left_out():
+    home = Part("h1", (), (), (onward(AT_P, P), onward(AT_Q, Q)))
+    resolution, _ = started()
+    resolution.answer(HOME, home)
+    ghost = NodeId("ghost@q.example")
+    resolution.answer(AT_P, Part("p1", (), (P,), (onward(AT_Q, ghost),)))
+    assert resolution.answer(AT_Q, Part("q1", (), (Q,))) == WalkAgain(True)
+    assert leave_out(resolution) == {AT_P: CONTRADICTS}
+
+
+def test_a_server_that_denies_what_the_root_leads_to_is_left_out():
+    resolution, _ = started()
+    resolution.answer(HOME, LEADS_TO_P)
+    assert resolution.answer(AT_P, Part("p1", (ANN,), ())) == WalkAgain(True)
+    assert leave_out(resolution) == {AT_P: CONTRADICTS}
+
+
+def test_the_root_is_never_left_out():
+    resolution = second_walk()
+    resolution.answer(HOME, replace(LEADS_TO_P, version="h2"))
+    assert resolution.answer(AT_P, Unchanged()) == WalkAgain(False)
+    assert leave_out(resolution) == {}
 
 
 # When it is over

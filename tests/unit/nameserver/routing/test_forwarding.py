@@ -179,3 +179,9 @@ async def test_a_caller_who_goes_away_is_not_taken_for_a_server_that_is_lost():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+def test_a_part_above_the_limit_of_a_message_is_a_gap_and_refuses_nothing_else():
+    error = broken(grpc.StatusCode.RESOURCE_EXHAUSTED, "CLIENT: Received message larger than max (9 vs. 8)")
+    assert is_out_of_reach(error)
+    assert not is_out_of_reach(answered(Reason.LIMIT_EXCEEDED))
