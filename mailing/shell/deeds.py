@@ -67,7 +67,9 @@ class Deeds:
                 case Deed.MUTE:
                     if muted not in self._names.index:
                         with suppress(GroupExists):
-                            await self._names.ask(lambda client: client.create_group(muted))
+                            await self._names.ask(
+                                lambda client: client.create_group(muted, request_id=self._names.own_requests.new())
+                            )
                         self._names.index.add(muted)
                     await self._join(muted, person)
                 case Deed.LEAVE:
@@ -93,11 +95,15 @@ class Deeds:
 
     async def _join(self, group: GroupId, person: MemberId) -> None:
         with suppress(AlreadyMember):
-            await self._names.ask(lambda client: client.join(group, person, "process"))
+            await self._names.ask(
+                lambda client: client.join(group, person, "process", request_id=self._names.own_requests.new())
+            )
 
     async def _leave(self, group: GroupId, person: MemberId) -> None:
         with suppress(NotAMember):
-            await self._names.ask(lambda client: client.leave(group, person, "process"))
+            await self._names.ask(
+                lambda client: client.leave(group, person, "process", request_id=self._names.own_requests.new())
+            )
 
     async def _unmute(self, muted: GroupId, person: MemberId) -> None:
         if muted in self._names.index:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
+from mailing.rules.companions import told_of_companions
 from mailing.rules.index import GroupIndex
 from mailing.rules.lookups import shown, why_not
 from mailing.rules.plurals import counted
@@ -42,6 +44,8 @@ QUESTIONS_AT_ONCE = 32
 """Of all connections together."""
 PAUSE_SECONDS = 0.5
 """Before a home that is away is tried again."""
+OWN_REQUESTS_LIMIT = 1_000
+"""Changes by this gateway of which the home has not told yet; beyond it the oldest is taken for another client's."""
 PROBE = "is-there"
 """The name of a group that a home is asked for, whether there is one or not."""
 
@@ -49,11 +53,19 @@ PROBE = "is-there"
 class SubnetIndex:
     """The groups of one subnet, as they are at its home."""
 
-    def __init__(self, subnet: SubnetName, names: Client, index: GroupIndex, on_change: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        subnet: SubnetName,
+        names: Client,
+        index: GroupIndex,
+        on_change: Callable[[], None],
+        own_requests: OwnRequests,
+    ) -> None:
         self._subnet = subnet
         self._names = names
         self._index = index
         self._on_change = on_change
+        self._own_requests = own_requests
         self._changes: AsyncChangeStream | None = None
         """While the index is as the home is; None: it was not read, or what changed since is not known."""
         self._why_not = "they were not read yet"
@@ -118,6 +130,7 @@ class SubnetIndex:
             self.tried.set()
             async for update in changes:
                 self._apply(update)
+                self._tell_of_companions(update)
                 if not update.is_listed:
                     await self._read(changes)
         finally:
@@ -152,6 +165,18 @@ class SubnetIndex:
                 self._index.remove(change.group)
         self._on_change()
 
+    def _tell_of_companions(self, update: RecordedUpdate) -> None:
+        """Warn of a change to the owners of a list, or to those who muted it, that this gateway did not make."""
+        if self._own_requests.take(update.request_id):
+            return
+        by = f"by a client at {update.caller or 'an unknown address'}, not by this gateway"
+        for group, told in told_of_companions(update.changes, self._index).items():
+            facts = {"list": group, "caller": update.caller, "server": update.server}
+            say(logging.WARNING, "companion_changed", f"{told}; {by}", **facts)
+        if not update.is_listed:
+            said = f"more than 1,000 changes to groups of {self._subnet} at once, perhaps of owners of lists"
+            say(logging.WARNING, "companion_changed", f"{said}; {by}", caller=update.caller, server=update.server)
+
     async def _ask(self) -> None:
         asked_at, probe = time.monotonic(), f"{PROBE}@{self._subnet}"
         try:
@@ -166,14 +191,38 @@ class SubnetIndex:
             self._asking = None
 
 
+class OwnRequests:
+    """Request ids of this gateway, by which it knows its own changes in what the home tells of all changes."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, None] = {}
+
+    def new(self) -> str:
+        """Return the id of another request. Nobody can know it before."""
+        while len(self._ids) >= OWN_REQUESTS_LIMIT:
+            del self._ids[next(iter(self._ids))]
+        id_ = f"mail {secrets.token_hex(16)}"
+        self._ids[id_] = None
+        return id_
+
+    def take(self, id_: str) -> bool:
+        """Return True if an id is of this gateway, once."""
+        if id_ not in self._ids:
+            return False
+        del self._ids[id_]
+        return True
+
+
 class Names:
     """The name service, as lookups and the policy see it, while `follow` runs."""
 
     def __init__(self, client: Client, subnets: Iterable[SubnetName]) -> None:
         self._client = client
         self.index = GroupIndex()
+        self.own_requests = OwnRequests()
         self._subnets = {
-            subnet: SubnetIndex(subnet, client, self.index, self.forget_answers) for subnet in sorted(set(subnets))
+            subnet: SubnetIndex(subnet, client, self.index, self.forget_answers, self.own_requests)
+            for subnet in sorted(set(subnets))
         }
         self._kept = KeptAnswers(partial(client.confirm, timeout=CONFIRMATION_SECONDS))
         self._places = asyncio.Semaphore(QUESTIONS_AT_ONCE)

@@ -121,6 +121,30 @@ async def test_who_leaves_gets_no_more_mail_of_the_list_and_stays_a_member(gate,
     assert (await names.resolve(MUTED)).processes == ()
 
 
+async def test_what_others_change_of_owners_and_of_who_muted_a_list_is_told_and_what_the_gateway_does_is_not(
+    gate, sink, names, caplog
+):
+    def told():
+        return [each for each in caplog.records if getattr(each, "event", "") == "companion_changed"]
+
+    await names.create_group("tea@ubc.example")
+    await names.join("tea@ubc.example", "bob@x.example", "process")
+    await names.join("tea@ubc.example", LAB, "group")
+    assert "no more mail" in (await asked(gate, sink, "bob@x.example", "tea-leave")).get_content()
+    await names.create_group("tea+owners@ubc.example")
+    await names.join("tea+owners@ubc.example", "eve@x.example", "process")
+    await names.join("tea+muted@ubc.example", "cat@x.example", "process")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while len(told()) < 3:
+            await asyncio.sleep(0.01)
+    made, joined, muted = [each.getMessage() for each in told()]
+    assert made.startswith("tea+owners@ubc.example was made: its members decide about mail of tea@ubc.example; by a ")
+    assert joined.startswith("tea+owners@ubc.example was joined by eve@x.example: its members decide")
+    assert muted.startswith("tea+muted@ubc.example was joined by cat@x.example: its members get no mail of tea@")
+    assert muted.endswith(", not by this gateway")
+    assert {each.fields["list"] for each in told()} == {"tea+owners@ubc.example", "tea+muted@ubc.example"}
+
+
 async def test_where_the_only_way_is_an_arc_of_the_list_that_is_left_though_it_is_in_a_loop(gate, sink, names):
     assert "has left" in (await asked(gate, sink, "dan@x.example", "all-leave")).get_content()
     assert not await names.check(ALL, "dan@x.example")
