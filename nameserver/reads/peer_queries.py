@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from namegraph import ArcId, CoreQueries, NodeId, Reason, is_plain, only, refuse
+from namegraph import ArcId, CoreQueries, Reason, is_plain, only, refuse
 from nameserver.calls.adapters import Chunks, Context, Handler, read, stream_call, unary_call
 from nameserver.calls.read_your_writes import Revisions
 from nameserver.calls.stable_listing import made, steady
@@ -42,19 +42,22 @@ class PeerQuestionCalls:
 
     async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
         """What is known here of each pair."""
-        groups, members = list(request.groups), list(request.members)
-        if len(groups) != len(members) or len(groups) > CHECK_PAIRS_LIMIT or (request.explain and len(groups) != 1):
+        pairs = len(request.groups)
+        if pairs != len(request.members) or pairs > CHECK_PAIRS_LIMIT or (request.explain and pairs != 1):
             raise refuse(
                 Reason.INVALID_REQUEST,
-                f"{len(groups)} groups and {len(members)} members: a request holds at most {CHECK_PAIRS_LIMIT} pairs, "
-                "and one where the path is asked for",
+                f"{pairs} groups and {len(request.members)} members: a request holds at most {CHECK_PAIRS_LIMIT} "
+                "pairs, and one where the path is asked for",
                 field="members",
             )
+        known = self._core.graph.index
+        groups = [conversion.read_id(name, "groups", known) for name in request.groups]
+        members = [conversion.read_id(name, "members", known) for name in request.members]
         findings, revisions = self._checks.findings(groups, members, settles=True), [self._core.revision]
         if request.resolve:
             told = await self._whole_groups.verdicts(
-                list(map(NodeId, groups)),
-                list(map(NodeId, members)),
+                groups,
+                members,
                 seconds=part_seconds(context),
                 at_least_revision=request.at_least_revision,
             )
