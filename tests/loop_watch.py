@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import cProfile
+import itertools
 import json
 import os
 import sys
@@ -39,41 +41,9 @@ class Meter(Protocol):
         """Where the thread was seen at work since this was last asked, the most frequent place first."""
 
 
-class CallsMeter:
-    """Counts the functions that a thread calls, Python's and C's: one or two for each node, arc or row it handles.
+class _Places:
+    """Where a thread is at work, as a second thread sees it."""
 
-    A call of C that handles many items counts as one. The thread takes some times as long while it is counted.
-    """
-
-    shown_from = 10_000
-    SEEN_EVERY = 1_000
-    """Calls between two places that are noted."""
-
-    def __init__(self) -> None:
-        self._calls = 0
-        self._seen: Counter[str] = Counter()
-        sys.setprofile(self._note)
-
-    def read(self) -> float:
-        """Calls so far."""
-        return self._calls
-
-    def take_places(self) -> list[tuple[str, int]]:
-        """Places that are noted one call in `SEEN_EVERY`."""
-        found, self._seen = self._seen.most_common(), Counter()
-        return found
-
-    def _note(self, frame: FrameType, event: str, _: object) -> None:
-        if event == "call" or event == "c_call":
-            self._calls += 1
-            if not self._calls % self.SEEN_EVERY:
-                self._seen[_place(frame)] += 1
-
-
-class SecondsMeter:
-    """Takes the processor time of a thread; a second thread sees where it is."""
-
-    shown_from = 0.010
     LOOK_SECONDS = 0.003
     """Between two looks of the second thread."""
 
@@ -82,12 +52,8 @@ class SecondsMeter:
         self._seen: Counter[str] = Counter()
         threading.Thread(target=self._look_for_ever, daemon=True).start()
 
-    def read(self) -> float:
-        """Seconds so far, of the thread that asks."""
-        return time.thread_time()
-
-    def take_places(self) -> list[tuple[str, int]]:
-        """Places that the second thread saw."""
+    def take(self) -> list[tuple[str, int]]:
+        """The places seen since this was last asked, the most frequent one first."""
         found, self._seen = self._seen.most_common(), Counter()
         return found
 
@@ -97,6 +63,47 @@ class SecondsMeter:
             frame = sys._current_frames().get(self._thread)
             if frame is not None:
                 self._seen[_place(frame)] += 1
+
+
+class CallsMeter:
+    """Counts the functions that a thread calls, Python's and C's: one or two for each node, arc or row it handles.
+
+    A call of C that handles many items counts as one. A profiler asks its timer at the begin and the end of each call;
+    the timer is a counter, so that all of this is done in C. The thread takes some times as long meanwhile.
+    """
+
+    shown_from = 10_000
+
+    def __init__(self) -> None:
+        self._places = _Places()
+        self._count = itertools.count().__next__
+        self._profiler = cProfile.Profile(timer=self._count, timeunit=1.0, subcalls=False)
+        self._profiler.enable()
+
+    def read(self) -> float:
+        """Calls so far."""
+        return self._count() / 2
+
+    def take_places(self) -> list[tuple[str, int]]:
+        """Places that the second thread saw."""
+        return self._places.take()
+
+
+class SecondsMeter:
+    """Takes the processor time of a thread."""
+
+    shown_from = 0.010
+
+    def __init__(self) -> None:
+        self._places = _Places()
+
+    def read(self) -> float:
+        """Seconds so far, of the thread that asks."""
+        return time.thread_time()
+
+    def take_places(self) -> list[tuple[str, int]]:
+        """Places that the second thread saw."""
+        return self._places.take()
 
 
 class LoopWatch:
