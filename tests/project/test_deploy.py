@@ -22,6 +22,7 @@ from tests.integration.nameserver.server_process import ServerProcess
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = {"names.toml": DEPLOY / "shadowtree.service", "mail.toml": DEPLOY / "shadowtree-mail.service"}
 """By the settings that each reads."""
+FILTER = DEPLOY / "shadowtree.nft"
 ALERTS = DEPLOY / "alerts.yaml"
 DASHBOARDS = (DEPLOY / "grafana-dashboard.json", DEPLOY / "grafana-mail-dashboard.json")
 OF_PROMETHEUS = {"up"}
@@ -29,6 +30,7 @@ OF_PROMETHEUS = {"up"}
 METRIC = re.compile(r"\b(?:shadowtree|grpc_server|process|python)_[a-z0-9_]+\b|\bup\b(?=\{)")
 SYSTEMD_VERIFY = shutil.which("systemd-analyze")
 PROMTOOL = shutil.which("promtool")
+NFT = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin")
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +121,22 @@ def test_each_alert_that_names_a_peer_leaves_out_peers_that_were_never_met():
 def test_prometheus_takes_the_rules():
     checked = subprocess.run([PROMTOOL, "check", "rules", ALERTS], capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.skipif(NFT is None, reason="nft is not there (.ci/programs installs it on Debian)")
+def test_nftables_takes_the_packet_filter():
+    checked = subprocess.run([NFT, "-c", "-f", FILTER], capture_output=True, text=True, check=False)
+    if "Operation not permitted" in checked.stderr:
+        pytest.skip("nft checks rules as root alone")
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_the_packet_filter_counts_each_address_and_each_subnet_of_ipv6():
+    rules = [line.strip() for line in FILTER.read_text().splitlines() if "ct count over" in line]
+    assert [rule.partition("{ ")[2].partition(" }")[0] for rule in rules] == [
+        "ip saddr ct count over 100",
+        "ip6 saddr and ffff:ffff:ffff:ffff:: ct count over 100",
+    ]
 
 
 def unit(path):
