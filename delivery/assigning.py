@@ -105,7 +105,11 @@ class Assigning:
         if not self._origin.backlog.is_receiver(claims.sequence, sender):
             return False
         self._leave(self._origin.found(claims.sequence, [sender], reach))
-        self._claimed(sender, claims, reach)
+        if self._foreign.is_believed(sender):
+            self._claimed(sender, claims, reach)
+        else:
+            # It serves whom it has, whoever else does.
+            self._tell(claims.sequence, sender, [Told(sender, claims.version, 0, (), ())], reach)
         return True
 
     def _claimed(self, server: ServerId, claims: Claims, reach: Reach) -> None:
@@ -173,6 +177,7 @@ class Assigning:
 
         backlog, next_serial = self._origin.backlog, self._origin.next_serial(sequence)
         return Known(
+            here,
             cache(is_present),
             lambda server: self._numbers[sequence, server] + 1,
             cache(partial(backlog.unserved, sequence, next_serial=next_serial)),

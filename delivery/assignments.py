@@ -32,6 +32,8 @@ ALL: Ranges = ((0, NUMBER_LIMIT),)
 class Known(NamedTuple):
     """What the origin knows of servers, and of the parcels of a sequence."""
 
+    here: ServerId
+    """The origin. It serves whom it has itself."""
     is_present: Callable[[ServerId], bool]
     """Whether a server is in reach."""
     next_number: Callable[[ServerId], int]
@@ -112,6 +114,9 @@ class Assignments:
             before = self._turns.setdefault(each, alone)
             if before is alone:
                 continue
+            if server == known.here and before[-1].server != server:
+                self._take_over(each, server, told, known)
+                before = self._turns[each]
             told.of(server, each, NEVER, before)
             for other in [None, *(turn.server for turn in before if turn.server is not None)]:
                 if other is None or not known.is_present(other):
@@ -137,6 +142,15 @@ class Assignments:
             self._pass_on(each, server, told)
         self._forget_settled(known)
         return told.all_of(None)
+
+    def _take_over(self, each: bytes, server: ServerId, told: _Told, known: Known) -> None:
+        """Let the origin serve a process that it has itself, of all messages that nobody was posted yet."""
+        before, since = self._turns[each], known.next_serial
+        kept = tuple(turn for turn in before if turn.since < since)
+        after = self._turns[each] = (*kept, _Turn(since, server, known.next_number(server)))
+        for other, claimed in self._claims.items():
+            if other != server and each in claimed:
+                told.of(other, each, before, after)
 
     def _pass_on(self, each: bytes, server: ServerId | None, told: _Told) -> None:
         """Of what a server was to serve and has not, each parcel is for whoever has claimed one with it, or before."""
@@ -166,7 +180,7 @@ def _passed_on(
     `others`: who has claimed one, from which serial on. Those in reach come first, then who has done so longest.
     """
     before = _unsettled(turns, known.unsettled_since)
-    in_order = sorted(others, key=lambda other: (not known.is_present(other[1]), *other))
+    in_order = sorted(others, key=lambda other: (other[1] != known.here, not known.is_present(other[1]), *other))
     after: list[_Turn] = []
     for turn, next_turn in pairwise((*before, _Turn(NUMBER_LIMIT, None, 0))):
         if turn.server != server:

@@ -13,7 +13,7 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from pyroaring import BitMap
@@ -104,6 +104,7 @@ from namegraph import (
     RemovePeer,
     Restored,
     ServerId,
+    Subnet,
     TargetSet,
     Tick,
     refuse,
@@ -170,6 +171,15 @@ class DeliveryCore:
         """Time of the last meeting with each server, on the clock of steps."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
+
+    def dedupe_with(self, subnets: Collection[Subnet]) -> None:
+        """Believe only the servers of these subnets about who serves a process that no server owns."""
+        examples = [NodeId(f"x@{subnet}") for subnet in subnets]
+
+        def is_believed(server: ServerId) -> bool:
+            return server == self.server or any(self._reach.home_of(example) == server for example in examples)
+
+        self.arrivals.foreign.is_believed = self.in_memory.arrivals.foreign.is_believed = is_believed
 
     def audience(self, targets: TargetSet) -> BitMap:
         """Whom a target set reaches here now, of those who have numbers. The caller must not change it."""

@@ -12,7 +12,7 @@ Source: delivery.md section 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import takewhile
@@ -139,6 +139,8 @@ class ForeignRecipients:
         self._taken: dict[tuple[ServerId, int], int] = {}
         """By origin and sequence, the highest serial of a parcel that was taken."""
         self._to_tell: list[tuple[ServerId, Claims]] = []
+        self.is_believed: Callable[[ServerId], bool] = lambda _server: True
+        """True if another server's word counts about who serves a process: its claims, and its `Elsewhere`."""
 
     def left_out(self, origin: ServerId, taken: Parcel | Stub, foreign: Foreign) -> BitMap:
         """Whom to leave out of what an origin has posted. The caller must not change it.
@@ -206,7 +208,7 @@ class ForeignRecipients:
         # What answers claims of before a start of this server, or says an earlier start of the origin, says nothing.
         if claimed is None or elsewhere.start != claimed.start or elsewhere.version[0] != self.start:
             return
-        for each in hashes_of(elsewhere.added):
+        for each in hashes_of(elsewhere.added) if self.is_believed(origin) else ():
             claimed.change(each, elsewhere, is_elsewhere=True)
         for each in hashes_of(elsewhere.removed):
             claimed.change(each, elsewhere, is_elsewhere=False)

@@ -503,6 +503,8 @@ def _keep_messages(core: Server, limits: MessageLimits) -> None:
     log = core.delivery.log
     log.limit_bytes, log.limit_seconds = limits.log_bytes, limits.log_days * DAY_SECONDS
     core.delivery.giving_up.limit_seconds = limits.backlog_days * DAY_SECONDS
+    if limits.dedupe_with is not None:
+        core.delivery.dedupe_with(limits.dedupe_with)
 
 
 async def _let_time_pass(run_loop: RunLoop) -> None:

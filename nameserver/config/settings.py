@@ -107,6 +107,8 @@ class MessageLimits:
     log_days: float = LOG_SECONDS_LIMIT / DAY_SECONDS
     backlog_days: float = BACKLOG_SECONDS_LIMIT / DAY_SECONDS
     """How long messages wait for servers that are out of reach."""
+    dedupe_with: tuple[Subnet, ...] | None = None
+    """Subnets whose servers are believed about who serves a person whom no server owns; None: all are."""
 
 
 class SettingsError(Exception):
@@ -291,13 +293,6 @@ def _checked(values: Mapping[str, object]) -> Settings:
     per_second, of_sender_per_second = rates
     assert isinstance(per_second, float)
     assert isinstance(of_sender_per_second, float)
-    limits = MessageLimits()
-    log_bytes = values.get("message_log_mebibytes", limits.log_bytes)
-    log_days = values.get("message_log_days", limits.log_days)
-    backlog_days = values.get("message_backlog_days", limits.backlog_days)
-    assert isinstance(log_bytes, int)
-    assert isinstance(log_days, float)
-    assert isinstance(backlog_days, float)
     return Settings(
         listen,
         admin_listen,
@@ -314,8 +309,21 @@ def _checked(values: Mapping[str, object]) -> Settings:
         metrics_listen,
         absence_limit_days,
         traces_endpoint,
-        MessageLimits(log_bytes, log_days, backlog_days),
+        _message_limits(values),
     )
+
+
+def _message_limits(values: Mapping[str, object]) -> MessageLimits:
+    limits = MessageLimits()
+    log_bytes = values.get("message_log_mebibytes", limits.log_bytes)
+    log_days = values.get("message_log_days", limits.log_days)
+    backlog_days = values.get("message_backlog_days", limits.backlog_days)
+    dedupe_with = values.get("dedupe_with")
+    assert isinstance(log_bytes, int)
+    assert isinstance(log_days, float)
+    assert isinstance(backlog_days, float)
+    assert isinstance(dedupe_with, tuple | None)
+    return MessageLimits(log_bytes, log_days, backlog_days, dedupe_with)
 
 
 def _read_listen(value: object) -> str:
@@ -451,6 +459,7 @@ _READERS: Mapping[str, Callable[[object], object]] = {
     "message_log_mebibytes": _read_log_bytes,
     "message_log_days": _read_days,
     "message_backlog_days": _read_days,
+    "dedupe_with": _read_subnets,
     "absence_limit_days": partial(
         _read_number, lowest=SHORTEST_ABSENCE_LIMIT_DAYS, highest=LONGEST_ABSENCE_LIMIT_DAYS, unit=" days"
     ),

@@ -129,6 +129,7 @@ def shown_settings(settings: Settings) -> dict[str, object]:
         "message_log_mebibytes": settings.messages.log_bytes // MEBIBYTE,
         "message_log_days": settings.messages.log_days,
         "message_backlog_days": settings.messages.backlog_days,
+        "dedupe_with": "all" if settings.messages.dedupe_with is None else _few(settings.messages.dedupe_with),
         "absence_limit_days": settings.absence_limit_days,
     }
 

@@ -74,13 +74,57 @@ def test_the_origin_itself_may_be_the_holder_or_leave_one_out(servers):
     assert [text.rstrip("!") for text in all_got(servers)] == ["2"]
     servers.join(TOP, EVE)
     servers.send(TOP, payload=b"3")
-    assert got(servers, A) == ["1"] and [text.rstrip("!") for text in all_got(servers)] == ["2", "3"]
-    holder = B if got(servers, B) else C
-    servers.leave(LEFT if holder == B else RIGHT, EVE)
-    servers.leave(RIGHT if holder == B else LEFT, EVE)
+    # The origin serves whom it has itself, whoever served that one before.
+    assert got(servers, A) == ["1", "3"] and [text.rstrip("!") for text in all_got(servers)] == ["2"]
+    servers.leave(TOP, EVE)
     servers.send(TOP, payload=b"4")
-    assert got(servers, A) == ["1", "4!"] and len(all_got(servers)) == 2
+    assert got(servers, A) == ["1", "3"] and [text.rstrip("!") for text in all_got(servers)] == ["2", "4"]
     assert at_rest(servers)
+
+
+@pytest.mark.parametrize("liar", [B, C])
+def test_one_whom_the_origin_has_itself_is_served_there_whatever_others_have_claimed_before(servers, liar):
+    servers.leave(RIGHT if liar == B else LEFT, EVE)
+    servers.send(TOP, payload=b"1")
+    assert [text.rstrip("!") for text in got(servers, liar)] == ["1"]
+    servers.join(TOP, EVE)
+    servers.listen(EVE, at=A)
+    for payload in (b"2", b"3"):
+        assert isinstance(servers.send(TOP, payload=payload)[-1], Settled)
+    assert got(servers, A) == ["2", "3"]
+    assert len(got(servers, liar)) == 1
+    # The one that served her before is out of reach, and back.
+    servers.lose(liar)
+    servers.send(TOP, payload=b"4")
+    servers.bring_back(liar)
+    servers.send(TOP, payload=b"5")
+    assert got(servers, A) == ["2", "3", "4", "5"]
+    assert len(got(servers, liar)) == 1
+
+
+def test_a_server_that_is_not_believed_keeps_nobody_from_others_and_serves_whom_it_has(servers):
+    servers.servers[A].delivery.dedupe_with([C])
+    for payload in (b"1", b"2", b"3"):
+        assert isinstance(servers.send(TOP, payload=payload)[-1], Settled)
+    assert [[text.rstrip("!") for text in got(servers, server)] for server in (B, C)] == [["1", "2", "3"]] * 2
+    assert at_rest(servers)
+
+
+def test_servers_that_are_believed_share_whom_they_have(servers):
+    servers.servers[A].delivery.dedupe_with([B, C])
+    for payload in (b"1", b"2", b"3"):
+        servers.send(TOP, payload=payload)
+    assert [text.rstrip("!") for text in all_got(servers)] == ["1", "2", "3"]
+
+
+def test_an_origin_that_is_not_believed_keeps_nobody_from_whoever_has_them(servers):
+    _, second = holder_and_other(servers)
+    servers.servers[second].delivery.dedupe_with([])
+    # The server looks anew at whom it serves once it is told something.
+    servers.restart(A)
+    for payload in (b"2", b"3"):
+        servers.send(TOP, payload=payload)
+    assert [text.rstrip("!") for text in got(servers, second)][-2:] == ["2", "3"]
 
 
 def test_whom_a_message_excepts_is_not_claimed(servers):

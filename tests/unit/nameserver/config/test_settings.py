@@ -305,3 +305,12 @@ def refusal_of_variable(name, base):
     except SettingsError as error:
         return str(error)
     return ""
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"), [("", None), ('dedupe_with = ["B.X"]\n', ("b.x",)), ("dedupe_with = []\n", ())]
+)
+def test_servers_that_are_believed_about_people_of_no_server_are_all_unless_named(tmp_path, lines, found):
+    file = tmp_path / "names.toml"
+    file.write_text(f'database = "sqlite:///x.db"\nsubnets = ["a.x"]\n{lines}')
+    assert load_settings(file, {}, {}).messages.dedupe_with == found
