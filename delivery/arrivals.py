@@ -30,6 +30,7 @@ from delivery.reach import Reach
 from delivery.servers_below import is_home, onward, servers_apart
 from delivery.wire import (
     LARGEST_PARCEL_BYTES,
+    NUMBER_LIMIT,
     REMEMBERED_LIMIT,
     Confirm,
     Lost,
@@ -258,8 +259,14 @@ class Arrivals:
         return None
 
     def over(self, sender: ServerId, over: Over) -> None:
-        """An origin does not post a parcel once more."""
+        """An origin does not post a parcel once more, or nothing of a sequence, which it forgets."""
         self._remembered.pop((sender, over.sequence, over.start, over.first_serial), None)
+        key = (sender, over.sequence)
+        heard = self._heard.get(key)
+        if over.first_serial == NUMBER_LIMIT and (heard is None or heard.start <= over.start):
+            self._heard.pop(key, None)
+            self._named_lost.pop(key, None)
+            self.foreign.forget_sequence(*key)
 
     def remembered(self) -> Collection[_ParcelKey]:
         """The parcels of which it is remembered who got them."""

@@ -52,7 +52,7 @@ class Assigning:
         self._post, self._leave = post, leave
         self._assignments: dict[int, Assignments] = defaultdict(Assignments)
         """By sequence."""
-        self._numbers: Counter[tuple[int, ServerId]] = Counter()
+        self._numbers: dict[int, Counter[ServerId]] = defaultdict(Counter)
         """Of the last `Elsewhere` of a sequence to each server."""
         self._view = ""
         """In which it was looked last who is there."""
@@ -102,6 +102,8 @@ class Assigning:
         if claims.start != self._origin.start:
             # What was said to an earlier start is said anew.
             return True
+        if self._origin.is_forgotten(claims.sequence):
+            return True
         if not self._origin.backlog.is_receiver(claims.sequence, sender):
             return False
         self._leave(self._origin.found(claims.sequence, [sender], reach))
@@ -125,9 +127,15 @@ class Assigning:
 
     def confirmed(self, sender: ServerId, position: int, confirm: Confirm) -> None:
         """A server has confirmed a parcel that is not settled, and left somebody out."""
-        last = self._numbers[confirm.sequence, sender]
+        last = self._numbers[confirm.sequence][sender]
         if confirm.assigner != self._origin.start or confirm.number < last:
             self._post_again(position, sender)
+
+    def forget_sequence(self, number: int) -> None:
+        """Forget what was claimed in a sequence that the origin remembers no more."""
+        self._assignments.pop(number, None)
+        self._numbers.pop(number, None)
+        self._foreign.forget_sequence(self._origin.server, number)
 
     def forget(self, server: ServerId, reach: Reach) -> None:
         """A server has started again: nothing that it has claimed counts."""
@@ -179,7 +187,7 @@ class Assigning:
         return Known(
             here,
             cache(is_present),
-            lambda server: self._numbers[sequence, server] + 1,
+            lambda server: self._numbers[sequence][server] + 1,
             cache(partial(backlog.unserved, sequence, next_serial=next_serial)),
             backlog.unsettled_since(sequence, next_serial=next_serial),
             next_serial,
@@ -194,12 +202,12 @@ class Assigning:
         """
         for told in all_told:
             for begin in range(0, max(len(told.added), len(told.removed), 1), HASHES_LIMIT):
-                self._numbers[sequence, told.server] += 1
+                self._numbers[sequence][told.server] += 1
                 elsewhere = Elsewhere(
                     sequence,
                     self._origin.start,
                     told.first_serial,
-                    self._numbers[sequence, told.server],
+                    self._numbers[sequence][told.server],
                     told.version,
                     b"".join(told.added[begin : begin + HASHES_LIMIT]),
                     b"".join(told.removed[begin : begin + HASHES_LIMIT]),

@@ -230,6 +230,11 @@ class DeliveryCore:
         if isinstance(event, DeliveryEvent | PeerMessage | PeerPosts | PeerReceived | RemovePeer | Tick):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
+            self.spreading.forget_idle(reach, at=self.running.seconds)
+            self.in_memory.spreading.forget_idle(reach, at=self.running.seconds)
+            if self.origin.has_sequences:
+                # Their age counts over restarts.
+                self.running.write()
             self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
         self.origin.release()
         new, cut = self.log.take_rows()
@@ -456,6 +461,7 @@ class DeliveryCore:
             self._send_datagram(send)
             return None
         self._require_room(spreading, send)
+        spreading.require_place(send, quality)
         spreading.take(send, quality)
         return spreading
 

@@ -227,6 +227,11 @@ class ForeignRecipients:
         """Those of which parcels were taken."""
         return {origin for origin, _ in self._taken}
 
+    def forget_sequence(self, origin: ServerId, sequence: int) -> None:
+        """Forget a sequence that its origin remembers no more."""
+        self._taken.pop((origin, sequence), None)
+        self._claimed.pop((origin, sequence), None)
+
     def forget(self, origin: ServerId) -> None:
         """The lanes to and from an origin begin again: it is told anew."""
         for key in [key for key in self._taken if key[0] == origin]:

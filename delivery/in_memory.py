@@ -47,6 +47,9 @@ from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, Targ
 RING_BYTES_LIMIT = 64 * 1024 * 1024
 """Of parcels; the oldest go, whoever has not read them."""
 
+STARTS_LIMIT = 10_000
+"""Target sets of which it is remembered in which start of their origin the last parcel came."""
+
 SHARE_SECONDS = 0.0005
 """Parcels are made of what came at once, but so long after the last ones for each message in these: what comes
 meanwhile shares them, and costs other servers little. Whoever sends one after the other waits for nothing."""
@@ -117,7 +120,10 @@ class MemoryArrivals(Arrivals):
         if before is not None and before < parcel.start:
             # How much of the start before did not come, nobody knows.
             self._append_lost(Lost(parcel.sequence, parcel.start, parcel.first_serial, parcel.targets, 1), reach)
+        self._starts.pop((sender, parcel.targets), None)
         self._starts[sender, parcel.targets] = parcel.start
+        if len(self._starts) > STARTS_LIMIT:
+            del self._starts[next(iter(self._starts))]
         return super().log(sender, parcel, encoded, reach)
 
     def lose(self, sender: ServerId, lost: Lost, reach: Reach) -> Confirm | None:

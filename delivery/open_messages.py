@@ -45,6 +45,11 @@ class OpenMessages:
         return sum(map(len, self._waiting.values()))
 
     @property
+    def sets(self) -> int:
+        """How many target sets they have, each at its qualities."""
+        return len(self._waiting)
+
+    @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
         return self.bytes >= OPEN_BYTES_LIMIT

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import NamedTuple
 
 from msgspec import Struct, structs
 
@@ -57,6 +58,7 @@ from delivery.unsettled import (
     Sequence,
 )
 from delivery.wire import (
+    NUMBER_LIMIT,
     PARCEL_MESSAGES_LIMIT,
     Confirm,
     Over,
@@ -70,15 +72,19 @@ from delivery.wire import (
 )
 from namegraph import (
     NUMBERS,
+    TEXTS,
     DurableMap,
     DurableState,
     PeerLetter,
+    Reason,
     ServerId,
     Slices,
     TargetSet,
     in_slices,
+    is_plain,
     only,
     packed,
+    refuse,
 )
 
 UNCLAIMED_BYTES_LIMIT = 256 * 1024 * 1024
@@ -86,6 +92,24 @@ UNCLAIMED_BYTES_LIMIT = 256 * 1024 * 1024
 
 SETTLED_BYTES_LIMIT = 16 * 1024 * 1024
 """Bytes of settled parcels that stay behind an older one of their sequence, for a receiver whose lane begins anew."""
+
+PLAIN_SEQUENCES_LIMIT = 10_000
+"""Idle sequences of a single target without exceptions that are remembered: one for each group in use."""
+
+OTHER_SEQUENCES_LIMIT = 1_000
+"""Idle sequences of several targets, or with exceptions, that are remembered."""
+
+BUSY_SEQUENCES_LIMIT = 10_000
+"""Sequences with messages that not all servers have."""
+
+CROWD_LIMIT = 1_000
+"""Busy sequences of several targets, or with exceptions, beyond which the shell lets new ones wait."""
+
+SEQUENCE_SECONDS = 7 * 86_400.0
+"""Running time after its last message for which a sequence is remembered."""
+
+FORGOTTEN_OF_A_STEP = 200
+"""Sequences that one step forgets: as many as a step can make."""
 
 START_CHANCES = 2**16
 """Among so many values what is random in the number of a start is drawn: its last bits."""
@@ -100,6 +124,23 @@ class _SequenceRow(Struct, array_like=True):
     """The serial of the next message."""
     start: int = 0
     """In which the last one was accepted."""
+    used_at: float = 0.0
+    """Running time of the last message."""
+
+    @property
+    def is_plain(self) -> bool:
+        """True for a single target without exceptions."""
+        return is_plain(self.targets)
+
+
+class Forgotten(NamedTuple):
+    """A sequence that the origin remembers no more."""
+
+    number: int
+    receivers: tuple[ServerId, ...] | None
+    """Servers that had parcels of it, sorted. None for a sequence of before the start of the origin: any may be one."""
+    over: Over
+    """Says that nothing of the sequence comes any more."""
 
 
 class Origin:
@@ -112,6 +153,15 @@ class Origin:
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
+        self._ends = DurableMap(durable, "sequence ends", TEXTS, packed(tuple[int, int]))
+        """One value, without a key: the last number of a sequence, and the serial with which new sequences begin.
+
+        No number is given again. The serial is above those of all sequences that were forgotten, so no id is, either.
+        """
+        self._last_number, self._first_serial = self._ends.get("", (max(self._rows, default=0), 1))
+        self._last_number_at_start = self._last_number
+        self.limits = {True: PLAIN_SEQUENCES_LIMIT, False: OTHER_SEQUENCES_LIMIT}
+        """Limits of idle sequences: of plain ones, and of others."""
         self._sequences: dict[int, Sequence] = {}
         self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
@@ -139,6 +189,13 @@ class Origin:
             # Else something newer would overtake what they want of these.
             sequence.stubs |= {server for server, count in row.posted.items() if count == STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
+        self._idle: dict[bool, dict[int, None]] = {True: {}, False: {}}
+        """Sequences of which all is settled, of plain ones and of others, the one first that was used longest ago."""
+        self._others = sum(not row.is_plain for row in self._rows.values())
+        """Sequences of several targets, or with exceptions."""
+        for number, of in sorted(self._rows.items(), key=lambda each: (each[1].used_at, each[0])):
+            if number not in self._sequences:
+                self._idle[of.is_plain][number] = None
 
     @property
     def unsettled(self) -> list[int]:
@@ -184,15 +241,18 @@ class Origin:
 
     # -- messages become parcels
 
-    def close(self, *, view_number: int) -> Iterator[tuple[Parcel, list[Waiting]]]:
-        """The parcels of all messages that wait, with what each message of them was."""
+    def close(self, *, view_number: int, at: float) -> Iterator[tuple[Parcel, list[Waiting]]]:
+        """The parcels of all messages that wait, with what each message of them was. `at`: the running time."""
         for targets, quality, parcels in self.open.drain():
             number = self._numbers.get((targets, quality))
             if number is None:
-                # None of them is ever forgotten.
-                number = self._numbers[targets, quality] = len(self._rows) + 1
-                self._rows[number] = _SequenceRow(targets, quality, next_serial=1)
+                self._last_number += 1
+                number = self._numbers[targets, quality] = self._last_number
+                self._ends[""] = (self._last_number, self._first_serial)
+                self._rows[number] = _SequenceRow(targets, quality, self._first_serial)
+                self._others += not is_plain(targets)
             row = self._rows[number]
+            row.used_at = at
             for together in parcels:
                 messages = tuple(waiting.send.message for waiting in together)
                 named = (number, self.start, row.next_serial, row.targets, row.quality)
@@ -201,6 +261,72 @@ class Origin:
                 row.next_serial += len(together)
             row.start = self.start
             self._rows.touch(number)
+            if not self._sequences.get(number, IDLE).unsettled:
+                self._is_idle(number)
+
+    def _is_idle(self, number: int) -> None:
+        """Note that all of a sequence is settled; of idle ones it was used last."""
+        idle = self._idle[self._rows[number].is_plain]
+        idle.pop(number, None)
+        idle[number] = None
+
+    def require_place(self, targets: TargetSet, quality: Quality) -> None:
+        """Raise `RefusedError` if a message would make one more sequence busy, and too many are."""
+        busy = len(self._rows) - sum(map(len, self._idle.values()))
+        if busy < BUSY_SEQUENCES_LIMIT:
+            return
+        number = self._numbers.get((targets, quality))
+        if number is None or any(number in idle for idle in self._idle.values()):
+            raise refuse(
+                Reason.BACKLOG_FULL,
+                f"messages to {busy} sets of targets wait for servers that are out of reach; try again later",
+            )
+
+    def is_crowded(self, targets: TargetSet) -> bool:
+        """Whether a message would make one more sequence busy, of several targets or with exceptions, and many are.
+
+        May be asked while a step is carried out in another thread.
+        """
+        if is_plain(targets) or self._busy_others() < CROWD_LIMIT:
+            return False
+        numbers = [self._numbers.get((targets, each)) for each in Quality]
+        return not any(number is not None and number not in self._idle[False] for number in numbers)
+
+    def _busy_others(self) -> int:
+        return self._others - len(self._idle[False]) + self.open.sets
+
+    def forget_idle(self, at: float) -> Iterator[Forgotten]:
+        """Forget idle sequences: those beyond the limits, and those that were not used for long."""
+        room = FORGOTTEN_OF_A_STEP
+        for kind, idle in self._idle.items():
+            while idle and room:
+                number = next(iter(idle))
+                if len(idle) <= self.limits[kind] and at - self._rows[number].used_at < SEQUENCE_SECONDS:
+                    break
+                room -= 1
+                del idle[number]
+                yield self._forget(number)
+
+    def _forget(self, number: int) -> Forgotten:
+        row, sequence = self._rows.pop(number), self._sequences.pop(number, IDLE)
+        del self._numbers[row.targets, row.quality]
+        self._others -= not row.is_plain
+        if row.next_serial > self._first_serial:
+            self._first_serial = row.next_serial
+            self._ends[""] = (self._last_number, self._first_serial)
+        receivers = None
+        if number > self._last_number_at_start:
+            receivers = tuple(sorted(sequence.receivers - {self.server}))
+        return Forgotten(number, receivers, Over(number, row.start, NUMBER_LIMIT))
+
+    @property
+    def has_sequences(self) -> bool:
+        """Whether any sequence is remembered."""
+        return bool(self._rows)
+
+    def is_forgotten(self, number: int) -> bool:
+        """Whether a sequence of this number was there and is not any more."""
+        return 0 < number <= self._last_number and number not in self._rows
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
         """The servers that are known to be below a new parcel's targets; this one is not among them."""
@@ -239,6 +365,7 @@ class Origin:
         self._by_serial[row.sequence, row.start, row.first_serial] = position
         if parcel.sequence not in self._sequences:
             self._sequences[parcel.sequence] = Sequence()
+        self._idle[self._rows[parcel.sequence].is_plain].pop(parcel.sequence, None)
         self._sequences[parcel.sequence].begin(position, servers)
         if asked := asked_to_be_told(parcel, together):
             self._waiting[position] = asked
@@ -302,7 +429,7 @@ class Origin:
         Returns whether that can be so, the positions of parcels that may be settled by it, and what is to leave now.
         """
         if confirm.sequence not in self._rows:
-            return False, [], []
+            return self.is_forgotten(confirm.sequence), [], []
         sequence = self._sequences.get(confirm.sequence, IDLE)
         position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
         before = self._found_before(sender, confirm, reach)
@@ -383,7 +510,7 @@ class Origin:
         Returns whether that can be so, and what is to leave now: also all later ones of which it has the stub alone.
         """
         if want.sequence not in self._rows:
-            return False, []
+            return self.is_forgotten(want.sequence), []
         sequence = self._sequences.get(want.sequence, IDLE)
         position = self._by_serial.get((want.sequence, want.start, want.first_serial))
         if position is None or self._parcels[position].posted.get(sender) != STUB:
@@ -535,6 +662,8 @@ class Origin:
             self._settled_bytes += len(self._post.parcels[position])
         while sequence.unsettled and sequence.unsettled[0] in sequence.settled:
             letters += self._forget_settled(sequence, sequence.unsettled.popleft())
+        if not sequence.unsettled:
+            self._is_idle(row.sequence)
         if sequence.is_idle:
             del self._sequences[row.sequence]
         if self._settled_bytes > self.settled_limit_bytes:

@@ -101,6 +101,10 @@ class Spreading:
         if send.wants_settled:
             self.answers += self._origin.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
 
+    def require_place(self, send: Send, quality: Quality) -> None:
+        """Raise `RefusedError` if messages to too many sets of targets are not settled."""
+        self._origin.require_place(send.targets, quality)
+
     def take(self, send: Send, quality: Quality) -> None:
         """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
         waiting = self._origin.open.take(send, quality)
@@ -130,7 +134,7 @@ class Spreading:
             return
         self._is_closing = False
         self._open.clear()
-        for parcel, together in origin.close(view_number=reach.view_number()):
+        for parcel, together in origin.close(view_number=reach.view_number(), at=at):
             self._accept(parcel, together)
             servers = self._assigning.servers_for(parcel, origin.servers_below(parcel, reach), reach)
             left_out = self._assigning.left_out(parcel, reach)
@@ -146,6 +150,13 @@ class Spreading:
             self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)
             self._assigning.logged(position, parcel)
             self.go_on(position, reach)
+
+    def forget_idle(self, reach: Reach, *, at: float) -> None:
+        """Forget sequences that are idle, and have the servers below forget them. `at`: the running time."""
+        for number, receivers, over in self._origin.forget_idle(at):
+            self._assigning.forget_sequence(number)
+            for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
+                self._answer_post(server, over)
 
     def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
         """Answer the messages of a new parcel, and know them again."""

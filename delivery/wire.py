@@ -199,6 +199,7 @@ class Over(Struct, frozen=True, array_like=True, tag="over"):
     sequence: int
     start: int
     first_serial: int
+    """`NUMBER_LIMIT`: the origin forgets the whole sequence, of which all is settled."""
 
 
 class Datagram(Struct, frozen=True, array_like=True, tag="datagram"):

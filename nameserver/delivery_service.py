@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 
-from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, refuse
+from namegraph import CoreQueries, NodeKind, Reason, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context, Handler, Method, conversation_call, unary_call
 from nameserver.calls.home_dispatch import HomeDispatch
 from nameserver.calls.stream_places import StreamPlace, StreamPlaces
@@ -48,8 +48,12 @@ def delivery_service_handlers(
     directory: PeerDirectory,
     check: Method[CheckRequest],
     streams: StreamPlaces | None = None,
+    is_crowded: Callable[[TargetSet], bool] = lambda _targets: False,
 ) -> dict[str, Handler]:
-    """The handler of each method, by its name. `check` answers Check. `streams`: None for places of their own."""
+    """The handler of each method, by its name. `check` answers Check. `streams`: None for places of their own.
+
+    `is_crowded`: whether a message to a new target set is to wait.
+    """
     streams = streams or StreamPlaces(clock=time.monotonic)
     known = core.graph.index
     routing = Routing(known=core, directory=directory)
@@ -63,6 +67,7 @@ def delivery_service_handlers(
         forwarder=forwarder,
         who_may_send=who_may_send,
         now_ms=now_ms,
+        is_crowded=is_crowded,
     )
     subscriptions = SubscribeCalls(
         machine=machine, known=known, endpoints=endpoints, tail=LogTail(machine), now_ms=now_ms

@@ -373,7 +373,14 @@ def _open(
         raise StartError(str(error)) from None
     names, questions, check = _asked_of_names(reads, resolver, filling, run_loop, directory)
     desk = Desk(core, run_loop, is_in_reach=directory.is_in_reach)
-    messages = delivery_service_handlers(core=reads, machine=desk, directory=directory, check=check, streams=streams)
+    messages = delivery_service_handlers(
+        core=reads,
+        machine=desk,
+        directory=directory,
+        check=check,
+        streams=streams,
+        is_crowded=core.delivery.origin.is_crowded,
+    )
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say

@@ -44,6 +44,11 @@ LOOK_SECONDS: Final = 0.5
 """How often it is looked whether all that a message waits for is out of reach."""
 
 
+CROWDED_SECONDS: Final = 5.0
+"""How long a message waits while too many target sets have messages that are not settled."""
+
+CROWDED_LOOK_SECONDS: Final = 0.02
+
 _Result = TypeVar("_Result")
 
 
@@ -59,8 +64,10 @@ class SendCalls:
         forwarder: Forwarder,
         who_may_send: WhoMaySend,
         now_ms: Callable[[], int],
+        is_crowded: Callable[[TargetSet], bool] = lambda _targets: False,
     ) -> None:
-        """`now_ms`: the time of day, in milliseconds since 1970."""
+        """`now_ms`: the time of day, in milliseconds since 1970. `is_crowded`: whether a new target set is to wait."""
+        self.is_crowded = is_crowded
         self.machine = machine
         self.known = known
         self.routing = routing
@@ -388,6 +395,8 @@ class _SendStream:
         calls, objection = self._calls, None
         targets = message_wire.read_targets(message, calls.known)
         process = message_wire.read_sending_process(message, calls.known)
+        if calls.is_crowded(targets):
+            await self._wait_for_room(targets)
         if calls.who_may_send.asks(targets):
             if (targets, process) not in self._judged:
                 # What has come does not wait for other servers.
@@ -409,6 +418,14 @@ class _SendStream:
         if objection is None and not send.request_id:
             self._alike[common] = _Alike(send, rated_as)
         self._gather(send)
+
+    async def _wait_for_room(self, targets: TargetSet) -> None:
+        """Wait until fewer target sets have messages that are not settled; for some time at most."""
+        self._send_gathered()
+        waited = 0.0
+        while waited < CROWDED_SECONDS and self._calls.is_crowded(targets):
+            await asyncio.sleep(CROWDED_LOOK_SECONDS)
+            waited += CROWDED_LOOK_SECONDS
 
     def _gather_like(self, alike: _Alike, payload: bytes, number: int) -> None:
         """Take a message that is like one before it, but for its payload and its number."""
