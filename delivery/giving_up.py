@@ -1,4 +1,4 @@
-"""What is delivered to nobody any more: parcels for servers that were removed for good, or that waited too long.
+"""Gives up parcels for servers that were removed for good, or that waited too long.
 
     RemovePeer, or a start --> servers that are not known --> slices: parcel after parcel, then the rest of the lane
     time goes, log too large -> the oldest parcels are kept too long -'

@@ -16,7 +16,7 @@ ONWARD_TAKEN_LIMIT = 1_000
 """Onward servers that one server may name. More are ignored, and a fault."""
 
 UNKNOWN_LIMIT = 100
-"""Of these, servers that are not known here: callers are told that they are unreachable."""
+"""Unknown servers among them: callers are told that they are unreachable."""
 
 
 def onward(targets: TargetSet, reach: Reach) -> list[ServerId]:

@@ -180,7 +180,7 @@ class Sequence:
         return [position for position in candidates if position not in self.settled]
 
     def not_naming(self, servers: Iterable[ServerId]) -> Iterable[int]:
-        """The same of servers that are not known: the oldest parcels and the newest one, so many at most."""
+        """Do the same for unknown servers: the oldest parcels and the newest one, so many at most."""
         candidates = list(islice(reversed(self.unsettled), 1))
         if not self.named.issuperset(servers):
             candidates = [*islice(self.unsettled, NAMING_LIMIT), *candidates]

@@ -87,7 +87,7 @@ class CertainCheck(Protocol):
 
     @property
     def pathname(self) -> Sequence[MemberId]:
-        """From the group to the member, where it was asked for."""
+        """Names from the group to the member, where a path was asked for."""
 
     @property
     def revision(self) -> Revision:
@@ -344,7 +344,7 @@ def read_processes(chunk: name_service_pb2.ResolveChunk) -> tuple[MemberId, ...]
 
 
 class Unreachable:
-    """What the messages of a stream say is out of reach, in their order."""
+    """Collects what the messages of a stream say is out of reach, in their order."""
 
     def __init__(self) -> None:
         self._names: list[str] = []

@@ -112,7 +112,7 @@ class MailGateway:
 
     @property
     def pids(self) -> list[int]:
-        """Of the gateway, of the inboxes and of the milter."""
+        """Process ids of the gateway, of the inboxes and of the milter."""
         return [self.pid, self.inbox.pid, *([] if self._milter is None else [self._milter.pid])]
 
     @property
