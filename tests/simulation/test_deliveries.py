@@ -8,6 +8,7 @@ import pyroaring
 import pytest
 
 from delivery.arrivals import Arrivals
+from delivery.assignments import Assignments
 from delivery.audiences import Audiences
 from delivery.core import DeliveryCore
 from delivery.datagrams import Datagrams, PeerDatagram
@@ -47,6 +48,12 @@ def as_before(monkeypatch, streams_outlive_mailboxes):
     monkeypatch.setattr("simulation.workload.deliveries.HAS_QUEUES", False)
     monkeypatch.setattr("simulation.workload.deliveries.HAS_POLICIES", False)
     monkeypatch.setattr("simulation.workload.kept_in_memory.HAS_MEMORY", False)
+
+
+@pytest.fixture
+def origins_take_nobody_over(monkeypatch):
+    """Seeds that were found before origins served first whom they have themselves run as they did then."""
+    monkeypatch.setattr(Assignments, "_take_over", lambda *_: None)
 
 
 @pytest.fixture
@@ -296,7 +303,7 @@ def test_what_is_in_memory_and_is_never_let_out_is_missed(monkeypatch):
         run_seeds(faults=False)
 
 
-@pytest.mark.usefixtures("streams_outlive_mailboxes")
+@pytest.mark.usefixtures("streams_outlive_mailboxes", "origins_take_nobody_over")
 def test_a_gateway_that_goes_on_listening_when_its_mailbox_is_closed_is_found():
     with pytest.raises(AssertionError, match=r"messages: P8: .*leaves out"):
         run_seed(120059206, servers=5, updates=60, messages=True)

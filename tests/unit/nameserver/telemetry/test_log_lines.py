@@ -59,7 +59,7 @@ def test_a_line_of_json_has_the_facts_under_their_names(written):
 @pytest.mark.parametrize("log_format", LogFormat)
 def test_text_of_others_acts_on_no_terminal_in_either_form(written, log_format):
     """Neither as it stands in the line, nor once a reader has decoded JSON or quotes."""
-    hostile = '"a\x1b]0;PWN\x07b\x9b2J\u202e\u2028\udc80c"@evil.example'
+    hostile = '"a\x1b]0;PWN\x07b\x9b2J\u202e\u2028c"@evil.example'
     more = {"many": [hostile, 1], "of": {hostile: hostile}} if log_format is LogFormat.JSON else {}
     (line,) = written(
         LogSettings(log_format),
