@@ -15,13 +15,14 @@ from shadowtree.v1 import delivery_pb2 as wire
 
 HOME = ServerId("home.example")
 GROUP = NodeId("club@home.example")
+MESSAGE = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=GROUP)]).SerializeToString()
 
 
 class Machine:
     """Has two messages in its queue."""
 
     def __init__(self):
-        self.waiting = [Due(number, GROUP, wire.SendRequest.Message().SerializeToString(), 0) for number in (1, 2)]
+        self.waiting = [Due(number, GROUP, MESSAGE, 0) for number in (1, 2)]
         self.durable = asyncio.Event()
         self.asked = asyncio.Event()
         self.ended = []
@@ -105,8 +106,7 @@ async def test_a_database_that_fails_keeps_it_and_it_is_passed_on_once_that_is_o
 
 async def test_what_one_stuck_server_has_refused_waits_and_messages_to_other_groups_pass_it(scene):
     other = NodeId("crew@home.example")
-    encoded = wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=GROUP)]).SerializeToString()
-    scene.machine.waiting = [Due(number, GROUP, encoded, 0) for number in (1, 2)] + [Due(3, other, b"", 0)]
+    scene.machine.waiting.append(Due(3, other, b"", 0))
     scene.calls.full = {GROUP}
     scene.machine.durable.set()
     await until(lambda: scene.machine.ended == [QueuedEnded(3, None)])
