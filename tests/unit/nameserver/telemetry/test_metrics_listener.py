@@ -67,7 +67,8 @@ def test_half_requests_cost_one_thread_and_hold_up_no_scrape(port):
     before = threading.active_count()
     open_ = connections(port, 10 * CONNECTIONS_LIMIT, b"GET /metr")
     found = scraped(port)
-    assert threading.active_count() == before
+    # Threads that other tests left may end meanwhile.
+    assert threading.active_count() <= before
     assert ended_early(found, "too_many") == 9 * CONNECTIONS_LIMIT + 1
     for each in open_:
         each.close()
