@@ -8,7 +8,7 @@ import pytest
 
 from namegraph import ServerId
 from nameserver.config.settings import LogFormat, LogLevel, LogSettings
-from nameserver.telemetry.log_lines import Log, say
+from nameserver.telemetry.log_lines import Lines, Log, say
 from shadowtree.printable_text import are_printable, printable
 
 
@@ -73,6 +73,16 @@ def test_text_of_others_acts_on_no_terminal_in_either_form(written, log_format):
         assert found["sender"] == expected
         assert found["many"] == [expected, 1]
         assert found["of"] == {expected: expected}
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_a_lone_surrogate_is_replaced_in_either_form(log_format):
+    """The formatter is asked alone: reports of tests hold what is logged, and cannot carry such a character."""
+    fields = {"event": "accepted", "fields": {"sender": "a\udc80b@evil.example"}}
+    record = logging.makeLogRecord({"msg": "from a\udc80b", "levelname": "WARNING", **fields})
+    line = Lines(log_format).format(record)
+    assert line.isprintable()
+    assert line.count("a\ufffdb") == 2
 
 
 def test_what_weighs_less_than_the_level_is_not_written(written):
