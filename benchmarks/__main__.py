@@ -13,6 +13,7 @@ from pathlib import Path
 from benchmarks import (
     audits,
     beside_postgresql,
+    burdens,
     churn,
     client_calls,
     commands,
@@ -62,6 +63,7 @@ TOPICS = {
     "listeners": listeners.measure,
     "message_backlog": message_backlog.measure,
     "stuck_peer": stuck_peer.measure,
+    "burdens": burdens.measure,
     "mail": mail.measure,
     "several_servers": several_servers.measure,
     "detection": detection.measure,

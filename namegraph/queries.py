@@ -119,10 +119,7 @@ class CoreQueries:
 
         It has many operations, or affects very many nodes. Any letter about it may be the one that has it carried out.
         """
-        updates = self.entries.updates.values()
-        return self.entries.affects_many or any(
-            each.brought is not None or len(each.operations) > LONG_FROM_OPERATIONS for each in updates
-        )
+        return self.entries.affects_many or self.entries.largest > LONG_FROM_OPERATIONS
 
     @property
     def is_healed(self) -> bool:
@@ -229,7 +226,7 @@ class CoreQueries:
     @property
     def in_doubt(self) -> list[UpdateId]:
         """The updates that this server is ready for and whose outcome it does not know, sorted."""
-        return sorted(update_id for update_id, entry in self.entries.by_update.items() if entry.is_ready)
+        return sorted(self.entries.ready)
 
     def has_decided(self, update_id: UpdateId) -> bool:
         """Whether this server coordinates an update that is decided, and not done everywhere."""

@@ -385,6 +385,18 @@ class NameGraph:
         while self._changed_tails_size > CHANGED_TAILS_LIMIT:
             self._changed_tails_size -= len(recent.popleft()[1] or ())
 
+    def changed_since(self, since: int) -> list[NodeIndex] | None:
+        """The nodes at which updates after the count `since` changed arcs that leave them; None: not remembered."""
+        expected, found = self.update_count, list[NodeIndex]()
+        for update_count, tails in reversed(self.changed_tails):
+            if update_count <= since:
+                return found
+            if update_count != expected or tails is None:
+                return None
+            found.extend(map(NodeIndex, tails))
+            expected -= 1
+        return found if expected == since else None
+
     def is_unchanged_at(self, nodes: Set[NodeIndex], *, since: int) -> bool:
         """Whether no update after the count `since` changed arcs that leave these nodes, as far as is remembered."""
         expected = self.update_count

@@ -76,7 +76,7 @@ def waits_for(
         )
     if is_own and coordinator.is_waited_for(wanted.counter):
         return Wait.NOT_YET
-    for entry in entries.by_update.values():
-        if entry.is_ready and entry.final is not None and entry.final.counter <= wanted.counter:
+    for entry in entries.ready.values():
+        if entry.final is not None and entry.final.counter <= wanted.counter:
             return Wait.NOT_YET
     return Wait.REFLECTED if is_seen else Wait.ASK

@@ -550,20 +550,14 @@ class Coordinator:
     def _waited_for_before(self, update_id: UpdateId) -> list[ServerId]:
         """The other servers for which the updates wait that must be over here before one, sorted."""
         found: set[ServerId] = set()
-        seen, unseen = {update_id}, [update_id]
-        while unseen:
-            for before in self._participant.before(unseen.pop()):
-                if before in seen:
-                    continue
-                seen.add(before)
-                unseen.append(before)
-                running = self._running.get(before)
-                if running is None:
-                    found.add(before.coordinator)
-                elif running.is_decided:
-                    found.update(running.not_done)
-                else:
-                    found.update(self._waited_for(running))
+        for before in self._participant.all_before(update_id):
+            running = self._running.get(before)
+            if running is None:
+                found.add(before.coordinator)
+            elif running.is_decided:
+                found.update(running.not_done)
+            else:
+                found.update(self._waited_for(running))
         return sorted(found - {self._context.server})
 
     def _compute(self, running: Transaction) -> None:

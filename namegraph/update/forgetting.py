@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from namegraph.model.names import NodeId, ServerId, subnet_of
+from namegraph.model.names import ServerId, subnet_of
 from namegraph.model.priorities import Priority
 from namegraph.model.protocol_versions import FORGETTING_VERSION
 from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
@@ -46,9 +46,6 @@ LOOKED_AT_MOST = 150
 
 LOOKED_AGAIN_SECONDS = 0.02
 """After a look that left more to forget."""
-
-NAMES_COVERED_LIMIT = 20_000
-"""Names in the covers of updates under way; where there are more, what may be forgotten is looked for later."""
 
 
 class Forgetting:
@@ -93,18 +90,14 @@ class Forgetting:
         return len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
 
     def _look(self, at_once: int) -> None:
-        under_way = self._entries.by_update.values()
-        if sum(len(entry.ends) + len(entry.entry_nodes) for entry in under_way) > NAMES_COVERED_LIMIT:
-            return
         self._forget_arcs(at_once)
         self._forget_group_times(at_once)
         for server in self._shared:
             if self._may_ask(server):
                 self._ask(server)
-        if self._graph.is_held or any(entry.sinks is not None for entry in under_way):
+        if self._graph.is_held or any(entry.sinks is not None for entry in self._entries.ready.values()):
             return  # Readers, and entries, know nodes by their numbers.
-        named: set[NodeId] = set().union(*(entry.ends for entry in under_way))
-        self._forget_names(named.union(*(entry.entry_nodes for entry in under_way)), at_once)
+        self._forget_names(at_once)
 
     def agree(self, sender: ServerId, asked: ForgetLeft) -> None:
         """As the home of children: forget what is known here in the same state, or not at all."""
@@ -140,7 +133,7 @@ class Forgetting:
     @property
     def _before(self) -> int | None:
         """The counter below which no update under way has its place; None where none is under way."""
-        return min((entry.place.counter for entry in self._entries.by_update.values()), default=None)
+        return self._entries.lowest_counter
 
     def _may_forget(self, left: LeftArc, before: int | None) -> bool:
         """Whether an arc is known here in this state, or not at all, and no update under way is older."""
@@ -269,14 +262,15 @@ class Forgetting:
                 if is_older and left.arc not in self._context.unilateral_leaves:
                     yield left
 
-    def _forget_names(self, named: set[NodeId], at_once: int) -> None:
+    def _forget_names(self, at_once: int) -> None:
         graph, before, forgotten = self._graph, self._before, list[NodeIndex]()
         for node in list(islice(graph.idle, at_once)):
             del graph.idle[node]
             if graph.kinds[node] != NodeKind.ABSENT or graph.is_free(node):
                 continue
             is_older = before is None or graph.versions[node] < before
-            if is_older and graph.ids[node] not in named and graph.is_blank(node) and not self._records.knows(node):
+            is_free = is_older and graph.is_blank(node) and not self._records.knows(node)
+            if is_free and not self._entries.is_affected(node):
                 forgotten.append(node)
             elif not graph.has_tombstone(node):
                 graph.idle[node] = None  # Looked at again later. A tombstone that is dropped puts it here as well.

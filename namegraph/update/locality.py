@@ -113,7 +113,7 @@ def _all_is_here(
         return True
     graph = context.graph
     numbers = [number for name in heads if (number := graph.index.get(name)) is not None]
-    affected = graph.descendants(numbers)
+    affected = graph.descendants(numbers) if any(graph.children[number] for number in numbers) else set(numbers)
     assert affected is not None
     if not affected.isdisjoint(records.leaving):
         return False

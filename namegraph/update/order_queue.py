@@ -31,12 +31,13 @@ Source: NG 6.2; protocol.md section 5, round one and growth.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Set
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Set
 from copy import copy
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.model.names import NodeId, ServerId
@@ -49,11 +50,17 @@ from namegraph.state.durable_maps import UPDATES, DurableMap, ValueForm, packed,
 from namegraph.state.in_doubt import Missed
 from namegraph.update.import_plan import creates, steps_in
 from namegraph.update.prepare import Findings
+from namegraph.update.turns import Standing, Turns
 from namegraph.wire.message_parts import ArcId, Cover, OnwardServers, PendingEntry, ReconcileArc, Update, UpdateId
+
+T = TypeVar("T")
 
 LARGE_FROM_NODES = 50_000
 LARGE_FROM_NAMES = 5_000
 """So many affected nodes are followed, or names told, in some 10 ms."""
+
+IMPORT_SIZE = 2**62
+"""Stands for the operations of an import, however many it has."""
 
 ENTRY = "entry"
 """Rows: an entry by update."""
@@ -183,18 +190,35 @@ class Entries:
         self.updates: Mapping[UpdateId, Update] = self._updates
         """What was asked for, of those entries that a coordinator asked for."""
         self._looks: dict[UpdateId, _CachedPart] = {}
+        self._large: set[UpdateId] = set()
+        """Those whose parts are large."""
         self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
         """Leads by update; after a restart all are told once more."""
+        self._asked_by = Counter(update_id.coordinator for update_id in self.updates)
+        self._sizes = Counter(map(_size, self.updates.values()))
+        self._ready: dict[UpdateId, Entry] = {}
+        self._coming: dict[NodeId, dict[UpdateId, list[NodeId]]] = {}
+        """Children of arcs that ready updates will add, by parent."""
+        for entry in self._entries.values():
+            self._note_ready(entry)
+        self._turns = Turns(context.graph)
+        self._to_put: dict[UpdateId, None] = dict.fromkeys(self._entries)
+        """Entries that were changed, or the graph beneath them, since they were put in line."""
+        self._put_at = context.graph.update_count
 
     def hold(self, context: ServerContext, records: AncestryStore) -> Entries:
         """The entries as they are now, for readers of a site that is held."""
         held = copy(self)
         held._context, held._records, held._looks = context, records, {}
+        held._large, held._sizes, held._asked_by = self._large.copy(), self._sizes.copy(), self._asked_by.copy()
         held.updates = dict(self.updates)
         held.by_update = {
             update_id: replace(entry, ends=entry.ends.copy(), entry_nodes=entry.entry_nodes.copy())
             for update_id, entry in self.by_update.items()
         }
+        held._ready = {update_id: held.by_update[update_id] for update_id in self._ready}
+        held._coming = {parent: dict(children) for parent, children in self._coming.items()}
+        held._turns, held._to_put = Turns(context.graph), dict.fromkeys(held.by_update)
         return held
 
     def of(self, update_id: UpdateId) -> Entry:
@@ -203,7 +227,35 @@ class Entries:
         if entry is None:
             entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
         self._entries.touch(update_id)
+        self._to_put[update_id] = None
         return entry
+
+    @property
+    def ready(self) -> Mapping[UpdateId, Entry]:
+        """Those whose outcome this server waits for, in the order in which they became ready."""
+        return self._ready
+
+    def answer(self, entry: Entry, *, is_ready: bool) -> None:
+        """The turn of an entry has come: its coordinator is told of all that it asked for."""
+        self.of(entry.update_id)
+        entry.answer(is_ready=is_ready)
+        self._note_ready(entry)
+
+    def _note_ready(self, entry: Entry) -> None:
+        update_id = entry.update_id
+        if entry.is_ready and update_id not in self._ready:
+            self._ready[update_id] = entry
+            for parent, child in entry.joins:
+                self._coming.setdefault(parent, {}).setdefault(update_id, []).append(child)
+
+    def asked_by(self, coordinator: ServerId) -> int:
+        """How many updates of a coordinator are not over here, of those that it asked for."""
+        return self._asked_by[coordinator]
+
+    @property
+    def largest(self) -> int:
+        """How many operations the largest of the updates has that were asked for; an import has `IMPORT_SIZE`."""
+        return max(self._sizes, default=0)
 
     def missed(self, is_cut_off: Callable[[ServerId], bool]) -> list[Missed]:
         """The updates that this server is ready for, and a coordinator that is cut off may finish alone."""
@@ -225,6 +277,8 @@ class Entries:
         self._extend(entry, cover)
         if update_id not in self.updates:
             self._updates[update_id] = update
+            self._asked_by[update_id.coordinator] += 1
+            self._sizes[_size(update)] += 1
             entry.joins = tuple(
                 ArcId(operation.parent, operation.child)
                 for _, operation in steps_in(update)
@@ -235,6 +289,7 @@ class Entries:
 
     def _extend(self, entry: Entry, cover: Cover) -> None:
         self._covers.touch(entry.update_id)
+        self._to_put[entry.update_id] = None
         entry.ends |= cover.ends
         entry.entry_nodes |= cover.entry_nodes
         entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
@@ -247,28 +302,38 @@ class Entries:
 
     def remove(self, update_id: UpdateId) -> Entry | None:
         """Forget an entry."""
-        for part in (self._looks, self._told, self._updates, self._covers):
+        update = self.updates.get(update_id)
+        if update is not None:
+            _count_down(self._asked_by, update_id.coordinator)
+            _count_down(self._sizes, _size(update))
+        if self._ready.pop(update_id, None) is not None:
+            for parent in dict.fromkeys(arc.parent for arc in self.by_update[update_id].joins):
+                del self._coming[parent][update_id]
+                if not self._coming[parent]:
+                    del self._coming[parent]
+        for part in (self._looks, self._told, self._updates, self._covers, self._to_put):
             part.pop(update_id, None)
+        self._large.discard(update_id)
+        self._turns.remove(update_id)
         return self._entries.pop(update_id, None)
 
     def part(self, entry: Entry, *, with_ready: bool = False) -> AffectedPart:
         """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
-        coming = self._coming_arcs(entry) if with_ready else {}
-        if coming:
-            return self._look(entry, coming)
         look = self._looks.get(entry.update_id)
         if look is None or not self._still_holds(look, entry):
             look = _CachedPart(self._look(entry, {}), set(entry.ends), set(entry.entry_nodes), 0)
             if entry.update_id in self.by_update:
                 self._looks[entry.update_id] = look
+                (self._large.add if look.part.is_large else self._large.discard)(entry.update_id)
         look.held_at = self._context.graph.update_count
         look.entry_nodes |= entry.entry_nodes
-        return look.part
+        coming = self._coming_arcs(entry, look.part) if with_ready else {}
+        return self._look(entry, coming) if coming else look.part
 
     @property
     def affects_many(self) -> bool:
         """Whether an update under way affects so many nodes that following them takes some milliseconds."""
-        return any(look.part.is_large for look in self._looks.values())
+        return bool(self._large)
 
     def cover_entered(self, entry: Entry) -> tuple[NodeId, ...]:
         """Cover the owned nodes where the affected part is entered from other servers, as if they had been asked for.
@@ -363,48 +428,54 @@ class Entries:
 
     def affects(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:
         """Whether an entry here affects one of the nodes, given by number or by name."""
-        if self._cuts():
-            return True
-        known, unknown = self._known(names)
-        wanted = AffectedPart(known | nodes, unknown, frozenset(), ())
-        return any(wanted.overlaps(self.part(entry)) for entry in self.by_update.values())
+        return self._in_line().affect(nodes, names)
+
+    def is_affected(self, node: NodeIndex) -> bool:
+        """Whether an entry here affects a node, cuts apart."""
+        return bool(self.by_update) and bool(self._in_line().at((node,)))
 
     def next_turn(self) -> Entry | None:
         """The earliest update that must answer the coordinator and whose turn has come."""
         if not self.by_update:
             return None
-        waiting = [entry for entry in self.by_update.values() if entry.is_due]
-        if not waiting:
-            return None
-        cuts = self._cuts()
-        for entry in sorted(waiting, key=lambda entry: entry.place):
-            if not any(self._must_come_before(other, entry, cuts) for other in self.by_update.values()):
-                return entry
-        return None
+        update_id = self._in_line().first()
+        return None if update_id is None else self.by_update[update_id]
 
-    def _must_come_before(self, other: Entry, entry: Entry, cuts: Container[UpdateId]) -> bool:
-        if other is entry or not other.place < entry.place:
-            return False
-        return other.update_id in cuts or entry.update_id in cuts or self.part(entry).overlaps(self.part(other))
+    def all_before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that must be over before the turn of one comes here, and before the turns of these; sorted."""
+        return self._in_line().all_before(update_id)
 
-    def before(self, update_id: UpdateId) -> list[UpdateId]:
-        """The updates that must be over before the turn of one comes here, sorted."""
-        entry, cuts = self.by_update.get(update_id), self._cuts()
-        if entry is None:
-            return []
-        others = self.by_update.values()
-        return sorted(other.update_id for other in others if self._must_come_before(other, entry, cuts))
+    @property
+    def lowest_counter(self) -> int | None:
+        """The counter below which no entry has its place; None where there is no entry."""
+        lowest = self._in_line().lowest
+        return None if lowest is None else lowest.counter
 
-    def _cuts(self) -> set[UpdateId]:
-        """Those updates that affect everything."""
-        return {update_id for update_id, update in self.updates.items() if update.cut is not None}
+    def _in_line(self) -> Turns:
+        """The entries in their lines, those put in anew that were changed, or the graph beneath them."""
+        graph, turns = self._context.graph, self._turns
+        if graph.update_count != self._put_at:
+            tails = graph.changed_since(self._put_at)
+            for update_id in self.by_update if tails is None else sorted(turns.at(tails)):
+                self._to_put[update_id] = None
+            self._put_at = graph.update_count
+        if not self._to_put:
+            return turns
+        for update_id in self._to_put:
+            entry, update = self.by_update[update_id], self.updates.get(update_id)
+            part, is_cut = self.part(entry), update is not None and update.cut is not None
+            place = (entry.place, update_id)
+            turns.put(Standing(place, part.nodes, part.unknown, part.followed, entry.entry_nodes, is_cut, entry.is_due))
+        self._to_put.clear()
+        return turns
 
     def following(self, name: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """The entries that follow a node, to be handed on to what becomes reachable from it."""
         node = self._context.graph.index.get(name)
+        there = ((update_id, self.by_update[update_id]) for update_id in sorted(self._in_line().at_name(name)))
         return tuple(
             PendingEntry(update_id, entry.bound, entry.final)
-            for update_id, entry in sorted(self.by_update.items())
+            for update_id, entry in there
             if update_id != but and (node in self.part(entry).followed or name in self.part(entry).unknown)
         )
 
@@ -421,14 +492,20 @@ class Entries:
         entry.final = entry.final or handed_on.final
         return is_new
 
-    def _coming_arcs(self, but: Entry) -> dict[NodeId, list[NodeId]]:
-        coming: dict[NodeId, list[NodeId]] = {}
-        for entry in self.by_update.values():
-            if entry is but or not entry.is_ready:
-                continue
-            for parent, child in entry.joins:
-                coming.setdefault(parent, []).append(child)
-        return coming
+    def _coming_arcs(self, but: Entry, part: AffectedPart) -> dict[NodeId, list[NodeId]]:
+        """The arcs that other ready updates will add, by parent; none where none of them leaves a part."""
+        graph, coming = self._context.graph, self._coming
+        if len(coming) < len(part.followed):
+            is_met = any(graph.index.get(parent) in part.followed for parent in coming)
+        else:
+            is_met = any(graph.ids[node] in coming for node in part.followed)
+        if not is_met and coming.keys().isdisjoint(part.unknown):
+            return {}
+        found = {
+            parent: [child for update_id, new in children.items() if update_id != but.update_id for child in new]
+            for parent, children in coming.items()
+        }
+        return {parent: children for parent, children in found.items() if children}
 
     def _read_rest(self, encoded: bytes) -> Entry:
         found = _ENTRIES.read(encoded)
@@ -486,6 +563,16 @@ def _read_cover(encoded: bytes) -> Entry:
         joins=cover.joins,
         above=cover.above,
     )
+
+
+def _size(update: Update) -> int:
+    return IMPORT_SIZE if update.brought is not None else len(update.operations)
+
+
+def _count_down(counter: Counter[T], key: T) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 _ENTRIES = packed(_EntryRow)

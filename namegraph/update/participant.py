@@ -108,15 +108,14 @@ class Participant:
         entry = None if self._context.view_change_in_progress else self._entries.next_turn()
         if entry is None:
             return False
-        self._entries.of(entry.update_id)
         update = self._entries.updates[entry.update_id]
         try:
             findings = prepare_update(self._context, self._records, update)
         except CannotError as error:
-            entry.answer(is_ready=False)
+            self._entries.answer(entry, is_ready=False)
             self._context.send(update.update_id.coordinator, error.refuse)
             return True
-        entry.answer(is_ready=True)
+        self._entries.answer(entry, is_ready=True)
         if update.cut is not None:
             self.cuts_turned.append(entry.update_id)
             return True
@@ -170,7 +169,7 @@ class Participant:
 
     def ready_updates(self) -> tuple[UpdateId, ...]:
         """The updates whose outcome this server waits for, sorted."""
-        return tuple(sorted(entry.update_id for entry in self._entries.by_update.values() if entry.is_ready))
+        return tuple(sorted(self._entries.ready))
 
     def remember_doubts(self, members: Mapping[ServerId, Cohort]) -> None:
         """Remember the updates that may be done although this server ends the view without their outcome.
@@ -230,9 +229,9 @@ class Participant:
         now = self._controlled(self._owned(entry.sinks.compared | self._numbers(children)))
         return Done(share.update_id, controlled=self._names(now - before), released=self._names(before - now))
 
-    def before(self, update_id: UpdateId) -> list[UpdateId]:
-        """The updates that an update waits for here, sorted."""
-        return self._entries.before(update_id)
+    def all_before(self, update_id: UpdateId) -> list[UpdateId]:
+        """The updates that an update waits for here, and those that these wait for; sorted."""
+        return self._entries.all_before(update_id)
 
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
         """Entries to hand on to what becomes reachable from these owned parents."""
@@ -380,7 +379,7 @@ class Participant:
 
     def _prune_and_follow(self) -> None:
         # A difference under way may need what would be pruned.
-        if not any(entry.is_ready for entry in self._entries.by_update.values()):
+        if not self._entries.ready:
             self._records.prune()
         self._records.change.follow()
 

@@ -67,7 +67,7 @@ def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: S
     rest = np.flatnonzero(~is_brought)
     if not len(rest):
         return True
-    coming = {arc for entry in entries.by_update.values() if entry.is_ready for arc in entry.joins}
+    coming = {arc for entry in entries.ready.values() for arc in entry.joins}
     for parent_place, node_place in zip(parents[rest].tolist(), nodes[rest].tolist(), strict=True):
         parent, node = graph.index.get(names[parent_place]), graph.index.get(names[node_place])
         is_there = parent is not None and node is not None and node in graph.children[parent]
@@ -147,7 +147,7 @@ class _OwnRecords:
 
     def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
         """Whether an update for which this server is ready creates the group at this version."""
-        ahead = (entry for entry in self._entries.by_update.values() if entry.is_ready and entry.final == version)
+        ahead = (entry for entry in self._entries.ready.values() if entry.final == version)
         return any(creates(self._entries.updates[entry.update_id], group) for entry in ahead)
 
     def _are_as_brought(self, places: list[int], heads: Numbers) -> bool:
@@ -206,7 +206,7 @@ class _OwnRecords:
 
 def _is_ahead(version: Priority, entries: Entries) -> bool:
     """Whether a record is newer because of another update for which this server is ready."""
-    return any(entry.is_ready and entry.final == version for entry in entries.by_update.values())
+    return any(entry.final == version for entry in entries.ready.values())
 
 
 def _held(graph: NameGraph, node: NodeIndex) -> dict[NodeId, _Arc]:

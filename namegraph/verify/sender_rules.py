@@ -196,10 +196,7 @@ def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) 
 
 def _has_room(update_id: UpdateId, entries: Entries) -> bool:
     """Whether a coordinator may ask for an update, with those of its updates that are not over here."""
-    asked = entries.updates
-    if update_id in asked or len(asked) < ORDERS_LIMIT:
-        return True
-    return sum(other.coordinator == update_id.coordinator for other in asked) < ORDERS_LIMIT
+    return update_id in entries.updates or entries.asked_by(update_id.coordinator) < ORDERS_LIMIT
 
 
 def _unless(is_right: bool, fault: PeerFault) -> PeerFault | None:

@@ -64,7 +64,7 @@ def test_a_turn_waits_for_an_earlier_final_priority_on_a_common_node(entries):
     later = enter(entries, 1, below=[B], final=7)
     earlier = enter(entries, 2, below=[A], final=5)
     assert entries.next_turn() is earlier
-    earlier.covered = earlier.asked
+    entries.answer(earlier, is_ready=False)
     assert entries.next_turn() is None
     entries.remove(earlier.update_id)
     assert entries.next_turn() is later
@@ -74,7 +74,7 @@ def test_a_turn_waits_for_an_unknown_final_priority_whose_vote_is_lower(entries)
     entry = enter(entries, 1, below=[B], final=7)
     other = enter(entries, 2, below=[A], bound=6)
     assert entries.next_turn() is None
-    other.bound = at(8)
+    entries.of(other.update_id).bound = at(8)
     assert entries.next_turn() is entry
 
 
@@ -94,7 +94,7 @@ def test_an_arc_that_a_ready_update_will_add_counts_for_votes(entries):
     ready = enter(entries, 1, ends=[B], final=5, joins=[ArcId(B, FAR)])
     voting = enter(entries, 2, below=[A])
     assert entries.part(voting, with_ready=True).leads == ()
-    ready.is_ready = True
+    entries.answer(ready, is_ready=True)
     assert entries.part(voting, with_ready=True).leads == ((THERE, (FAR,)),)
     assert entries.part(voting).leads == ()
 
