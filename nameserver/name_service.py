@@ -2,7 +2,7 @@
 
 of one name's home     CreateGroup, DeleteGroup, RenameGroup, Join, Leave (see `arc_home`), LeaveEverywhere,
                        ApplyUpdates, DescribeGroup, Resolve, ListChanges, Watch, and ListGroups and Export of one
-                       subnet: answered here, or forwarded as they are (`homes`)
+                       subnet: answered here, or forwarded as they are (`homes`); ApplyInChunks: `chunked_updates`
 of this server alone   CheckKnown, and Check by its short way where that answers
 of several servers     Check, CheckBulk, ListMemberships, FindSpellings, ListGroups, Export, Import, Confirm, and
                        Resolve, which the group's home begins, or of a set of groups who is asked: their own files
@@ -19,6 +19,7 @@ from nameserver.calls.adapters import (
     Context,
     Handler,
     Method,
+    chunked_call,
     conversation_call,
     gathered,
     incoming_stream_call,
@@ -53,6 +54,7 @@ from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
 from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.transport.peer_directory import PeerDirectory
+from nameserver.writes.chunked_updates import ChunkedUpdateCalls
 from nameserver.writes.imports import ImportCalls
 from nameserver.writes.updates import RequestIds, UpdateCalls
 from resolver.membership import MembershipResolver
@@ -65,6 +67,10 @@ AboutGroup: TypeAlias = (
     | messages.DescribeGroupRequest
     | messages.RenameGroupRequest
 )
+
+
+CHUNKED_METHODS = frozenset({"ApplyInChunks"})
+"""Those whose request comes in chunks, and is gathered before it is worked on."""
 
 
 CheckHere: TypeAlias = Method[messages.CheckRequest]
@@ -113,6 +119,7 @@ def name_service_handlers(
         listed=listed,
         restarting=directory,
     )
+    chunked = ChunkedUpdateCalls(updates=updates, routing=routing, forwarder=forwarder)
     questions = QuestionCalls(
         core=core,
         resolver=resolver,
@@ -173,6 +180,7 @@ def name_service_handlers(
         "LeaveEverywhere": unary_call(leave_everywhere, messages.LeaveEverywhereRequest),
         "RenameGroup": unary_call(rename, messages.RenameGroupRequest),
         "ApplyUpdates": unary_call(apply, messages.ApplyUpdatesRequest),
+        "ApplyInChunks": chunked_call(chunked.apply_in_chunks),
         "Import": incoming_stream_call(imports.import_graph, messages.ImportChunk),
         "ListChanges": stream_call(list_changes, messages.ListChangesRequest),
         "Watch": stream_call(watch, messages.WatchRequest),

@@ -62,7 +62,7 @@ from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
 from nameserver.driver.start_number import start_number
-from nameserver.name_service import CheckHere, check_here, name_service_handlers, short_ways
+from nameserver.name_service import CHUNKED_METHODS, CheckHere, check_here, name_service_handlers, short_ways
 from nameserver.reads.peer_queries import peer_question_handlers
 from nameserver.routing.forwarding import Forwarder
 from nameserver.routing.ownership import Routing
@@ -86,7 +86,8 @@ from storage.open import open_store
 from storage.store import LogWanted, Store
 
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
-"""Room for the largest atomic update (APPLY_OPERATIONS_LIMIT); what is larger comes as a stream."""
+"""Room for the largest atomic update (APPLY_OPERATIONS_LIMIT), which servers of the version before pass on in one
+message. gRPC has one limit for all methods of a server. Clients have a lower one (`CLIENT_MESSAGE_BYTES_LIMIT`)."""
 
 CLIENT_CALLS_AT_ONCE = 4_000
 DELIVERY_CALLS_AT_ONCE = 2_000
@@ -393,10 +394,18 @@ def _open(
         handlers: dict[str, Any],
         count: int,
         patient: Collection[str] = (),
+        chunked: Collection[str] = (),
         at_once: Mapping[str, ShortWay] = NO_SHORT_WAYS,
     ) -> None:
         places = Places(count)
-        found = guarded(handlers, places=places, request_bytes=request_bytes, patient=patient)
+        found = guarded(
+            handlers,
+            places=places,
+            request_bytes=request_bytes,
+            patient=patient,
+            chunked=chunked,
+            is_of_servers=service == PEER_SERVICE,
+        )
         if service != reflection.SERVICE_NAME:
             admitted = {
                 name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
@@ -410,7 +419,7 @@ def _open(
     public = servers.public
     public.add_generic_rpc_handlers((relays,))
     at_once = short_ways(core=reads, resolver=resolver, run_loop=run_loop, directory=directory)
-    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, at_once=at_once)
+    add(public, NAME_SERVICE, names, CLIENT_CALLS_AT_ONCE, chunked=CHUNKED_METHODS, at_once=at_once)
     add(public, DELIVERY_SERVICE, messages, DELIVERY_CALLS_AT_ONCE, PATIENT_METHODS)
     add(public, PEER_SERVICE, {**peer_service_handlers(reads, transport), **questions}, PEER_CALLS_AT_ONCE)
     add(public, ADMIN_SERVICE, admin.here, ADMIN_CALLS_AT_ONCE)

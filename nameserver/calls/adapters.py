@@ -185,6 +185,11 @@ def incoming_stream_call(
     )
 
 
+def chunked_call(method: Callable[[list[bytes], Context], Awaitable[Answer]]) -> Handler:
+    """One request in chunks, one answer; the method is given all chunks as they came, once the stream has ended."""
+    return grpc.stream_unary_rpc_method_handler(_refusable(method), response_serializer=_serialize)
+
+
 def conversation_call(
     converse: Callable[[AsyncIterator[RequestT], Context], Awaitable[None]], request_type: type[RequestT]
 ) -> Handler:

@@ -4,6 +4,8 @@
                        no: RESOURCE_EXHAUSTED        no: DEADLINE_EXCEEDED             no: RESOURCE_EXHAUSTED
                  -> parsed, a large one when few others are -> the handler
 
+A request of a client that is larger than `CLIENT_MESSAGE_BYTES_LIMIT` is refused unparsed. What does not fit one
+message comes in chunks (`gathering.py`).
 Each service has places of its own: however many calls of clients rest here, peers, operators and health are answered.
 """
 
@@ -20,6 +22,7 @@ from google.protobuf.message import DecodeError
 
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context, Handler
+from nameserver.calls.gathering import Gathering
 from nameserver.routing.forwarding import is_forwarded
 from nameserver.wire.status_mapping import abort
 
@@ -31,6 +34,10 @@ NEXT_MESSAGE_SECONDS: Final = 30.0
 
 REQUEST_BYTES_LIMIT: Final = 128 * 1024 * 1024
 """Of all requests that are under way, as they came; gRPC holds each of them once more."""
+
+CLIENT_MESSAGE_BYTES_LIMIT: Final = 2 * 1024 * 1024
+"""Bytes of one message of a client. gRPC takes larger ones (`RECEIVED_MESSAGE_BYTES_LIMIT` in `server.py`), which other
+servers send: its limit is one for a whole server."""
 
 LARGE_REQUEST_BYTES: Final = 1024 * 1024
 """Parsed, a request takes many times as much."""
@@ -129,15 +136,24 @@ class Places:
 
 
 def guarded(
-    handlers: dict[str, Handler], *, places: Places, request_bytes: RequestBytes, patient: Collection[str] = ()
+    handlers: dict[str, Handler],
+    *,
+    places: Places,
+    request_bytes: RequestBytes,
+    patient: Collection[str] = (),
+    chunked: Collection[str] = (),
+    is_of_servers: bool = False,
 ) -> dict[str, Handler]:
     """The handlers of one service, each of whose calls takes a place, and whose requests are counted.
 
     `patient`: the methods on whose streams a client may be silent for as long as it likes, after its first message.
+    `chunked`: the methods whose request comes in chunks; their handlers are given all of these, as bytes.
+    `is_of_servers`: True if no client needs the service.
     """
-    guard = _Guard(places, request_bytes, next_message_seconds=NEXT_MESSAGE_SECONDS)
-    patient_guard = _Guard(places, request_bytes, next_message_seconds=None)
-    return {name: (patient_guard if name in patient else guard).of(handler) for name, handler in handlers.items()}
+    guard = _Guard(places, request_bytes, next_message_seconds=NEXT_MESSAGE_SECONDS, is_of_servers=is_of_servers)
+    patient_guard = _Guard(places, request_bytes, next_message_seconds=None, is_of_servers=is_of_servers)
+    found = {name: (patient_guard if name in patient else guard).of(handler) for name, handler in handlers.items()}
+    return found | {name: guard.of_chunked(handlers[name]) for name in chunked}
 
 
 def admitted_shortly(
@@ -149,7 +165,7 @@ def admitted_shortly(
     """
 
     def admitted(request: bytes) -> bytes | None:
-        if places.are_taken or not request_bytes.has_room(len(request)):
+        if len(request) > CLIENT_MESSAGE_BYTES_LIMIT or places.are_taken or not request_bytes.has_room(len(request)):
             return None
         return answer(request)
 
@@ -159,10 +175,19 @@ def admitted_shortly(
 class _Guard:
     """Stands before the handlers of one service; requests come to it as bytes."""
 
-    def __init__(self, places: Places, request_bytes: RequestBytes, *, next_message_seconds: float | None) -> None:
+    def __init__(
+        self,
+        places: Places,
+        request_bytes: RequestBytes,
+        *,
+        next_message_seconds: float | None,
+        is_of_servers: bool,
+    ) -> None:
         self._next_message_seconds = next_message_seconds
+        self._is_of_servers = is_of_servers
         self._places = places
         self._request_bytes = request_bytes
+        self._gathering = Gathering(request_bytes)
 
     def of(self, handler: Any) -> Handler:
         if handler.unary_unary is not None:
@@ -183,11 +208,24 @@ class _Guard:
             of_stream(handler.stream_stream, handler), None, handler.response_serializer
         )
 
+    def of_chunked(self, handler: Any) -> Handler:
+        behaviour = handler.stream_unary
+
+        async def handle(requests: AsyncIterator[bytes], context: Context) -> Any:
+            async with self._admitted(context):
+                async with self._chunks(requests, context) as chunks:
+                    batch = await self._gathering.whole(chunks, context)
+                # Nothing is awaited between the two: what was counted of the batch until now is so from here on.
+                async with self._request_bytes.holding(batch.size, context):
+                    return await behaviour(batch.chunks, context)
+
+        return grpc.stream_unary_rpc_method_handler(handle, None, handler.response_serializer)
+
     def _of_request(
         self, behaviour: Callable[[Any, Context], Any], handler: Handler
     ) -> Callable[[bytes, Context], Any]:
         async def handle(request: bytes, context: Context) -> Any:
-            async with self._admitted(context), self._request_bytes.holding(len(request), context):
+            async with self._admitted(context), self._holding(request, context):
                 return await behaviour(_parsed(request, handler), context)
 
         return handle
@@ -223,9 +261,32 @@ class _Guard:
         return _Requests(
             requests,
             parse=lambda request: _parsed(request, handler),
-            hold=lambda request: self._request_bytes.holding(len(request), context),
+            hold=lambda request: self._holding(request, context),
             next_message_seconds=self._next_message_seconds,
         )
+
+    def _chunks(self, requests: AsyncIterator[bytes], context: Context) -> _Requests:
+        """The chunks of a batch, which are counted together with it."""
+
+        def hold(chunk: bytes) -> Held:
+            self._require_bounded(chunk, context)
+            return Held(self._request_bytes, 0, None)
+
+        return _Requests(requests, parse=bytes, hold=hold, next_message_seconds=self._next_message_seconds)
+
+    def _holding(self, request: bytes, context: Context) -> Held:
+        self._require_bounded(request, context)
+        return self._request_bytes.holding(len(request), context)
+
+    def _require_bounded(self, request: bytes, context: Context) -> None:
+        size = len(request)
+        if size > CLIENT_MESSAGE_BYTES_LIMIT and not (self._is_of_servers or is_forwarded(context)):
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"one message of a client has at most {CLIENT_MESSAGE_BYTES_LIMIT} bytes, not {size}: send less at "
+                "once, or a large atomic update by ApplyInChunks, as clients of this version do",
+                limit=str(CLIENT_MESSAGE_BYTES_LIMIT),
+            )
 
 
 class _Requests:

@@ -68,6 +68,11 @@ def network_of(peer: str) -> str:
     return str(ip_network((host, bits), strict=False))
 
 
+def counted_as(peer: str) -> str:
+    """Return the caller whose calls count together: a network, or one connection of this machine."""
+    return host_and_port_of(peer) if (network := network_of(peer)) == THIS_MACHINE else network
+
+
 def _ip_of(peer: str) -> IPv4Address | IPv6Address | None:
     """Return the address of a caller; an IPv4 address that is written as one of IPv6 counts as IPv4."""
     try:

@@ -26,7 +26,7 @@ from shadowtree.v1 import delivery_pb2 as wire
 
 SEND_PATH: Final = f"/{wire.DESCRIPTOR.services_by_name['DeliveryService'].full_name}/Send"
 REQUEST_BYTES: Final = 1024 * 1024
-"""What is put into one request, where so much is there."""
+"""Bytes of the messages of one request. A larger message goes alone."""
 
 REQUEST_MESSAGES: Final = 1_000
 
@@ -106,9 +106,11 @@ class HomeLane:
         while True:
             self._changed.clear()
             request, size = wire.SendRequest(), 0
-            while self._to_say and len(request.messages) < REQUEST_MESSAGES and size < REQUEST_BYTES:
+            while self._to_say and len(request.messages) < REQUEST_MESSAGES:
+                size += self._to_say[0].ByteSize()
+                if request.messages and size > REQUEST_BYTES:
+                    break
                 request.messages.append(self._to_say.popleft())
-                size += len(request.messages[-1].payload)
             if request.messages:
                 yield request.SerializeToString()
             elif self._is_ended:

@@ -25,7 +25,7 @@ from delivery.reading import Standing
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace
-from nameserver.config.addresses import THIS_MACHINE, host_and_port_of, network_of
+from nameserver.config.addresses import counted_as
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
 from nameserver.deliveries.endpoints import Endpoint, Endpoints
@@ -92,7 +92,7 @@ class SubscribeCalls:
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
-            endpoint, readings = await self._begin(ticket, first.begin, caller=_counted_as(context.peer()))
+            endpoint, readings = await self._begin(ticket, first.begin, caller=counted_as(context.peer()))
             place.end, endpoint.on_handed = endpoint.end, place.used
             await self._listen(endpoint, readings, first, requests, context)
         finally:
@@ -278,11 +278,6 @@ class SubscribeCalls:
         if chunks:
             await context.write(b"".join(chunks))
             endpoint.on_handed()
-
-
-def _counted_as(peer: str) -> str:
-    """Return the caller whose subscriptions count together: a network, or one connection of this machine."""
-    return host_and_port_of(peer) if (network := network_of(peer)) == THIS_MACHINE else network
 
 
 def _may_want(wanted: Filter, entry: LogEntry) -> bool:

@@ -12,7 +12,7 @@ Source: interfaces.md, gRPC (any server accepts any call and forwards what it do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
 from typing import Any, NoReturn
 
@@ -100,6 +100,34 @@ class Forwarder:
                 request, timeout=_left(deadline), metadata=self._metadata(caller)
             )
             with self._until_lost(home, call, changes=changes):
+                answer: bytes = await call
+            return answer
+
+        return await outlast_restarts(attempt, self._directory, seconds=seconds, may_be_done=is_repeatable)
+
+    async def ask_in_chunks(
+        self,
+        home: ServerId,
+        method: str,
+        chunks: Callable[[], Iterable[bytes]],
+        *,
+        seconds: float | None,
+        is_repeatable: bool,
+        caller: str,
+    ) -> bytes:
+        """Ask for a change whose request is a stream, as `ask` does; `chunks` makes its messages for each attempt."""
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+
+        async def sent() -> AsyncIterator[bytes]:
+            for chunk in chunks():
+                yield chunk
+
+        async def attempt() -> bytes:
+            channel = await self._channel_to(home, deadline)
+            call = channel.stream_unary(method, None, None)(
+                sent(), timeout=_left(deadline), metadata=self._metadata(caller)
+            )
+            with self._until_lost(home, call, changes=True):
                 answer: bytes = await call
             return answer
 

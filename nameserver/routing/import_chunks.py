@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from namegraph import ImportCommand, NodeId, Subnet, subnet_of
 
-NAMES_OF_A_PIECE = 4_096
-"""Together under 6 MB, however long the names are: servers take 8 MiB."""
+NAMES_OF_A_PIECE = 1_500
+"""Together under 2 MiB, however long the names are."""
 
 ARCS_OF_A_PIECE = 40_000
 """At most 450 kB: written, and read, in some milliseconds."""

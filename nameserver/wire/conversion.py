@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from namegraph import (
     ArcState,
@@ -61,6 +61,8 @@ WIRE_EFFECT_KINDS = {
 
 FIELD_OF_CALLERS = {"child": "member", "parent": "group"}
 """Words for fields of requests in messages: the words of the clients and of the command line."""
+
+ApplyOperation: TypeAlias = messages.ApplyUpdatesRequest.Operation
 
 
 class ArcRequest(Protocol):
@@ -159,11 +161,10 @@ def leave_operation(request: ArcRequest, known: KnownIds) -> LeaveArc:
     )
 
 
-def apply_operations(request: messages.ApplyUpdatesRequest, known: KnownIds, some: slice) -> list[Operation]:
-    """Read some of the operations of a request."""
+def apply_operations(some: Iterable[ApplyOperation], known: KnownIds) -> list[Operation]:
+    """Read some of the operations of an atomic update."""
     return [
-        leave_operation(operation, known) if operation.leave else join_operation(operation, known)
-        for operation in request.operations[some]
+        leave_operation(operation, known) if operation.leave else join_operation(operation, known) for operation in some
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from msgspec import structs
@@ -26,7 +26,6 @@ from namegraph import (
     TakeOver,
     UpdateCommand,
     are_canonical,
-    refuse,
 )
 from nameserver.calls.adapters import Context, deadline_of
 from nameserver.driver.run_loop import RunLoop
@@ -34,12 +33,9 @@ from nameserver.routing.origins import origin_of
 from nameserver.routing.planned_restarts import Restarting, outlast_restarts
 from nameserver.routing.subnet_guard import SubnetGuard
 from nameserver.wire import conversion
+from nameserver.writes.update_chunks import ChunkedUpdate, require_bounded
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
-
-APPLY_OPERATIONS_LIMIT = 100_000
-"""Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
-
 
 TRANSITION_SECONDS = 10.0
 """How long servers are waited for that agree on a view or heal: a few round trips, and seconds with very many arcs."""
@@ -147,20 +143,14 @@ class UpdateCalls:
 
     async def apply_updates(self, request: messages.ApplyUpdatesRequest, context: Context) -> values.Change:
         """Add and remove many arcs as one atomic update."""
-        count = len(request.operations)
-        if count > APPLY_OPERATIONS_LIMIT:
-            raise refuse(
-                Reason.LIMIT_EXCEEDED,
-                f"one atomic update holds at most {APPLY_OPERATIONS_LIMIT} operations, not {count}",
-                limit=str(APPLY_OPERATIONS_LIMIT),
-                field="operations",
-            )
-        operations: list[Operation] = []
-        while len(operations) < count:
-            some = slice(len(operations), len(operations) + OPERATIONS_READ_AT_ONCE)
-            operations += conversion.apply_operations(request, self._known, some)
-            await asyncio.sleep(0)
-        return await self._update(tuple(operations), request, context)
+        require_bounded(len(request.operations))
+        operations = await self._read((request.operations,))
+        return await self._update(operations, request, context)
+
+    async def apply_chunked(self, update: ChunkedUpdate, context: Context) -> values.Change:
+        """Add and remove many arcs as one atomic update, which came in chunks."""
+        operations = await self._read(update.take_operations())
+        return await self._update(operations, update, context)
 
     async def rename_group(self, request: messages.RenameGroupRequest, context: Context) -> values.Change:
         """Give a group, and its companions, another name."""
@@ -182,6 +172,15 @@ class UpdateCalls:
         composite = LeaveEverywhere(member, subnet)
         committed = await self._carry_out((), request, context, composite=composite, elsewhere=elsewhere)
         return messages.LeaveEverywhereResponse(change=conversion.change(committed), left=committed.left)
+
+    async def _read(self, columns: Iterable[Sequence[conversion.ApplyOperation]]) -> tuple[Operation, ...]:
+        operations: list[Operation] = []
+        for column in columns:
+            for start in range(0, len(column), OPERATIONS_READ_AT_ONCE):
+                some = column[start : start + OPERATIONS_READ_AT_ONCE]
+                operations += conversion.apply_operations(some, self._known)
+                await asyncio.sleep(0)
+        return tuple(operations)
 
     async def _until_steady(self, deadline: float | None) -> None:
         """Wait a moment while servers agree on a view or heal: which arcs there are is uncertain then."""

@@ -17,7 +17,7 @@ import grpc
 import grpc.aio
 
 from shadowtree import results
-from shadowtree.client import answers, calls, change_record
+from shadowtree.client import answers, calls, change_record, large_updates
 from shadowtree.client.answer_limits import AnswerSize
 from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
@@ -326,7 +326,8 @@ class Client:
 
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        return await self._call(calls.apply(operations, effects=effects, request_id=request_id), timeout)
+        call = calls.apply(operations, effects=effects, request_id=request_id)
+        return await self._apply(call, self._limit(timeout))
 
     async def import_file(
         self,
@@ -1022,6 +1023,23 @@ class Client:
     def _snapshot(self, cut: str | None, timeout: Seconds | None) -> AsyncGenerator[admin_pb2.SnapshotChunk, None]:
         limit = self._limit(timeout, otherwise=math.inf)
         return self._stream("ExportSnapshot", calls.snapshot(cut or ""), limit)
+
+    async def _apply(self, call: calls.UnaryCall[results.Change], limit: TimeLimit) -> results.Change:
+        """Carry out an update, in chunks where it is larger than one message."""
+        chunks = large_updates.chunks_of(call.request)
+        if not chunks:
+            return await self._call_within(call, limit)
+
+        async def attempt(connection: _Connection, remaining: Seconds | None) -> Any:
+            try:
+                return await connection.call(large_updates.METHOD, iter(chunks), remaining)
+            except grpc.aio.AioRpcError as error:
+                if not is_unknown_call(error):
+                    raise
+            # A server of the version before takes larger messages. It may be another one the next time.
+            return await connection.call(call.method, call.request, remaining)
+
+        return cleaned(call.read(await self._attempt(attempt, limit, call.request_id)))
 
     async def _import(self, call: ImportCall, limit: TimeLimit) -> results.ImportSummary:
         message = await self._attempt(

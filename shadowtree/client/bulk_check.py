@@ -21,7 +21,13 @@ from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import GroupId, MemberId, Revision
 
 BATCH_PAIRS: Final = 3000
-"""A message costs little per pair, and even the longest legal names stay under 8 MB, the limit of servers."""
+"""A message costs little per pair."""
+
+LONG_NAMES_CHARACTERS: Final = 400_000
+"""Characters of the names of one message, each of up to 4 bytes: servers take 2 MiB. A larger batch goes in parts."""
+
+PART_PAIRS: Final = 800
+"""Even the longest legal names, of 1,274 bytes, stay under that limit."""
 
 WINDOW_BATCHES: Final = 8
 """So that the server has work while the answers are read."""
@@ -77,10 +83,11 @@ class BulkCheck:
         return not self._is_exhausted and len(self._under_way) < WINDOW_BATCHES
 
     def ask(self, batch: Sequence[Pair]) -> Iterator[name_service_pb2.CheckBulkRequest]:
-        """Take the next batch; gives the request for it, or nothing where it is empty."""
+        """Take the next batch; gives the requests for it, or nothing where it is empty."""
         self._is_exhausted = len(batch) < BATCH_PAIRS
-        if batch:
-            groups, members = _columns(batch)
+        size = PART_PAIRS if _has_long_names(batch) else BATCH_PAIRS
+        for start in range(0, len(batch), size):
+            groups, members = _columns(batch[start : start + size])
             self._under_way.append((groups, members))
             yield self._request(groups, members)
 
@@ -121,6 +128,14 @@ class BulkCheck:
             raise InvalidName(f"invalid name {text!r}: it is no Unicode text", {"name": text}) from None
         except TypeError as error:
             raise _no_pairs(str(error)) from None
+
+
+def _has_long_names(batch: Sequence[Pair]) -> bool:
+    try:
+        return sum(len(group) + len(member) for group, member in batch) > LONG_NAMES_CHARACTERS
+    except (TypeError, ValueError):
+        # Not pairs of texts, which is said when they are sent.
+        return False
 
 
 def _columns(batch: Sequence[Pair]) -> _Batch:

@@ -38,6 +38,8 @@ _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
 _HANGS: Final = ("before receiving SETTINGS frame", "FD Shutdown", "connect() timed out")
 """Texts of gRPC for an attempt to connect that reached its time limit."""
 _ADDRESS_BEFORE: Final = re.compile(r"^(?:[A-Z_]+: )?ipv[46]:\S+: ")
+_TOO_LARGE: Final = re.compile(r"SERVER: Received message larger than max \(([0-9]+) vs\. ([0-9]+)\)")
+"""Text of gRPC for a request that it does not take."""
 
 _IDLE_FACT: Final = "idle_seconds"
 """In the refusal of a server that ended a stream on which nothing came."""
@@ -126,6 +128,11 @@ def _without_reason(code: grpc.StatusCode, details: str, address: Address) -> Sh
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded(f"no answer from the name server at {address} in the time given", facts)
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        sizes = _TOO_LARGE.search(why)
+        if sizes is not None:
+            size, limit = sizes.groups()
+            why = f"the request has {size} bytes, and the name server at {address} takes {limit}: send less at once"
+            facts["limit"] = limit
         return LimitExceeded(why, facts)
     if code in (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED):
         return PermissionDenied(why, facts)

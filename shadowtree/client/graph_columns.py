@@ -17,8 +17,8 @@ from shadowtree.vocabulary import RequestId, SubnetName
 ARCS_IN_CHUNK: Final = 50_000
 """About half a megabyte of three columns."""
 
-NAMES_IN_CHUNK: Final = 2_000
-"""Names of the greatest legal length, 1.3 kilobytes each, still make a message under gRPC's default limit, 4 MB."""
+NAMES_IN_CHUNK: Final = 1_500
+"""Names of the greatest legal length, 1.3 kilobytes each, still make a message under the limit of servers, 2 MiB."""
 
 _GROUP_BYTE: Final[int] = names_pb2.CHILD_KIND_GROUP
 _PROCESS_BYTE: Final[int] = names_pb2.CHILD_KIND_PROCESS
@@ -127,8 +127,9 @@ class GraphColumns:
 
     def chunks(self, request_id: RequestId) -> Iterator[name_service_pb2.ImportChunk]:
         """Yield the messages of the import: all names, then all arcs."""
-        first = name_service_pb2.ImportChunk(request_id=request_id, groups=self._groups)
-        yield first
+        yield name_service_pb2.ImportChunk(request_id=request_id, groups=self._groups[:ARCS_IN_CHUNK])
+        for start in range(ARCS_IN_CHUNK, len(self._groups), ARCS_IN_CHUNK):
+            yield name_service_pb2.ImportChunk(groups=self._groups[start : start + ARCS_IN_CHUNK])
         for start in range(0, len(self._names), NAMES_IN_CHUNK):
             yield name_service_pb2.ImportChunk(names=self._names[start : start + NAMES_IN_CHUNK])
         for start in range(0, self.arc_count, ARCS_IN_CHUNK):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from namegraph import NodeId, fold_name
@@ -11,6 +11,9 @@ from shadowtree.results import Spellings
 
 ASKED_AT_ONCE: Final = 10_000
 """Names of one question, as servers take them."""
+
+ASKED_CHARACTERS: Final = 400_000
+"""Characters of the names of one question, each of up to 4 bytes: servers take 2 MiB."""
 
 
 class AsksForSpellings(Protocol):
@@ -26,9 +29,21 @@ def other_spellings(client: AsksForSpellings, given: Iterable[str]) -> Iterator[
     by_fold: dict[str, list[str]] = {}
     for name in each:
         by_fold.setdefault(fold_name(NodeId(name)), []).append(name)
-    for start in range(0, len(each), ASKED_AT_ONCE):
-        found = client.spellings(each[start : start + ASKED_AT_ONCE])
+    for some in _questions(each):
+        found = client.spellings(some)
         for name, groups, processes in zip(found.names, found.groups, found.processes, strict=True):
             others = {*groups, *processes, *by_fold[fold_name(NodeId(name))]} - {name}
             if others:
                 yield name, tuple(sorted(others))
+
+
+def _questions(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Cut names into questions that servers take."""
+    start, characters = 0, 0
+    for place, name in enumerate(names):
+        characters += len(name)
+        if place > start and (characters > ASKED_CHARACTERS or place - start == ASKED_AT_ONCE):
+            yield names[start:place]
+            start, characters = place, len(name)
+    if names:
+        yield names[start:]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import grpc
 
 from shadowtree import results
-from shadowtree.client import answers, calls, change_record
+from shadowtree.client import answers, calls, change_record, large_updates
 from shadowtree.client.answer_limits import AnswerSize
 from shadowtree.client.bulk_check import BulkCheck, batches
 from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, STREAMS_WITHOUT_THREADS, Addresses
@@ -311,7 +311,8 @@ class Client:
 
         With `effects` also what became controlled or released: that costs a look at all that the update affects.
         """
-        return self._call(calls.apply(operations, effects=effects, request_id=request_id), timeout)
+        call = calls.apply(operations, effects=effects, request_id=request_id)
+        return self._apply(call, self._limit(timeout))
 
     def import_file(
         self,
@@ -963,6 +964,23 @@ class Client:
     def _snapshot(self, cut: str | None, timeout: Seconds | None) -> Iterator[admin_pb2.SnapshotChunk]:
         limit = self._limit(timeout, otherwise=math.inf)
         return self._stream("ExportSnapshot", calls.snapshot(cut or ""), limit)
+
+    def _apply(self, call: calls.UnaryCall[results.Change], limit: TimeLimit) -> results.Change:
+        """Carry out an update, in chunks where it is larger than one message."""
+        chunks = large_updates.chunks_of(call.request)
+        if not chunks:
+            return self._call_within(call, limit)
+
+        def attempt(connection: _Connection, remaining: Seconds | None) -> Any:
+            try:
+                return connection.call(large_updates.METHOD, iter(chunks), remaining)
+            except grpc.RpcError as error:
+                if not is_unknown_call(error):
+                    raise
+            # A server of the version before takes larger messages. It may be another one the next time.
+            return connection.call(call.method, call.request, remaining)
+
+        return cleaned(call.read(self._attempt(attempt, limit, call.request_id)))
 
     def _import(self, call: ImportCall, limit: TimeLimit) -> results.ImportSummary:
         message = self._attempt(

@@ -125,6 +125,18 @@ class ApplyUpdatesRequest(_message.Message):
     report_control: bool
     def __init__(self, operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ..., request_id: _Optional[str] = ..., report_control: _Optional[bool] = ...) -> None: ...
 
+class ApplyUpdatesChunk(_message.Message):
+    __slots__ = ("request_id", "report_control", "operation_count", "operations")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    REPORT_CONTROL_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_COUNT_FIELD_NUMBER: _ClassVar[int]
+    OPERATIONS_FIELD_NUMBER: _ClassVar[int]
+    request_id: str
+    report_control: bool
+    operation_count: int
+    operations: _containers.RepeatedCompositeFieldContainer[ApplyUpdatesRequest.Operation]
+    def __init__(self, request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., operation_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ...) -> None: ...
+
 class ImportChunk(_message.Message):
     __slots__ = ("request_id", "names", "parents", "children", "kinds", "groups")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]

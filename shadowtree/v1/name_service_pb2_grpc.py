@@ -81,6 +81,11 @@ class NameServiceStub:
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesRequest.SerializeToString,
                 response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
                 _registered_method=True)
+        self.ApplyInChunks = channel.stream_unary(
+                '/shadowtree.v1.NameService/ApplyInChunks',
+                request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesChunk.SerializeToString,
+                response_deserializer=shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+                _registered_method=True)
         self.Import = channel.stream_unary(
                 '/shadowtree.v1.NameService/Import',
                 request_serializer=shadowtree_dot_v1_dot_name__service__pb2.ImportChunk.SerializeToString,
@@ -215,6 +220,14 @@ class NameServiceServicer:
 
     def ApplyUpdates(self, request, context):
         """All operations as one atomic update.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApplyInChunks(self, request_iterator, context):
+        """The same for more operations than one message holds. Nothing is done before all of them have come. UNIMPLEMENTED by
+        servers of before: ask ApplyUpdates, of which they take 8 MiB.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -364,6 +377,11 @@ def add_NameServiceServicer_to_server(servicer, server):
             'ApplyUpdates': grpc.unary_unary_rpc_method_handler(
                     servicer.ApplyUpdates,
                     request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesRequest.FromString,
+                    response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
+            ),
+            'ApplyInChunks': grpc.stream_unary_rpc_method_handler(
+                    servicer.ApplyInChunks,
+                    request_deserializer=shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesChunk.FromString,
                     response_serializer=shadowtree_dot_v1_dot_names__pb2.Change.SerializeToString,
             ),
             'Import': grpc.stream_unary_rpc_method_handler(
@@ -675,6 +693,33 @@ class NameService:
             target,
             '/shadowtree.v1.NameService/ApplyUpdates',
             shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesRequest.SerializeToString,
+            shadowtree_dot_v1_dot_names__pb2.Change.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApplyInChunks(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/shadowtree.v1.NameService/ApplyInChunks',
+            shadowtree_dot_v1_dot_name__service__pb2.ApplyUpdatesChunk.SerializeToString,
             shadowtree_dot_v1_dot_names__pb2.Change.FromString,
             options,
             channel_credentials,

@@ -89,6 +89,8 @@ class FakeGraph:
     answers_together: threading.Event | None = None
     """Until it is set, CheckKnown gives no answer."""
     """Pairs of each CheckKnown."""
+    chunk_bytes: list[int] = field(default_factory=list)
+    """Sizes of the chunks of the last update that came in chunks."""
     drop_answers: int = 0
     """So many coming writes are done, but their answers lost."""
 
@@ -172,6 +174,19 @@ class FakeNameService(NameServiceServicer):
         self.graph.arcs.clear()
         self.graph.arcs.update(renamed)
         return []
+
+    def ApplyInChunks(self, requests: Any, context: Any) -> Any:
+        self._require_new("ApplyInChunks", context)
+        chunks = list(requests)
+        first = chunks[0]
+        assert not any(chunk.request_id or chunk.operation_count for chunk in chunks[1:])
+        operations = [operation for chunk in chunks for operation in chunk.operations]
+        assert len(operations) == first.operation_count
+        self.graph.chunk_bytes = [chunk.ByteSize() for chunk in chunks]
+        request = name_service_pb2.ApplyUpdatesRequest(
+            operations=operations, request_id=first.request_id, report_control=first.report_control
+        )
+        return self.ApplyUpdates(request, context)
 
     def ApplyUpdates(self, request: Any, context: Any) -> Any:
         steps = [(each, partial(self._leave if each.leave else self._join, each)) for each in request.operations]

@@ -70,10 +70,11 @@ def test_beyond_a_limit_large_requests_are_refused_and_status_goes_on(start):
     """What gRPC itself holds of requests that come at the same time is not ours to bound."""
     server = start()
     operation = name_service_pb2.ApplyUpdatesRequest.Operation(parent="p" * 240 + "@b.c", child="c" * 240 + "@x.y")
-    request = name_service_pb2.ApplyUpdatesRequest(operations=[operation] * 14_000)
-    assert request.ByteSize() > 6 * MEBIBYTE
+    chunk = name_service_pb2.ApplyUpdatesChunk(operations=[operation] * 2_000)
+    first = name_service_pb2.ApplyUpdatesChunk(operations=[operation] * 2_000, operation_count=14_000)
+    assert 7 * chunk.ByteSize() > 6 * MEBIBYTE
     # Nineteen of them are as much as is taken.
-    calls = [server.names.ApplyUpdates.future(request) for _ in range(26)]
+    calls = [server.names.ApplyInChunks.future(iter([first, *[chunk] * 6])) for _ in range(26)]
 
     def status_is_told_and_all_is_done():
         server.admin.GetStatus(admin_pb2.GetStatusRequest(), timeout=PATIENCE_SECONDS)

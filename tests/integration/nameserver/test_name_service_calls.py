@@ -309,9 +309,12 @@ def test_a_list_or_an_export_of_a_subnet_that_nobody_owns_is_refused(names):
 
 
 def test_more_operations_than_the_limit_are_refused(names, group):
-    operation = m.ApplyUpdatesRequest.Operation(parent=group, child="a@b")
-    request = m.ApplyUpdatesRequest(operations=[operation] * 100_001)
+    operation = m.ApplyUpdatesRequest.Operation
+    operations = [operation(parent=group, child="a@b"), *[operation(child="a@b")] * 100_000]
+    request = m.ApplyUpdatesRequest(operations=operations)
     assert_refused(lambda: names.ApplyUpdates(request), "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", limit="100000")
+    chunk = m.ApplyUpdatesChunk(operations=operations[:1], operation_count=100_001)
+    assert_refused(lambda: names.ApplyInChunks(iter([chunk])), "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", limit="100000")
 
 
 def test_more_pairs_of_one_request_than_the_limit_are_refused(names, group):
@@ -325,6 +328,9 @@ def test_more_pathnames_than_the_limit_are_refused(names, group):
 
 
 def test_a_message_that_is_too_large_is_refused(names):
+    request = m.CreateGroupRequest(group="a" * (2 * 1024 * 1024))
+    limit = str(2 * 1024 * 1024)
+    assert_refused(lambda: names.CreateGroup(request), "RESOURCE_EXHAUSTED", "LIMIT_EXCEEDED", limit=limit)
     request = m.CreateGroupRequest(group="a" * (9 * 1024 * 1024))
     assert error_of(lambda: names.CreateGroup(request)).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 

@@ -122,6 +122,17 @@ def let_many_come_and_go(client):
         client.apply([shadowtree.Leave(parent, child) for parent, child in crowd])
 
 
+def apply_large(through, group, subnet):
+    """An update that is larger than one message of a client: an older server is sent it in one message all the same."""
+    names = [f"{'m' * 240}{number}@{subnet}" for number in range(3)]
+    several = [
+        (shadowtree.Join, shadowtree.Leave)[number % 2](group, names[number // 2 % 3]) for number in range(9_000)
+    ]
+    through.apply([*several, shadowtree.Join(group, names[0], "process")])
+    assert through.check(group, names[0])
+    through.leave(group, names[0])
+
+
 def forgets(clients):
     """Whether servers remember little of what was left, after one more change at each of them."""
     for group, client in zip(GROUPS, clients.values(), strict=True):
@@ -140,6 +151,9 @@ def test_a_federation_is_upgraded_from_the_last_release_one_server_at_a_time(fed
         federation.wait_until_whole()
         use_all(clients, number)
         ask_for_sets(clients, SUBNETS[:number])
+        if number == 1:
+            apply_large(clients["a.x"], GROUPS[1], "b.x")
+            apply_large(clients["b.x"], GROUPS[0], "a.x")
         let_many_come_and_go(clients[subnet])
         use_all(clients, number)
         for client in clients.values():

@@ -146,3 +146,12 @@ def test_the_reason_for_an_unreachable_server_repeats_no_address_in_the_notation
     details = "failed to connect to all addresses; last error: UNAVAILABLE: ipv4:127.0.0.1:1: Endpoint closing"
     failure = read_failure(RpcError(grpc.StatusCode.UNAVAILABLE, details), "h:1")
     assert failure.error.message == "cannot reach the name server at h:1: Endpoint closing"
+
+
+def test_a_request_that_grpc_does_not_take_is_told_with_both_sizes():
+    text = "SERVER: Received message larger than max (9437199 vs. 8388608)"
+    error = read_failure(RpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, text), "h:1").error
+    assert error.message == (
+        "the request has 9437199 bytes, and the name server at h:1 takes 8388608: send less at once"
+    )
+    assert error.facts == {"server": "h:1", "limit": "8388608"}

@@ -37,6 +37,7 @@ VERBS = {
     "LeaveEverywhere": lambda names, folder: names.leave_everywhere(M),
     "RenameGroup": lambda names, folder: names.rename_group(G, "h@a.example"),
     "ApplyUpdates": lambda names, folder: names.apply([shadowtree.Join(G, M)]),
+    "ApplyInChunks": lambda names, folder: names.apply([shadowtree.Join(G, "m" * 2**20)] * 2),
     "Import": lambda names, folder: names.import_arcs([]),
     "Export": lambda names, folder: list(names.export()),
     "ResolveAtOnce": lambda names, folder: names.resolve(G, True, walk=True),

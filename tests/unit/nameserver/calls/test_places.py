@@ -5,6 +5,7 @@ import asyncio
 import grpc
 import pytest
 
+from namegraph import Reason
 from nameserver.calls import places as places_module
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.wire.metadata import FORWARDED_KEY
@@ -152,6 +153,27 @@ async def test_more_bytes_of_requests_than_there_is_room_for_are_refused(monkeyp
         under.may_go_on.set()
         await held
         assert await under.echo_at(OTHER, bytes(600)) == bytes(600)
+
+
+async def test_a_message_of_a_client_is_bounded_and_one_of_another_server_is_not(monkeypatch):
+    monkeypatch.setattr(places_module, "CLIENT_MESSAGE_BYTES_LIMIT", 1_000)
+    async with Under() as under:
+        assert await under.echo_at(SERVICE, bytes(1_000)) == bytes(1_000)
+        found = refusal_of(await refused(under.echo_at(SERVICE, bytes(1_001))))
+        assert (found.reason, found.facts["limit"]) == (Reason.LIMIT_EXCEEDED, "1000")
+        stream = under.channel.stream_stream(f"/{SERVICE}/Answers")()
+        await stream.write(bytes(1_000))
+        assert await stream.read() == bytes(1_000)
+        await stream.write(bytes(1_001))
+        assert refusal_of(await refused(stream.read())).facts["limit"] == "1000"
+        assert await under.echo_at(SERVICE, bytes(1_001), metadata=((FORWARDED_KEY, "b.x"),)) == bytes(1_001)
+        assert under.request_bytes._under_way == 0
+
+
+def test_a_short_way_answers_no_request_that_the_long_way_refuses(monkeypatch):
+    monkeypatch.setattr(places_module, "CLIENT_MESSAGE_BYTES_LIMIT", 1_000)
+    short = places_module.admitted_shortly(lambda request: request, places=Places(1), request_bytes=RequestBytes())
+    assert (short(bytes(1_000)), short(bytes(1_001))) == (bytes(1_000), None)
 
 
 async def test_bytes_that_are_no_message_are_refused():

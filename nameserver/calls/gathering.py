@@ -1,0 +1,119 @@
+"""Batches that come in chunks: gathered as bytes, few at a time, until each is whole.
+
+    a stream comes -> a place of its caller -> a place of the server -> chunks are read and counted
+                      none is free: the stream waits, unread            too many bytes: LIMIT_EXCEEDED
+                                                                        too slow: DEADLINE_EXCEEDED
+                   -> the batch is whole: its places are free, and it is worked on like any large request
+
+A stream that waits for a place costs the server a call and no memory: its client holds what was not read. A batch that
+is whole has no place any more, so no server waits for another one here while it has a place itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, Protocol
+
+from namegraph import Reason, refuse
+from nameserver.calls.adapters import Context
+from nameserver.config.addresses import counted_as
+from nameserver.routing.forwarding import is_forwarded
+
+BATCH_BYTES_LIMIT: Final = 8 * 1024 * 1024
+"""Bytes of all chunks of one batch: room for the largest atomic update (APPLY_OPERATIONS_LIMIT). Servers of the version
+before take a batch as one message of at most as many bytes."""
+
+BATCHES_OF_CALLER_LIMIT: Final = 2
+"""Batches of one caller that are gathered at once. Further ones wait, so a slow caller delays itself alone."""
+
+BATCHES_LIMIT: Final = 8
+"""Batches of all callers that are gathered at once: 64 MiB, half of the bytes of all requests."""
+
+GATHERING_SECONDS: Final = 120.0
+"""How long one batch may take to come: 8 MiB at 0.6 Mbit/s."""
+
+
+class CountsBytes(Protocol):
+    """Counts the bytes of the requests that are under way."""
+
+    def add(self, size: int) -> None:
+        """Count so many bytes more; raises `RefusedError` if there are too many already."""
+
+    def remove(self, size: int) -> None:
+        """Count so many bytes less."""
+
+
+class Batch:
+    """One batch, as far as it has come."""
+
+    def __init__(self, counts: CountsBytes) -> None:
+        self.chunks: list[bytes] = []
+        self.size = 0
+        self._counts = counts
+
+    def add(self, chunk: bytes) -> None:
+        """Keep the next chunk; raises `RefusedError` if that is too much."""
+        if self.size + len(chunk) > BATCH_BYTES_LIMIT:
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"all chunks of one batch have at most {BATCH_BYTES_LIMIT} bytes; split the batch",
+                limit=str(BATCH_BYTES_LIMIT),
+            )
+        self._counts.add(len(chunk))
+        self.size += len(chunk)
+        self.chunks.append(chunk)
+
+    def give_back(self) -> None:
+        """Count the bytes of this batch no more."""
+        self._counts.remove(self.size)
+
+
+class Gathering:
+    """Gathers the batches of one service."""
+
+    def __init__(self, counts: CountsBytes) -> None:
+        self._counts = counts
+        self._of_all = asyncio.Semaphore(BATCHES_LIMIT)
+        self._of_caller: dict[str, asyncio.Semaphore] = {}
+        self._streams: Counter[str] = Counter()
+        """Streams by caller, those that wait for a place included."""
+
+    async def whole(self, chunks: AsyncIterator[bytes], context: Context) -> Batch:
+        """Read a stream to its end. Raises `RefusedError` if it is too large, or too slow.
+
+        The bytes of the batch that is returned are not counted any more.
+        """
+        batch = Batch(self._counts)
+        async with self._place(_caller_of(context)):
+            try:
+                async with asyncio.timeout(GATHERING_SECONDS):
+                    async for chunk in chunks:
+                        batch.add(chunk)
+            except TimeoutError:
+                raise refuse(
+                    Reason.DEADLINE_EXCEEDED,
+                    f"a batch has to be sent within {GATHERING_SECONDS:g} seconds; nothing was done",
+                ) from None
+            finally:
+                batch.give_back()
+        return batch
+
+    @asynccontextmanager
+    async def _place(self, caller: str) -> AsyncIterator[None]:
+        own = self._of_caller.setdefault(caller, asyncio.Semaphore(BATCHES_OF_CALLER_LIMIT))
+        self._streams[caller] += 1
+        try:
+            async with own, self._of_all:
+                yield
+        finally:
+            self._streams[caller] -= 1
+            if not self._streams[caller]:
+                del self._streams[caller], self._of_caller[caller]
+
+
+def _caller_of(context: Context) -> str:
+    caller = counted_as(context.peer() or "")
+    return f"{caller}, passed on" if is_forwarded(context) else caller
