@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from typing import Final, get_args
 
 from pyroaring import BitMap
 
@@ -89,6 +90,7 @@ from delivery.wire import (
 from namegraph import (
     DurableState,
     Event,
+    ImportCommand,
     LogRecord,
     NodeId,
     PeerFault,
@@ -98,6 +100,7 @@ from namegraph import (
     PeerPosts,
     PeerReceived,
     PeerRestored,
+    ReadCommand,
     Reason,
     Records,
     RefusedError,
@@ -107,8 +110,15 @@ from namegraph import (
     Subnet,
     TargetSet,
     Tick,
+    UpdateCommand,
     refuse,
 )
+
+_LETTING_LOOK: Final = (*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerReceived, RemovePeer, Tick)
+"""Events with which the delivery half looks for what time and others have made superfluous."""
+
+_WITHOUT_MEANING: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand, PeerMessage, PeerPosts, PeerReceived))
+"""Events that are frequent, and of which the delivery half takes nothing but what the graph has kept for it."""
 
 
 class DeliveryCore:
@@ -219,7 +229,8 @@ class DeliveryCore:
         self.lost_ways.note(reach.onward_over_removed(records.arcs))
         for names in renames:
             self._rename(*names)
-        self._take(event)
+        if event.__class__ not in _WITHOUT_MEANING:
+            self._take(event)
         self.spreading.make_parcels(reach, at=self.running.seconds)
         self.in_memory.make_parcels(reach, now)
         self.spreading.take_posts(reach)
@@ -227,7 +238,7 @@ class DeliveryCore:
         self.policies.forget_deleted(records, reach.is_group)
         self.spreading.end_step(reach)
         self.in_memory.spreading.end_step(reach)
-        if isinstance(event, DeliveryEvent | PeerMessage | PeerPosts | PeerReceived | RemovePeer | Tick):
+        if isinstance(event, _LETTING_LOOK):
             # An update that is refused leaves no trace of this kind either.
             self._give_up()
             self.spreading.forget_idle(reach, at=self.running.seconds)
@@ -267,6 +278,8 @@ class DeliveryCore:
         in_memory = self.in_memory
         leaving, through = in_memory.end_step(self._reach, now)
         answers, in_memory.spreading.answers = in_memory.spreading.answers, []
+        if through is None and not (answers or leaving):
+            return []
         grown = [] if through is None else [RingGrew(through)]
         # What is told to be accepted is not handed over before. Parcels leave before listeners here have theirs; what
         # only says that parcels came leaves after that.
@@ -541,8 +554,9 @@ class DeliveryCore:
             self._has_started = True
             self.giving_up.look(self._reach)
         overrun_through = (self.log.oldest_through or 0) if self.log.is_too_large else 0
-        for position in self.giving_up.advance(self.running.seconds, self._reach, overrun_through=overrun_through):
-            self.spreading.end_round(position, self._reach)
+        if self.giving_up.may_have_some:
+            for position in self.giving_up.advance(self.running.seconds, self._reach, overrun_through=overrun_through):
+                self.spreading.end_round(position, self._reach)
         if self.queue:
             self.running.write()
 

@@ -58,6 +58,11 @@ class GivingUp:
         """Whether the next step is to go on."""
         return bool(self._left) or self._has_expired or self._has_homeless
 
+    @property
+    def may_have_some(self) -> bool:
+        """Whether `advance` may find something."""
+        return self.has_more or not self._origin.backlog.is_empty or bool(self._queue)
+
     def look(self, reach: Reach) -> None:
         """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""
         self._has_homeless = True

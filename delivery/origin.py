@@ -704,6 +704,8 @@ class Origin:
                 self._uncount(position, server)
             if row is None:
                 self._to_release[position] = None
+        if not self._to_release:
+            return
         for position in self._to_release:
             is_needed = position in self._parcels or self._post.refers_to(position)
             if position in self._post.parcels and not is_needed:

@@ -201,6 +201,11 @@ class Backlog:
         """`parcels`: by position. `sequences`: by number, without those that are idle."""
         self._parcels, self._sequences = parcels, sequences
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are none."""
+        return not self._parcels
+
     def leaving_out(self, here: ServerId) -> list[tuple[int, ServerId]]:
         """The parcels that are not settled, by position, with the servers that leave somebody out of them.
 

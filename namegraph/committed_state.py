@@ -56,6 +56,9 @@ LONG_FROM_NODES = 10_000
 LONG_FROM_ARCS = 2_000
 """So many arcs between servers take more than some milliseconds when a view ends, or heals."""
 
+_CHANGING_PEERS = (AddPeer, RemovePeer, ConfigurePeer)
+_ENDING_VIEW = (PeerLost, PeerMet, PeerRestored, Restored, RetirePeer)
+
 
 class CommittedState(CoreQueries):
     """A core as its readers see it: as it was before the first of the long steps that are not durable."""
@@ -69,11 +72,11 @@ class CommittedState(CoreQueries):
     def may_take_long(self, event: Event) -> bool:
         """Whether the step of an event may take more than some milliseconds: then it is to leave the loop's thread."""
         core = self._core
-        if isinstance(event, PeerReceived | Tick):
+        if isinstance(event, (PeerReceived, Tick)):
             return False
         if isinstance(event, ImportCommand) or core.has_large_updates:
             return True
-        if isinstance(event, AddPeer | RemovePeer | ConfigurePeer):
+        if isinstance(event, _CHANGING_PEERS):
             return len(core.graph.ids) > LONG_FROM_NODES
         if isinstance(event, UpdateCommand) and _size(event, core) > LONG_FROM_OPERATIONS:
             return True
@@ -81,8 +84,7 @@ class CommittedState(CoreQueries):
             return True
         if _follows_many(event, core):
             return True
-        ends_view = isinstance(event, PeerLost | PeerMet | PeerRestored | Restored | RetirePeer)
-        return (ends_view or not core.is_steady) and _has_much_between_servers(core)
+        return (isinstance(event, _ENDING_VIEW) or not core.is_steady) and _has_much_between_servers(core)
 
     def hold(self) -> Slices[None]:
         """A long step is about to begin: show no later state than this one until it is durable.
@@ -145,10 +147,10 @@ def _size(command: UpdateCommand, core: ServerCore) -> int:
 
 def _follows_many(event: Event, core: ServerCore) -> bool:
     """Whether an event begins an update, or an ordered reading, that affects very many nodes here."""
+    if core._context.is_alone or len(core.graph.ids) <= LARGE_FROM_NODES:
+        return False  # It need not be read what a letter is about.
     index = core.graph.index
-    return not core._context.is_alone and _are_above_many(
-        (index[name] for name in _heads_of(event) if name in index), core
-    )
+    return _are_above_many((index[name] for name in _heads_of(event) if name in index), core)
 
 
 def _are_above_many(nodes: Iterable[NodeIndex], core: ServerCore) -> bool:

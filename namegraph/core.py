@@ -93,7 +93,7 @@ from namegraph.update.transaction import BegunAgain, Ended, Over, Plan
 from namegraph.verify.leaps import Leaps
 from namegraph.verify.peer_rules import PeerRules
 from namegraph.views.view_change import ViewChange
-from namegraph.wire.codec import InView, Message, NotAMessageError, decode_in_view, encode
+from namegraph.wire.codec import Message, NotAMessageError, counts_in_view, decode_in_view, encode
 from namegraph.wire.update_messages import (
     Abort,
     Commit,
@@ -457,7 +457,7 @@ class ServerCore(CoreQueries):
         except NotAMessageError:
             self.channels.faults[sender, PeerFault.UNREADABLE] += 1
             return
-        if isinstance(message, InView) and (view != self._context.view or self._context.view_change_in_progress):
+        if counts_in_view(message) and (view != self._context.view or self._context.view_change_in_progress):
             if not self._early.keep(view, sender, letter.encoded, context=self._context):
                 self.channels.faults[sender, PeerFault.TOO_EARLY] += 1
             return
@@ -556,7 +556,7 @@ class ServerCore(CoreQueries):
         return self._early.has_come(self._context) or self._participant.take_next_turn()
 
     def _receive(self, sender: ServerId, message: Message) -> None:
-        if self._context.view_change_in_progress and isinstance(message, InView):
+        if self._context.view_change_in_progress and counts_in_view(message):
             return  # The view that it belongs to is given up.
         match message:
             case Order():

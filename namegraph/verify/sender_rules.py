@@ -18,7 +18,7 @@ from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
 from namegraph.update.coordinator import COORDINATED_LIMIT
 from namegraph.update.order_queue import Entries, EntryPhase
-from namegraph.wire.codec import InView, Message
+from namegraph.wire.codec import Message, counts_in_view
 from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
 from namegraph.wire.message_parts import ArcChange, ArcColumns, KnownArc, LeftArc, ReconcileArc, UpdateId
 from namegraph.wire.update_messages import (
@@ -59,7 +59,7 @@ ORDERS_LIMIT = 2 * COORDINATED_LIMIT
 
 def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entries: Entries) -> PeerFault | None:
     """The fault in a message of another server; None where there is none."""
-    if isinstance(message, InView) and not context.is_in_view(sender):
+    if counts_in_view(message) and not context.is_in_view(sender):
         return PeerFault.NOT_IN_VIEW
     match message:
         case Order(update=update):

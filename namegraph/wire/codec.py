@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import Any
+from typing import Any, TypeGuard, get_args
 
 import msgspec
 from msgspec import Struct
@@ -82,6 +82,9 @@ _OUTCOME_DECODER = FieldDecoder(UpdateOutcome)
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 
+_IN_VIEW = frozenset(get_args(InView))
+
+
 class NotAMessageError(ValueError):
     """Bytes that no server of this version sends."""
 
@@ -91,9 +94,14 @@ def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
     encoded = _ENCODER.encode(message)
     if not isinstance(message, Commit):  # Its outcome is compressed already.
         encoded = compressed(encoded)
-    if view == FIRST_VIEW or not isinstance(message, InView):
+    if view == FIRST_VIEW or not counts_in_view(message):
         return encoded
     return _ENCODER.encode(Enclosed(view, encoded))
+
+
+def counts_in_view(message: Message) -> TypeGuard[InView]:
+    """Whether a message counts only among members of one view. A union of so many types is slow to look through."""
+    return message.__class__ in _IN_VIEW
 
 
 def decode(encoded: bytes) -> Message:

@@ -9,7 +9,6 @@ the state before the first long step that is not durable, and so none of the bat
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
@@ -122,69 +121,91 @@ class Batches:
 
     def __init__(self) -> None:
         self.collecting: Batch | None = None
-        """What the next step adds its records to; None where it begins a batch."""
-        self._sealed: deque[Batch] = deque()
+        """The newest one, which the next step adds its records to; None where that begins a batch."""
         self._flushing: Batch | None = None
+        """The oldest one, which is being written."""
+        self._all: list[Batch] = []
+        """Few, the oldest one first. Sessions look through them again and again."""
 
     def __iter__(self) -> Iterator[Batch]:
         """All of them, the oldest one first."""
-        return (batch for batch in (self._flushing, *self._sealed, self.collecting) if batch is not None)
+        return iter(self._all)
 
     @property
     def newest(self) -> Batch | None:
         """What must be durable before all is."""
-        return next(reversed(list(self)), None)
+        return self._all[-1] if self._all else None
 
     @property
     def newest_of_graph(self) -> Batch | None:
         """What must be durable before who is a member of what is."""
-        return next((batch for batch in reversed(list(self)) if batch.concerns_graph()), None)
+        return next((batch for batch in reversed(self._all) if batch.concerns_graph()), None)
 
     @property
     def newest_seen(self) -> Batch | None:
         """What must be durable before all is that readers see."""
-        return next(reversed(list(self.seen_by_readers())), None)
+        newest = None
+        for batch in self._all:
+            if batch.is_of_long_step:
+                break
+            newest = batch
+        return newest
 
     def seen_by_readers(self) -> Iterator[Batch]:
         """Those before the first one of a long step."""
-        return takewhile(lambda batch: not batch.is_of_long_step, self)
+        return takewhile(lambda batch: not batch.is_of_long_step, self._all)
 
     def is_any_to_write(self) -> bool:
         """Whether `take_next` would find one, once what is being collected is sealed."""
-        return bool(self._sealed) or self.collecting is not None
+        return len(self._all) > (self._flushing is not None)
 
     def is_any_sealed(self) -> bool:
         """Whether one is to be written without waiting for more."""
-        return bool(self._sealed)
+        return len(self._all) > (self._flushing is not None) + (self.collecting is not None)
 
     def rows_waiting(self) -> int:
         """How much there is to write after what is being written."""
-        return sum(batch.row_count() for batch in self if batch is not self._flushing)
+        return sum(batch.row_count() for batch in self._all if batch is not self._flushing)
+
+    def collect(self) -> Batch:
+        """The batch that the next step adds its records to, begun if there is none."""
+        if self.collecting is None:
+            self.collecting = Batch()
+            self._all.append(self.collecting)
+        return self.collecting
 
     def seal(self) -> None:
         """Begin another batch with the next step."""
-        if self.collecting is not None:
-            self._sealed.append(self.collecting)
-            self.collecting = None
+        self.collecting = None
 
     def take_next(self) -> Batch:
         """The oldest sealed one, to be written."""
-        self._flushing = self._sealed.popleft()
+        assert self._flushing is None
+        assert self.is_any_sealed()
+        self._flushing = self._all[0]
         return self._flushing
 
     def written(self) -> None:
         """What was being written is durable."""
+        del self._all[0]
         self._flushing = None
 
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
         """The number of the first letter to a server that waits for one of them."""
-        held = (batch.first_letters.get(Flow(receiver, lane)) for batch in self)
-        return min((number for number in held if number is not None), default=None)
+        flow, first = Flow(receiver, lane), None
+        for batch in self._all:
+            number = batch.first_letters.get(flow)
+            if number is not None and (first is None or number < first):
+                first = number
+        return first
 
     def handled_before(self, sender: ServerId, lane: Lane) -> int | None:
         """The number of the last letter of a sender before those whose records wait."""
         flow = Flow(sender, lane)
-        return next((batch.handled_before[flow] for batch in self if flow in batch.handled_before), None)
+        for batch in self._all:
+            if flow in batch.handled_before:
+                return batch.handled_before[flow]
+        return None
 
     def begin_channels_again(self, peers: Collection[ServerId]) -> None:
         """Forget what was known by numbers of before, and let nothing of the new ones leave before all is durable."""

@@ -35,7 +35,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from contextlib import suppress
 from itertools import count, islice
 from typing import NamedTuple
 
@@ -78,6 +77,9 @@ from nameserver.driver.long_step import Unfinished, about_to_begin, carry_out, m
 from nameserver.driver.observer import Observer
 from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, LongSteps
 from storage.store import ChangesFound, ChangesWanted, LogWanted
+
+LANES = tuple(Lane)
+"""A tuple: each step looks through it, and an enumeration takes ten times as long for that."""
 
 WAITING_ROWS_LIMIT = 1_000_000
 """Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
@@ -141,6 +143,11 @@ class RunLoop:
         """The deadline of the core that the timer is for."""
         self._is_to_arm = False
         """Whether the timer is set as soon as those whom a step woke had a turn."""
+        self._waits_since: float | None = None
+        """Since when there is nothing to write; None while there is something."""
+        self._look: asyncio.TimerHandle | None = None
+        """Set for the next look whether that lasts."""
+        self._is_to_probe = False
         self._bug: BaseException | None = None
         self._refuses_updates_because: Refusal | None = None
         self._durable_revision = core.revision
@@ -401,10 +408,10 @@ class RunLoop:
         """
         await self._take_own_letters()
         while True:
-            if not await self._is_woken():
-                await self._database.probe()
-                continue
+            is_woken = await self._is_woken()
             self._wake.clear()
+            if not is_woken:
+                await self._database.probe()
             while self._batches.is_any_to_write() and self._bug is None:
                 await self._flush_collected()
                 await self._take_own_letters()
@@ -425,6 +432,8 @@ class RunLoop:
         self._ends = True
         self._gathering.end()
         self._disarm_timer()
+        if self._look is not None:
+            self._look.cancel()
         self._wake.set()
 
     def undurable_records(self) -> list[Records]:
@@ -534,11 +543,11 @@ class RunLoop:
         if is_nothing and (self._batches.collecting is not None or not self._has_open()):
             return
         if self._batches.collecting is None:
-            self._batches.collecting = Batch()
             self._wake.set()
+        batch = self._batches.collect()
         if not is_nothing:
-            self._batches.collecting.records.extend(records)
-        self._batches.collecting.revision = self._core.revision
+            batch.records.extend(records)
+        batch.revision = self._core.revision
 
     def _tell_of_messages(self, effects: ServerEffects, batch: Batch | None) -> None:
         if effects.answers and self.desk is not None:
@@ -564,14 +573,17 @@ class RunLoop:
                 waiting.outcome.set_result(reply.outcome)
 
     def _let_peers_know(self, effects: Effects, batch: Batch | None) -> None:
-        of_step = Batch() if batch is None else batch
+        first_letters: dict[Flow, int] = {} if batch is None else batch.first_letters
+        handled_before: dict[Flow, int] = {} if batch is None else batch.handled_before
         for letter in effects.messages:
-            of_step.first_letters.setdefault(Flow(letter.receiver, letter.lane), letter.number)
-        for lane in Lane:
-            for sender, handled in self._core.channels_of(lane).drain_handled_changed().items():
-                of_step.handled_before.setdefault(Flow(sender, lane), handled)
-        if batch is None and of_step.concerns_peers():
-            self.notify_peers(of_step.peers())
+            first_letters.setdefault(Flow(letter.receiver, letter.lane), letter.number)
+        for lane in LANES:
+            channels = self._core.channels_of(lane)
+            if channels.handled_changed:
+                for sender, handled in channels.drain_handled_changed().items():
+                    handled_before.setdefault(Flow(sender, lane), handled)
+        if batch is None and (first_letters or handled_before):
+            self.notify_peers(dict.fromkeys(flow.server for flow in first_letters | handled_before))
 
     def _has_open(self) -> bool:
         return self.desk is not None and self.desk.has_open()
@@ -598,10 +610,27 @@ class RunLoop:
 
     async def _is_woken(self) -> bool:
         """Wait until there is something to do, but not for ever."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(PROBE_SECONDS):
-                await self._wake.wait()
-        return self._wake.is_set()
+        if not self._wake.is_set():
+            loop = asyncio.get_running_loop()
+            self._waits_since = loop.time()
+            if self._look is None:
+                self._look = loop.call_later(PROBE_SECONDS, self._look_up)
+            await self._wake.wait()
+        self._waits_since = None
+        is_to_probe, self._is_to_probe = self._is_to_probe, False
+        return not is_to_probe
+
+    def _look_up(self) -> None:
+        """Have the database probed if nothing was written for so long: one timer serves many short waits."""
+        self._look = None
+        if self._waits_since is not None:
+            loop = asyncio.get_running_loop()
+            rest_seconds = self._waits_since + PROBE_SECONDS - loop.time()
+            if rest_seconds > 0:
+                self._look = loop.call_later(rest_seconds, self._look_up)
+            else:
+                self._is_to_probe = True
+                self._wake.set()
 
     async def _flush_collected(self) -> None:
         if not self._batches.is_any_sealed():
@@ -651,9 +680,11 @@ class RunLoop:
     async def _take_own_letters(self) -> None:
         """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
         server = self._core.server
-        for lane in Lane:
+        for lane in LANES:
             channels = self._core.channels_of(lane)
             await self.between_steps()
+            if channels.forgotten_through(server) == channels.sent_through(server):
+                continue
             handled_before = self.handled_before_flush(server, lane)
             handled = channels.handled_through(server) if handled_before is None else handled_before
             if handled > channels.forgotten_through(server):

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from namegraph import ServerId
+from namegraph import Lane, ServerId
 from nameserver.session.frames import (
     DATAGRAMS_LIMIT,
     Datagrams,
@@ -20,7 +20,7 @@ from nameserver.session.frames import (
 )
 from nameserver.session.heartbeats import Pulse
 from nameserver.session.session import Session, State
-from nameserver.session.session_events import SessionEvent
+from nameserver.session.session_events import LettersCame, ReceiptCame, SessionEvent
 from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
 
 GREETING_SECONDS = 5.0
@@ -171,7 +171,9 @@ class SessionRunner:
                 for event in events:
                     await self._handle(self, event)
                 self.is_handling = False
-                self.wake()
+                # For what letters cause, and for their receipts, the session is woken once that is durable.
+                if session.state is not State.OPEN or not (events and all(map(_concerns_letters_alone, events))):
+                    self.wake()
         except StreamBrokenError as error:
             session.lost(str(error))
         self.wake()
@@ -229,3 +231,8 @@ class SessionRunner:
 
     def _is_due(self) -> bool:
         return self.pulse.is_due(self._clock(), self._view(), self._cannot_write())
+
+
+def _concerns_letters_alone(event: SessionEvent) -> bool:
+    """Whether nothing can be sent because of an event but what a step causes: a receipt of posts lets more leave."""
+    return isinstance(event, LettersCame) or (isinstance(event, ReceiptCame) and event.lane is Lane.LETTERS)
