@@ -1096,7 +1096,8 @@ class Client:
         """The connection to use in the event loop that runs. Those of loops that are over go."""
         loop = asyncio.get_running_loop()
         # Nothing is there once the client is closed.
-        known = self._connections.get(loop, {}).get(self._addresses.current)
+        mine = self._connections.get(loop)
+        known = None if mine is None else mine.get(self._addresses.current)
         if known is not None:
             return known
         with self._lock:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Final, Generic, TypeVar
 
 from shadowtree import results
@@ -393,6 +393,18 @@ def as_kept(name: str) -> str:
     """The name as servers keep it, its domain in lower case. What is no name stays: the server says what is wrong."""
     if not isinstance(name, str):
         raise InvalidRequest(f"a name is text, not {name!r}")
+    return _as_kept(name) if len(name) <= NAME_REMEMBERED_LIMIT else _as_kept.__wrapped__(name)
+
+
+NAMES_REMEMBERED: Final = 10_000
+"""Names whose kept form is remembered: a client asks for the same ones again and again."""
+
+NAME_REMEMBERED_LIMIT: Final = 100
+"""Characters of such a name: all of them take 5 MB at most."""
+
+
+@lru_cache(NAMES_REMEMBERED)
+def _as_kept(name: str) -> str:
     parse, no_name = _parser()
     try:
         return parse(name)

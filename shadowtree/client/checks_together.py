@@ -85,14 +85,19 @@ class _Pending(Generic[WaitingT]):
         return sum(map(len, self._by_revision.values()))
 
     def add(self, waiting: WaitingT) -> None:
-        self._by_revision.setdefault(waiting.revision, []).append(waiting)
+        together = self._by_revision.get(waiting.revision)
+        if together is None:
+            self._by_revision[waiting.revision] = [waiting]
+        else:
+            together.append(waiting)
 
     def take(self) -> list[WaitingT]:
         """The next that travel together: of the revision whose checks have waited longest."""
         revision = next(iter(self._by_revision))
         waiting = self._by_revision.pop(revision)
-        if len(waiting) > PAIRS_AT_ONCE:
-            self._by_revision[revision] = waiting[PAIRS_AT_ONCE:]
+        if len(waiting) <= PAIRS_AT_ONCE:
+            return waiting
+        self._by_revision[revision] = waiting[PAIRS_AT_ONCE:]
         return waiting[:PAIRS_AT_ONCE]
 
 
@@ -236,17 +241,20 @@ class _Task(Waiting):
         group: GroupId,
         member: MemberId,
         revision: Revision,
-        answered: asyncio.Future[None],
+        answered: asyncio.Future[Response],
         deadline: Seconds,
     ) -> None:
-        super().__init__(group, member, revision)
+        self.group = group
+        self.member = member
+        self.revision = revision
+        self.response = None
         self.answered = answered
         self.deadline = deadline
 
     def wake(self) -> None:
-        """Have its task go on."""
+        """Have its task go on, with the answer if there is one."""
         if not self.answered.done():
-            self.answered.set_result(None)
+            self.answered.set_result(self.response)
 
 
 Send = Callable[
@@ -266,6 +274,7 @@ class ChecksOfTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._others = _Others()
         self._waiting: set[_Task] = set()
+        """All that were not woken. A task that is cancelled leaves its check here until that is answered."""
         self._timer: asyncio.TimerHandle | None = None
         """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
 
@@ -281,11 +290,14 @@ class ChecksOfTasks:
             self._timer.cancel()
             self._timer = None
 
-    async def answer(self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None) -> Response:
-        """The answer to a check that travels with others; `seconds`: how long to wait for it."""
+    def answer(
+        self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None
+    ) -> asyncio.Future[Response]:
+        """The answer to a check that travels with others, to be awaited; `seconds`: how long to wait for it."""
         loop = asyncio.get_running_loop()
+        answered: asyncio.Future[Response] = loop.create_future()
         deadline = math.inf if seconds is None else loop.time() + seconds
-        waiting = _Task(group, member, revision, loop.create_future(), deadline)
+        waiting = _Task(group, member, revision, answered, deadline)
         self._pending.add(waiting)
         self._waiting.add(waiting)
         if self._sending < CALLS_AT_ONCE:
@@ -293,13 +305,9 @@ class ChecksOfTasks:
             sending = loop.create_task(self._carry(seconds))
             self._tasks.add(sending)
             sending.add_done_callback(self._tasks.discard)
-        if self._timer is None or waiting.deadline < self._timer.when():
-            self._set_timer(loop, waiting.deadline)
-        try:
-            await waiting.answered
-        finally:
-            self._waiting.discard(waiting)
-        return waiting.response
+        if self._timer is None or deadline < self._timer.when():
+            self._set_timer(loop, deadline)
+        return answered
 
     def _set_timer(self, loop: asyncio.AbstractEventLoop, when: Seconds) -> None:
         if self._timer is not None:
@@ -315,6 +323,11 @@ class ChecksOfTasks:
                 rest = min(rest, waiting.deadline)
         self._set_timer(loop, rest)
 
+    def _wake(self, some: list[_Task]) -> None:
+        self._waiting.difference_update(some)
+        for waiting in some:
+            waiting.wake()
+
     async def _carry(self, seconds: Seconds | None) -> None:
         """Send what waits, as long as anything does."""
         some: list[_Task] = []
@@ -325,12 +338,11 @@ class ChecksOfTasks:
                 response = None if request is None else await self._send(request, seconds)
                 if response is not None:
                     _read(some, response, self._others)
-                for waiting in some:
-                    waiting.wake()
+                self._wake(some)
+                some = []
         finally:
             self._sending -= 1
             # Where this task is cancelled, as when the client is closed, each check is asked alone.
             while self._pending:
                 some += self._pending.take()
-            for waiting in some:
-                waiting.wake()
+            self._wake(some)

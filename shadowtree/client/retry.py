@@ -7,8 +7,7 @@ again, or the next one of those that the client knows; an answer, whatever it sa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from shadowtree.client.failures import Failure, outcome_unknown
 from shadowtree.errors import ClientClosed, DeadlineExceeded, InvalidRequest, OutcomeUnknown, ServerFault, Unavailable
@@ -30,8 +29,7 @@ DEFAULT_TIMEOUT_S: Final = 60.0
 """For calls that give one answer, where the caller gave no timeout: longer than servers wait for one another."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLimit:
+class TimeLimit(NamedTuple):
     """How long all that one verb of a client does may take, on the clock that the client reads."""
 
     deadline: Seconds

@@ -8,7 +8,9 @@ import time
 import pytest
 
 import shadowtree
-from shadowtree.client.checks_together import PAIRS_AT_ONCE, ChecksOfThreads
+from shadowtree.client import calls
+from shadowtree.client.calls import as_kept
+from shadowtree.client.checks_together import PAIRS_AT_ONCE, ChecksOfTasks, ChecksOfThreads
 from shadowtree.v1 import name_service_pb2
 from tests.fakes.awaited_client import AwaitedClient, at_once
 from tests.fakes.name_service import FakeGraph, serve_fake
@@ -256,3 +258,30 @@ def test_a_call_that_breaks_leaves_each_thread_to_ask_alone():
     for thread in threads:
         thread.join()
     assert found == [None] * 20
+
+
+async def test_a_cancelled_check_is_forgotten_once_its_call_is_answered_and_leaves_others_their_answers():
+    let_go = asyncio.Event()
+
+    async def send(request, seconds):
+        await let_go.wait()
+        return name_service_pb2.CheckKnownResponse(answers=bytes([1]) * len(request.groups), revision="r")
+
+    checks = ChecksOfTasks(send)
+    cancelled, other = (checks.answer(G, member, "", 60) for member in MEMBERS[:2])
+    cancelled.cancel()
+    assert len(checks._waiting) == 2
+    let_go.set()
+    assert (await other).is_member
+    assert not checks._waiting
+
+
+@pytest.mark.parametrize("name", [f"ann@{'x' * 500}", "no name", "Ann@X.example"])
+def test_a_name_is_kept_alike_whether_it_is_remembered_or_not(name):
+    assert as_kept(name) == as_kept(name) == calls._as_kept.__wrapped__(name)
+
+
+def test_names_that_are_long_are_not_remembered():
+    calls._as_kept.cache_clear()
+    as_kept("x" * (calls.NAME_REMEMBERED_LIMIT + 1))
+    assert calls._as_kept.cache_info().currsize == 0
