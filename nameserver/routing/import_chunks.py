@@ -48,3 +48,13 @@ def pieces(command: ImportCommand) -> Iterator[Piece]:
         )
     for start in range(0, len(command.groups), ARCS_OF_A_PIECE):
         yield Piece(groups=command.groups[start : start + ARCS_OF_A_PIECE])
+
+
+def piece_count(command: ImportCommand) -> int:
+    """Count the pieces of an import."""
+    columns = (
+        (command.names, NAMES_OF_A_PIECE),
+        (command.parents, ARCS_OF_A_PIECE),
+        (command.groups, ARCS_OF_A_PIECE),
+    )
+    return sum(-(-len(column) // size) for column, size in columns)

@@ -24,6 +24,8 @@ class ImportColumns:
 
     def __init__(self, known: KnownIds) -> None:
         self.request_id = ""
+        self._announced_chunks = 0
+        """Chunks that the stream has. 0 if that is not announced, as by a client of the version before."""
         self._known = known
         self._names: list[NodeId] = []
         self._parents = array("I")
@@ -39,6 +41,10 @@ class ImportColumns:
             if self._chunk_count > 1:
                 self._refuse_invalid("only the first chunk carries a request id", "request_id")
             self.request_id = chunk.request_id
+        if chunk.chunk_count:
+            if self._chunk_count > 1:
+                self._refuse_invalid("only the first chunk carries a count of chunks", "chunk_count")
+            self._announced_chunks = chunk.chunk_count
         if not len(chunk.parents) == len(chunk.children) == len(chunk.kinds):
             self._refuse_invalid(
                 f"the columns differ in length: {len(chunk.parents)} parents, {len(chunk.children)} children, "
@@ -58,7 +64,15 @@ class ImportColumns:
         self._check_size()
 
     def command(self, *, ticket: int, origin: Origin, deadline: float | None) -> ImportCommand:
-        """All chunks as one command; refuses numbers that no name has."""
+        """All chunks as one command; refuses numbers that no name has, and a stream that is not whole.
+
+        gRPC for Python tells a server of a stream that broke as of one that ended: the count alone tells them apart.
+        """
+        if self._announced_chunks not in (0, self._chunk_count):
+            self._refuse_invalid(
+                f"it is the last one, and the first one announces {self._announced_chunks}; nothing was done",
+                "chunk_count",
+            )
         count = len(self._names)
         for field, column in (("parents", self._parents), ("children", self._children), ("groups", self._groups)):
             if column and max(column) >= count:

@@ -12,7 +12,7 @@ from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.places import Places
 from nameserver.driver.run_loop import RunLoop
 from nameserver.routing.forwarding import Forwarder, is_forwarded, working_seconds
-from nameserver.routing.import_chunks import first_parent, pieces, subnets_in
+from nameserver.routing.import_chunks import first_parent, piece_count, pieces, subnets_in
 from nameserver.routing.origins import origin_of
 from nameserver.routing.ownership import OwnerKind, Routing
 from nameserver.routing.planned_restarts import Restarting, outlast_restarts
@@ -134,7 +134,8 @@ class ImportCalls:
 
 
 async def _chunks(command: ImportCommand) -> AsyncIterator[bytes]:
-    yield messages.ImportChunk(request_id=command.request_id).SerializeToString()
+    count = 1 + piece_count(command)
+    yield messages.ImportChunk(request_id=command.request_id, chunk_count=count).SerializeToString()
     for piece in pieces(command):
         yield messages.ImportChunk(
             names=piece.names,

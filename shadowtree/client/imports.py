@@ -37,6 +37,7 @@ class ImportCall:
     def messages(self) -> Iterable[name_service_pb2.ImportChunk]:
         """Make the messages to send."""
         chunks = list(self.columns.chunks(self.request_id))
+        chunks[0].chunk_count = len(chunks)
         for sent, chunk in enumerate(chunks):
             if self.progress is not None:
                 self.progress("sending", sent, len(chunks))

@@ -138,20 +138,22 @@ class ApplyUpdatesChunk(_message.Message):
     def __init__(self, request_id: _Optional[str] = ..., report_control: _Optional[bool] = ..., operation_count: _Optional[int] = ..., operations: _Optional[_Iterable[_Union[ApplyUpdatesRequest.Operation, _Mapping]]] = ...) -> None: ...
 
 class ImportChunk(_message.Message):
-    __slots__ = ("request_id", "names", "parents", "children", "kinds", "groups")
+    __slots__ = ("request_id", "names", "parents", "children", "kinds", "groups", "chunk_count")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     PARENTS_FIELD_NUMBER: _ClassVar[int]
     CHILDREN_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     GROUPS_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_COUNT_FIELD_NUMBER: _ClassVar[int]
     request_id: str
     names: _containers.RepeatedScalarFieldContainer[str]
     parents: _containers.RepeatedScalarFieldContainer[int]
     children: _containers.RepeatedScalarFieldContainer[int]
     kinds: bytes
     groups: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, request_id: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., parents: _Optional[_Iterable[int]] = ..., children: _Optional[_Iterable[int]] = ..., kinds: _Optional[bytes] = ..., groups: _Optional[_Iterable[int]] = ...) -> None: ...
+    chunk_count: int
+    def __init__(self, request_id: _Optional[str] = ..., names: _Optional[_Iterable[str]] = ..., parents: _Optional[_Iterable[int]] = ..., children: _Optional[_Iterable[int]] = ..., kinds: _Optional[bytes] = ..., groups: _Optional[_Iterable[int]] = ..., chunk_count: _Optional[int] = ...) -> None: ...
 
 class ImportSummary(_message.Message):
     __slots__ = ("arcs", "groups_created", "already_there", "revision")

@@ -196,7 +196,9 @@ class FakeNameService(NameServiceServicer):
         with _refusals(context):
             names: list[str] = []
             arcs, groups = [], []
-            for chunk in requests:
+            chunks = list(requests)
+            assert chunks[0].chunk_count == len(chunks)
+            for chunk in chunks:
                 names += chunk.names
                 groups += chunk.groups
                 arcs += zip(chunk.parents, chunk.children, chunk.kinds, strict=True)

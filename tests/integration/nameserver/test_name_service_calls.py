@@ -297,6 +297,9 @@ def test_an_import_that_is_wrong_anywhere_changes_nothing(names):
         m.ImportChunk(parents=[0], children=[7], kinds=b"\x02"),
     ]
     assert_refused(lambda: names.Import(iter(chunks)), "INVALID_ARGUMENT", "INVALID_REQUEST", field="children")
+    # As a server sees a stream that broke.
+    half = [m.ImportChunk(names=["j1@x.y", "ann@e.f"], parents=[0], children=[1], kinds=b"\x02", chunk_count=2)]
+    assert_refused(lambda: names.Import(iter(half)), "INVALID_ARGUMENT", "INVALID_REQUEST", field="chunk_count")
     assert_refused(lambda: names.DescribeGroup(m.DescribeGroupRequest(group="j1@x.y")), "NOT_FOUND", "GROUP_NOT_FOUND")
 
 

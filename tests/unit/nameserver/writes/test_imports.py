@@ -68,6 +68,21 @@ def test_only_the_first_chunk_may_carry_a_request_id():
     assert refusal(ImportChunk(), ImportChunk(request_id="late")).facts["field"] == "request_id"
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_stream_with_fewer_or_more_chunks_than_announced_is_no_import(count):
+    refused = refusal(ImportChunk(names=["a@b.c"], chunk_count=count), ImportChunk(groups=[0]))
+    assert (refused.reason, refused.facts["field"]) == (Reason.INVALID_REQUEST, "chunk_count")
+
+
+def test_a_stream_with_as_many_chunks_as_announced_is_one_and_so_is_one_without_an_announcement():
+    for count in (0, 2):
+        assert command(ImportChunk(names=["a@b.c"], chunk_count=count), ImportChunk(groups=[0])).names == ["a@b.c"]
+
+
+def test_chunks_are_announced_in_the_first_one_alone():
+    assert refusal(ImportChunk(), ImportChunk(chunk_count=2)).facts["field"] == "chunk_count"
+
+
 def test_a_bad_name_is_refused_saying_which():
     refused = refusal(ImportChunk(names=["a@b.c", "nobody"]))
     assert refused.reason is Reason.INVALID_NAME
