@@ -120,6 +120,11 @@ class Distributing:
         """How it is, and what there was since the start."""
         return self._spooling.stats()
 
+    @property
+    def shares_refused(self) -> int:
+        """Shares that were refused since the start."""
+        return self._sharing.refused
+
     def is_suppressed(self, person: MemberId) -> bool:
         """Whether nothing is sent to somebody, since mail came back."""
         return self._spooling.is_suppressed(person)

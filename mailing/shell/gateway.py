@@ -100,7 +100,7 @@ async def serve(
                 told += [] if clicks is None else [f"click {clicks}"]
                 others.append(asyncio.create_task(distributing.run()))
             if settings.metrics_listen is not None:
-                metrics, end_metrics = _listen_for_metrics(settings.metrics_listen, lookups, distributing)
+                metrics, end_metrics = _listen_for_metrics(settings.metrics_listen, lookups, distributing, names)
                 told.append(f"metrics {metrics}")
             announce(f"serving mail of {','.join(sorted(settings.lists.subnets))}: {', '.join(told)}")
             say(logging.INFO, "serving", f"mail is served: {', '.join(told)}", **dict(each.split() for each in told))
@@ -135,7 +135,7 @@ async def _listen(listener: Listener[Any], address: str) -> str:
 
 
 def _listen_for_metrics(
-    address: str, lookups: Lookups, distributing: Distributing | None
+    address: str, lookups: Lookups, distributing: Distributing | None, names: Names
 ) -> tuple[str, Callable[[], None]]:
     """Answer Prometheus; returns where, and what ends that."""
     try:
@@ -143,9 +143,7 @@ def _listen_for_metrics(
     except ImportError:
         raise StartError(NO_METRICS) from None
     host, _, port = address.rpartition(":")
-    collector = GatewayCollector(
-        lookups.counts, None if distributing is None else distributing.stats, lambda: read_clocks().date
-    )
+    collector = GatewayCollector(lookups.counts, distributing, names, lambda: read_clocks().date)
     try:
         found, end = serve_metrics(collector, host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:

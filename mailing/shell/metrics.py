@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import TimeoutError as NotInTime
+from typing import Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.gc_collector import GCCollector
@@ -22,13 +23,35 @@ from nameserver.telemetry import metrics_listener
 ANSWER_SECONDS = 2.0
 
 
+class Distribution(Protocol):
+    """The part of a gateway that distributes messages."""
+
+    @property
+    def shares_refused(self) -> int:
+        """Shares that were refused since the start."""
+
+    def stats(self) -> Stats:
+        """Return how it is, and what there was since the start."""
+
+
+class NamesWatched(Protocol):
+    """The part of a gateway that watches the groups of its subnets."""
+
+    @property
+    def companion_changes(self) -> int:
+        """Changes to companions of lists that other clients made, since the start."""
+
+
 class GatewayCollector(Collector):
     """To be made in the event loop that it asks."""
 
-    def __init__(self, lookups: LookupCounts, stats: Callable[[], Stats] | None, date: Callable[[], int]) -> None:
-        """`stats`: None, where the gateway does not distribute. `date`: the time, in seconds since 1970."""
+    def __init__(
+        self, lookups: LookupCounts, distributing: Distribution | None, names: NamesWatched, date: Callable[[], int]
+    ) -> None:
+        """`distributing`: None, where the gateway does not distribute. `date`: the time, in seconds since 1970."""
         self._lookups = lookups
-        self._stats = stats
+        self._distributing = distributing
+        self._names = names
         self._date = date
         self._loop = asyncio.get_running_loop()
 
@@ -44,8 +67,11 @@ class GatewayCollector(Collector):
         yield from found
 
     async def _read(self) -> list[Metric]:
-        of_stats = [] if self._stats is None else _of_stats(self._stats(), self._date())
-        return [*_of_lookups(self._lookups), *of_stats]
+        told = [*_of_lookups(self._lookups), _companion_changes(self._names.companion_changes)]
+        if self._distributing is not None:
+            told += _of_stats(self._distributing.stats(), self._date())
+            told.append(_counter("shares_refused", "Shares that were refused.", self._distributing.shares_refused))
+        return told
 
 
 def serve_metrics(collector: GatewayCollector, host: str, port: int) -> tuple[int, Callable[[], None]]:
@@ -96,6 +122,10 @@ def _of_stats(stats: Stats, date: int) -> Iterator[Metric]:
     held = stats.held_without_owners
     yield _gauge("held_without_owners", "Messages held by lists without owners: nobody was told.", held)
     yield _gauge("database_failing", "Whether the database takes nothing.", stats.database_failing)
+
+
+def _companion_changes(count: int) -> CounterMetricFamily:
+    return _counter("companion_changes", "Changes to owners and muted members of lists by other clients.", count)
 
 
 def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:

@@ -66,6 +66,8 @@ class SubnetIndex:
         self._index = index
         self._on_change = on_change
         self._own_requests = own_requests
+        self.companion_changes = 0
+        """Changes to companions of lists that another client made, since the start."""
         self._changes: AsyncChangeStream | None = None
         """While the index is as the home is; None: it was not read, or what changed since is not known."""
         self._why_not = "they were not read yet"
@@ -173,9 +175,11 @@ class SubnetIndex:
         for group, told in told_of_companions(update.changes, self._index).items():
             facts = {"list": group, "caller": update.caller, "server": update.server}
             say(logging.WARNING, "companion_changed", f"{told}; {by}", **facts)
+            self.companion_changes += 1
         if not update.is_listed:
             said = f"more than 1,000 changes to groups of {self._subnet} at once, perhaps of owners of lists"
             say(logging.WARNING, "companion_changed", f"{said}; {by}", caller=update.caller, server=update.server)
+            self.companion_changes += 1
 
     async def _ask(self) -> None:
         asked_at, probe = time.monotonic(), f"{PROBE}@{self._subnet}"
@@ -231,6 +235,11 @@ class Names:
     def client(self) -> Client:
         """For what takes as long as it takes."""
         return self._client
+
+    @property
+    def companion_changes(self) -> int:
+        """Changes to companions of lists that other clients made, since the start."""
+        return sum(subnet.companion_changes for subnet in self._subnets.values())
 
     async def follow(self) -> None:
         """Keep the indexes as the homes are; for ever."""

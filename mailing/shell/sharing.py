@@ -77,6 +77,8 @@ class Sharing:
         self._host = host
         self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
         self._is_taken_over = False
+        self.refused = 0
+        """Shares that were refused since the start."""
 
     # -- out
 
@@ -185,7 +187,7 @@ class Sharing:
         except NotAShareError as error:
             why = str(error)
         if why:
-            self._repeated.tell("share_refused", f"a share is refused: {why}")
+            self._tell_refused("a share", why)
             return
         is_own = share.lists[0].group.rpartition("@")[2] in own
         is_proven = is_own and share.is_proven(self._spooling.secret)
@@ -219,7 +221,11 @@ class Sharing:
 
     def _tell_not_sent(self, share: Share) -> None:
         why = "this gateway has sent no such share, or waits for it no longer"
-        self._repeated.tell("share_refused", f"a share for {share.lists[0].group} is refused: {why}")
+        self._tell_refused(f"a share for {share.lists[0].group}", why)
+
+    def _tell_refused(self, what: str, why: str) -> None:
+        self.refused += 1
+        self._repeated.tell("share_refused", f"{what} is refused: {why}")
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
         """Each with the position of the first list that reaches them, as it is now."""

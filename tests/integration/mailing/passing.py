@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import asynccontextmanager
 
@@ -16,15 +17,16 @@ from mailing.shell.lookup_counts import LookupCounts
 from mailing.shell.lookups import Lookups
 from mailing.shell.metrics import GatewayCollector
 from mailing.shell.names import Names
-from tests.integration.mailing.gateways import look_up
+from tests.integration.mailing.gateways import look_up, read_metrics
 from tests.integration.mailing.sink import PATIENCE_SECONDS, lmtp
 
 
 class Running:
     """A gateway that distributes."""
 
-    def __init__(self, distributing, settings, port, clicks, maps_port):
+    def __init__(self, distributing, names, settings, port, clicks, maps_port):
         self._distributing = distributing
+        self.names = names
         self.settings = settings
         self.port = port
         self.clicks = clicks
@@ -71,7 +73,13 @@ class Running:
 
     def collector(self):
         """What Prometheus reads."""
-        return GatewayCollector(LookupCounts(), self._distributing.stats, lambda: int(time.time()))
+        return GatewayCollector(LookupCounts(), self._distributing, self.names, lambda: int(time.time()))
+
+    async def until_counted(self, name, count):
+        """Return once Prometheus reads at least so many of a counter without labels."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while counted_in(await read_metrics(self.collector()), name) < count:
+                await asyncio.sleep(0.01)
 
     @property
     def reports(self):
@@ -88,6 +96,11 @@ class Running:
                 await asyncio.sleep(0.01)
 
 
+def counted_in(told, name):
+    """The value of a metric without labels."""
+    return float(re.search(rf"^{name} (.*)$", told, re.M)[1])
+
+
 @asynccontextmanager
 async def running_gateway(client, settings, lists, *, gracefully=True):
     names = Names(client, lists.subnets.values())
@@ -102,7 +115,7 @@ async def running_gateway(client, settings, lists, *, gracefully=True):
         port = await distributing.listen()
         running = asyncio.create_task(distributing.run())
         clicks = await distributing.listen_for_clicks()
-        yield Running(distributing, settings, port, clicks, await maps.listen("127.0.0.1", 0))
+        yield Running(distributing, names, settings, port, clicks, await maps.listen("127.0.0.1", 0))
     finally:
         tasks = [following] if running is None else [following, running]
         await maps.end(PATIENCE_SECONDS if gracefully else 0)

@@ -90,7 +90,7 @@ async def test_lookups_are_counted_by_map_and_by_what_they_were_answered_with_ho
     await gate.lookups(("members", ADDRESS), ("members", ADDRESS), ("lists", "nobody@lists.ubc.example"), ("no", "map"))
     servers.cut_off("sfu.example")
     await gate.lookup("members", "news@lists.ubc.example")
-    told = await read_metrics(GatewayCollector(gate.lookups_of_maps.counts, None, lambda: 0))
+    told = await read_metrics(GatewayCollector(gate.lookups_of_maps.counts, None, gate.names, lambda: 0))
     for line in (
         'shadowtree_mail_lookups_total{map="members",result="OK"} 2.0',
         'shadowtree_mail_lookups_total{map="members",result="TEMP"} 1.0',
@@ -101,6 +101,7 @@ async def test_lookups_are_counted_by_map_and_by_what_they_were_answered_with_ho
         'shadowtree_mail_lookup_seconds_bucket{le="20.0",map="members"} 3.0',
         'shadowtree_mail_lookup_seconds_count{map="lists"} 1.0',
         "shadowtree_mail_event_loop_answers 1.0",
+        "shadowtree_mail_companion_changes_total 0.0",
     ):
         assert line in told.splitlines()
     assert "shadowtree_mail_accepted_total" not in told

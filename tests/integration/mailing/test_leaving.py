@@ -16,6 +16,7 @@ from mailing.rules.lists import Lists, ListSettings
 from shadowtree.errors import GroupNotFound
 from shadowtree.updates import Join
 from tests.fakes.name_servers import NameServers
+from tests.integration.mailing.gateways import read_metrics
 from tests.integration.mailing.passing import running_gateway
 from tests.integration.mailing.sink import PATIENCE_SECONDS, Sink
 
@@ -142,6 +143,9 @@ async def test_what_others_change_of_owners_and_of_who_muted_a_list_is_told_and_
     assert joined.startswith("tea+owners@ubc.example was joined by eve@x.example: its members decide")
     assert muted.startswith("tea+muted@ubc.example was joined by cat@x.example: its members get no mail of tea@")
     assert muted.endswith(", not by this gateway")
+    told_of = (await read_metrics(gate.collector())).splitlines()
+    assert "shadowtree_mail_companion_changes_total 3.0" in told_of
+    assert "shadowtree_mail_shares_refused_total 0.0" in told_of
     assert {each.fields["list"] for each in told()} == {"tea+owners@ubc.example", "tea+muted@ubc.example"}
 
 

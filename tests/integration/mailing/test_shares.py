@@ -317,6 +317,8 @@ async def test_what_is_no_share_or_one_of_an_own_list_that_was_not_sent_is_refus
     ):
         await names.send(to, payload, headers={HEADER: FORMAT}, wait="settled")
     await names.send(ALL, b"no mail at all", wait="settled")
+    for name, refused in (("ubc", 1), ("sfu", 3)):
+        await three[name].gate.until_counted("shadowtree_mail_shares_refused_total", refused)
     await three["ubc"].gate.send("ann@x.example", "all", data=letter("good"))
     await until_all_have(three, *EVERYBODY, subject="good")
     await until_all_have(three, subject="forged")
