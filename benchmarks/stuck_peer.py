@@ -1,8 +1,8 @@
-"""One peer that confirms no message: what it does to messages that go elsewhere, and to the memory of the origin.
+"""One peer that confirms no message: what it does to messages that go elsewhere, and to the origin.
 
 Two clusters of three servers get the same load, in turns of some seconds: messages to a group with members at all
 three, messages to a group with members at two, and probes to the latter, each until it is settled. In one of the
-clusters the third server confirms nothing.
+clusters the third server confirms nothing. A machine that is too slow for the load sends less of it to both.
 
 `python -m benchmarks.stuck_peer --seconds 600` measures for ten minutes.
 """
@@ -15,8 +15,10 @@ import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from enum import Enum, auto
 from pathlib import Path
 
 from benchmarks.report import Figure, print_figures
@@ -32,6 +34,8 @@ RATE = 500
 PAYLOAD = bytes(4_000)
 PROBE_SECONDS = 0.02
 TICK_SECONDS = 0.005
+UNDER_WAY_LIMIT = 500
+"""Messages to one group that are not answered yet. No more are sent while there are so many."""
 PATIENCE_SECONDS = 120
 PROGRAM = (sys.executable, "-m", "benchmarks.silent_server")
 ALL, NEAR = "all@a.x", "near@a.x"
@@ -47,16 +51,21 @@ def _measured(seconds: float) -> list[Figure]:
     with _cluster("c.x") as honest, _cluster(str(SILENT)) as stuck:
         both = {"beside an honest peer": honest, "beside a stuck peer": stuck}
         settled: dict[str, list[float]] = {name: [] for name in both}
-        refused = 0
-        for _ in range(max(1, round(seconds / TURN_SECONDS))):
-            for name, (origin, _) in both.items():
-                found, count = asyncio.run(_turn(origin.address, min(seconds, TURN_SECONDS)))
+        sent, refused, used = Counter[str](), 0, dict.fromkeys(both, 0.0)
+        for turn in range(max(1, round(seconds / TURN_SECONDS))):
+            # What else the machine does rises and falls: neither is always the first.
+            for name, (origin, _) in sorted(both.items(), reverse=bool(turn % 2)):
+                before = origin.processor_seconds()
+                found, answers = asyncio.run(_turn(origin.address, min(seconds, TURN_SECONDS)))
+                used[name] += origin.processor_seconds() - before
                 settled[name] += found
-                refused += count
+                sent[name] += len(found) + answers.total()
+                refused += answers[_Answer.REFUSED]
         memory = {name: origin.resident_bytes() / 2**20 for name, (origin, _) in both.items()}
         (of_stuck,) = [peer for peer in stuck[1].peers() if peer.server == SILENT]
     medians = {name: 1e3 * statistics.median(times) for name, times in settled.items()}
     slow = {name: 1e3 * statistics.quantiles(times, n=20)[18] for name, times in settled.items()}
+    costs = {name: 1e3 * used[name] / sent[name] for name in both}
     less, more = both
     what = f"{2 * RATE:,} messages a second for {seconds:g} s, one peer confirms none"
     return [
@@ -67,6 +76,13 @@ def _measured(seconds: float) -> list[Figure]:
             "x",
             note=f"{medians[less]:.2f} ms, now {medians[more]:.2f}; "
             f"of 20, one takes {slow[less]:.1f}, now {slow[more]:.1f}",
+        ),
+        Figure(
+            f"processor time of the origin for a message, {what}",
+            costs[more] / costs[less],
+            1.1,
+            "x",
+            note=f"{costs[less]:.2f} ms, now {costs[more]:.2f}; {sent[less]:,} messages, now {sent[more]:,}",
         ),
         Figure(
             f"more memory of the origin, {what}",
@@ -94,8 +110,8 @@ def _cluster(third: str) -> Iterator[tuple[ServerProcess, Client]]:
         yield servers[0], client
 
 
-async def _turn(address: str, seconds: float) -> tuple[list[float], int]:
-    """Load for some seconds; returns how long probes took until settled, and how many messages were refused."""
+async def _turn(address: str, seconds: float) -> tuple[list[float], Counter[_Answer]]:
+    """Load for some seconds; returns how long probes took until settled, and how the other messages were answered."""
     async with aio.Client(address, timeout=PATIENCE_SECONDS) as client:
         until = time.monotonic() + seconds
         loads = [asyncio.create_task(_load(client, group, until)) for group in (ALL, NEAR)]
@@ -105,25 +121,39 @@ async def _turn(address: str, seconds: float) -> tuple[list[float], int]:
             await client.send(NEAR, b"probe", wait="settled")
             times.append(time.perf_counter() - began)
             await asyncio.sleep(PROBE_SECONDS)
-        return times, sum(await asyncio.gather(*loads))
+        return times, sum(await asyncio.gather(*loads), Counter[_Answer]())
 
 
-async def _load(client: aio.Client, group: str, until: float) -> int:
-    """Send to a group at `RATE`; returns how many messages were refused."""
-    began, sent = time.monotonic(), list[asyncio.Task[bool]]()
+async def _load(client: aio.Client, group: str, until: float) -> Counter[_Answer]:
+    """Send to a group at `RATE`; returns how the messages were answered."""
+    answers, under_way = Counter[_Answer](), set[asyncio.Task[_Answer]]()
+    began, sent = time.monotonic(), 0
     while time.monotonic() < until:
         due = round((time.monotonic() - began) * RATE)
-        sent += [asyncio.create_task(_is_refused(client, group)) for _ in range(len(sent), due)]
+        new = min(due - sent, UNDER_WAY_LIMIT - len(under_way))
+        under_way |= {asyncio.create_task(_sent(client, group)) for _ in range(new)}
+        sent += new
         await asyncio.sleep(TICK_SECONDS)
-    return sum(await asyncio.gather(*sent))
+        done = {task for task in under_way if task.done()}
+        answers.update(task.result() for task in done)
+        under_way -= done
+    answers.update(await asyncio.gather(*under_way))
+    return answers
 
 
-async def _is_refused(client: aio.Client, group: str) -> bool:
+class _Answer(Enum):
+    """What becomes of a message."""
+
+    ACCEPTED = auto()
+    REFUSED = auto()
+
+
+async def _sent(client: aio.Client, group: str) -> _Answer:
     try:
         await client.send(group, PAYLOAD)
     except BacklogFull:
-        return True
-    return False
+        return _Answer.REFUSED
+    return _Answer.ACCEPTED
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from delivery.backlogs import PARCEL_BYTES, STUCK_SECONDS
 from delivery.events import Accepted, DeliveryRefused, SetPolicy, Settled
 from delivery.model import Kept
 from namegraph import NodeId, Reason, ServerId
+from tests.counted_work import instructions
 from tests.unit.delivery.servers import Servers
 
 A, B, C = map(ServerId, ("a.x", "b.x", "c.x"))
@@ -92,6 +93,39 @@ def test_a_receiver_is_sent_messages_again_once_it_confirms(servers):
     assert not origin_of(servers).unsettled
     assert origin_of(servers).backlog_bytes == 0
     assert servers.servers[A].delivery.unconfirmed(C) is None
+
+
+@pytest.mark.parametrize("pairs", SILENCES.values(), ids=SILENCES)
+def test_a_message_takes_no_more_work_for_a_long_backlog_of_another_receiver(servers, pairs):
+    for origin in origins(servers):
+        origin.backlogs.limit_bytes = 2**30
+    silence(servers, pairs)
+    work = []
+    for length in (30, 300):
+        while len(origin_of(servers).unsettled) < length:
+            servers.send(ALL, payload=PAYLOAD)
+            # What the receiver never takes is kept by the origin; the lanes of this test need not hold it, too.
+            servers.waiting.clear()
+        work.append({group: work_at_origin(servers, group) for group in (ALL, NEAR, LOCAL)})
+    short, long = work
+    assert all(long[group] < 1.02 * short[group] for group in short)
+
+
+def work_at_origin(servers, group):
+    """Count the instructions of all steps of the origin in which a message is accepted, posted and confirmed."""
+    core, work = servers.servers[A], 0
+    step = core.step
+
+    def counted(event, now):
+        nonlocal work
+        effects = []
+        work += instructions(lambda: effects.append(step(event, now)))
+        return effects[0]
+
+    core.step = counted
+    servers.send(group, payload=PAYLOAD)
+    del core.step
+    return work
 
 
 @pytest.mark.parametrize("servers", [Kept.DURABLE], indirect=True)
