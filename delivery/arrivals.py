@@ -4,6 +4,7 @@
     parcel --> log, for the mailboxes that it reaches and that have not got it --> Confirm
     stub --nobody here gets it--> Confirm, as of a parcel
          '-somebody does--> Want: the parcel comes
+    sender takes no answers --> its posts wait
 
 A parcel that was logged while servers were away is remembered, with who got it, until its origin says that it is over:
 it may be posted once more, for those who could not be reached. So is one that somebody was left out of, whom no server
@@ -25,7 +26,7 @@ from delivery.audiences import NOBODY
 from delivery.foreign import ForeignRecipients
 from delivery.log_writer import LogWriter
 from delivery.lost_ways import LostWays
-from delivery.post import Postage
+from delivery.post import ANSWERS_BYTES_LIMIT, Postage
 from delivery.reach import Reach
 from delivery.servers_below import is_home, onward, servers_apart
 from delivery.wire import (
@@ -116,6 +117,9 @@ class Arrivals:
         """Posts that came and were not taken yet, by sender."""
         self.has_more = False
         """Whether a post waits for nothing but another step."""
+        self.answers_limit_bytes = ANSWERS_BYTES_LIMIT
+        self.held: set[ServerId] = set()
+        """Senders whose posts wait until they take the answers to earlier ones."""
 
     def keep(self, post: PeerMessage) -> None:
         """A post has come; the step that follows takes it, if it can."""
@@ -135,11 +139,17 @@ class Arrivals:
         A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. So
         it does for the view in which it was accepted, if this server is in an earlier one still. It waits, too, for the
         steps in which very many are found.
+
+        All posts of a sender wait that takes no answers: each causes more of them.
         """
         self.has_more = False
+        self.held.clear()
         for sender in [sender for sender, waiting in self._waiting.items() if waiting.posts]:
             waiting = self._waiting[sender].posts
             while (number := self._post.handled_through(sender) + 1) in waiting:
+                if self._post.answers_bytes(sender) >= self.answers_limit_bytes:
+                    self.held.add(sender)
+                    break
                 encoded = waiting[number]
                 try:
                     message = decode(encoded)

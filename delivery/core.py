@@ -179,6 +179,8 @@ class DeliveryCore:
         self._now = 0.0
         self._met_at: dict[ServerId, float] = {}
         """Time of the last meeting with each server, on the clock of steps."""
+        self._held_since: dict[ServerId, float] = {}
+        """Time since which posts of a server wait until it takes answers, on the clock of steps."""
         self._shown: list[Shown] = []
         self._sent: list[DatagramSent] = []
 
@@ -235,6 +237,9 @@ class DeliveryCore:
         self.in_memory.make_parcels(reach, now)
         self.spreading.take_posts(reach)
         self.in_memory.spreading.take_posts(reach)
+        held = self.arrivals.held | self.in_memory.arrivals.held
+        if held or self._held_since:
+            self._held_since = {server: self._held_since.get(server, now) for server in held}
         self.policies.forget_deleted(records, reach.is_group)
         self.spreading.end_step(reach)
         self.in_memory.spreading.end_step(reach)
@@ -491,12 +496,18 @@ class DeliveryCore:
             )
 
     def unconfirmed(self, server: ServerId) -> Unconfirmed | None:
-        """Return what a server has not confirmed; None if it has confirmed all parcels."""
+        """Return what a server has not confirmed, or not taken; None if it has confirmed all parcels.
+
+        Answers to a server count where its posts wait until it takes the answers.
+        """
         both = (self.origin.backlogs, self.in_memory.origin.backlogs)
         since = [at for each in both if (at := each.unconfirmed_since(server)) is not None]
+        size = sum(each.bytes_of(server) for each in both)
+        if server in self._held_since:
+            since.append(self._held_since[server])
+            size += self.post.answers_bytes(server) + self.in_memory.lanes.answers_bytes(server)
         if not since:
             return None
-        size = sum(each.bytes_of(server) for each in both)
         return Unconfirmed(size, max(min(since), self._met_at.get(server, 0.0)))
 
     def _send_datagram(self, send: Send) -> None:

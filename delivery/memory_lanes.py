@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from delivery.datagrams import PeerDatagram
+from delivery.post import ANSWER_BYTES
 from delivery.reach import Reach
 from delivery.wire import Carried, Lost, Parcel, Stub, decode_stored_post, encode
 from namegraph import Lane, PeerFault, PeerLetter, PeerMessage, ServerId, TargetSet
@@ -41,6 +42,10 @@ ParcelKey = tuple[int, int, int]
 """What names a parcel of an origin: its sequence, the start, and the first serial."""
 
 
+class _Answer(bytes):
+    """A post that answers one of the receiver."""
+
+
 class Broken(NamedTuple):
     """Another server has started again since it was last sent something."""
 
@@ -61,6 +66,8 @@ class _Out:
 
     waiting: deque[bytes] = field(default_factory=deque)
     """Whole posts."""
+    answers_bytes: int = 0
+    """Memory of the answers among them."""
     begun: deque[tuple[bytes, bool]] = field(default_factory=deque)
     """The pieces of the first of them that are still to be sent."""
     in_flight: deque[tuple[bytes, bool]] = field(default_factory=deque)
@@ -129,6 +136,17 @@ class MemoryLanes:
         """Post anything. It leaves by `leaving`: what is returned has no number."""
         self._out.setdefault(receiver, _Out()).waiting.append(encoded)
         return PeerLetter(receiver, 0, encoded, Lane.POST)
+
+    def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
+        """Post an answer to what the receiver has posted."""
+        letter = self.send_inline(receiver, _Answer(encoded))
+        self._out[receiver].answers_bytes += len(encoded) + ANSWER_BYTES
+        return letter
+
+    def answers_bytes(self, receiver: ServerId) -> int:
+        """Return the memory of the answers that wait for a receiver."""
+        out = self._out.get(receiver)
+        return 0 if out is None else out.answers_bytes
 
     def positions_kept(self) -> set[int]:
         """None: what is under way is kept by the lanes themselves."""
@@ -258,6 +276,8 @@ class MemoryLanes:
         ):
             if not out.begun:
                 post = out.waiting.popleft()
+                if isinstance(post, _Answer):
+                    out.answers_bytes -= len(post) + ANSWER_BYTES
                 cuts = range(0, len(post), PIECE_BYTES)
                 out.begun.extend((post[cut : cut + PIECE_BYTES], cut == cuts[-1]) for cut in cuts)
             piece = out.begun.popleft()

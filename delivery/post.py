@@ -17,7 +17,17 @@ from typing import Protocol
 from delivery.wire import Over, Parcel, Stub, decode_stored_post, encode
 from namegraph import Channels, DurableState, Lane, PeerFault, PeerLetter, ServerId
 
-_PARCEL, _INLINE = b"p", b"i"
+_PARCEL, _INLINE, _ANSWER = b"p", b"i", b"a"
+"""Kinds of posts in a lane. A server of the version before reads an answer as inline."""
+
+ANSWERS_BYTES_LIMIT = 64 * 1024 * 1024
+"""Memory of the answers that one server has not taken. Its posts wait beyond it.
+
+A correct server never reaches it: its own backlog holds some 30,000 parcels that are not confirmed.
+"""
+
+ANSWER_BYTES = 256
+"""Memory of an answer besides its bytes: its key, and its place in the lane."""
 
 _BLANK = _INLINE + encode(Over(0, 0, 0))
 """Says nothing, for no sequence has the number 0. It keeps the numbers of a lane without a gap."""
@@ -36,6 +46,12 @@ class Postage(Protocol):
 
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post what is in no log."""
+
+    def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
+        """Post an answer to what the receiver has posted."""
+
+    def answers_bytes(self, receiver: ServerId) -> int:
+        """Return the memory of the answers that a receiver has not taken."""
 
     def positions_kept(self) -> set[int]:
         """The parcels that some lane still refers to."""
@@ -67,6 +83,8 @@ class Post(Channels):
         """The posts of all lanes that refer to each parcel, by receiver and number."""
         self._dropped: list[tuple[ServerId, int]] = []
         """Parcels that left a lane since `take_dropped`, with its receiver."""
+        self._answers_bytes: Counter[ServerId] = Counter()
+        """Memory of the answers in each lane."""
         for (receiver, number), encoded in self._outbox.items():
             self._refer(receiver, number, encoded)
 
@@ -79,6 +97,16 @@ class Post(Channels):
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post what is in no log."""
         return self._whole(self.send(receiver, _INLINE + encoded))
+
+    def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
+        """Post an answer to what the receiver has posted."""
+        letter = self.send(receiver, _ANSWER + encoded)
+        self._refer(receiver, letter.number, letter.encoded)
+        return self._whole(letter)
+
+    def answers_bytes(self, receiver: ServerId) -> int:
+        """Return the memory of the answers that a receiver has not taken."""
+        return self._answers_bytes[receiver]
 
     def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
         """As of any channel; parcels are whole."""
@@ -142,6 +170,8 @@ class Post(Channels):
     def _refer(self, receiver: ServerId, number: int, encoded: bytes) -> None:
         if encoded[:1] == _PARCEL:
             self._references.setdefault(int(encoded[1:]), []).append((receiver, number))
+        elif encoded[:1] == _ANSWER:
+            self._answers_bytes[receiver] += len(encoded) + ANSWER_BYTES
 
     def _drop_reference(self, receiver: ServerId, number: int) -> None:
         encoded = self._outbox[receiver, number]
@@ -151,6 +181,8 @@ class Post(Channels):
             self._dropped.append((receiver, position))
             if not self._references[position]:
                 del self._references[position]
+        elif encoded[:1] == _ANSWER:
+            self._answers_bytes[receiver] -= len(encoded) + ANSWER_BYTES
 
     def _whole(self, letter: PeerLetter) -> PeerLetter:
         kind, rest = letter.encoded[:1], letter.encoded[1:]

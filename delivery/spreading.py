@@ -267,8 +267,8 @@ class Spreading:
             case Probe(asked):
                 self._answer_post(sender, Probed(asked))
             case Probed(answered):
-                for parcel in self._dead_letters.probed(sender, answered):
-                    self._answer_post(sender, parcel)
+                again = self._dead_letters.probed(sender, answered)
+                self._leave(self._post.send_inline(sender, encode(parcel)) for parcel in again)
             case Remembered(sequence, start, first_serials):
                 for first_serial in first_serials:
                     self._say_if_over(sender, (sequence, start, first_serial))
@@ -284,7 +284,7 @@ class Spreading:
             self._answer_post(origin, claims)
 
     def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
-        self._leave([self._post.send_inline(sender, encode(message))])
+        self._leave([self._post.send_answer(sender, encode(message))])
 
     def _leave(self, letters: Iterable[PeerLetter]) -> None:
         self.letters += letters

@@ -171,6 +171,12 @@ class Servers:
                     PeerReceived(receiver, self.lane(receiver, letter.lane).handled_through(sender), letter.lane),
                 )
 
+    def lane_handled(self, receiver, sender):
+        """Have a server tell another one what it has handled of the messages of that one."""
+        handled = self.lane(receiver, Lane.POST).handled_through(sender)
+        self.step(sender, PeerReceived(receiver, handled, Lane.POST))
+        self.run()
+
     def lane(self, server, lane):
         return self.servers[server].channels_of(lane)
 
