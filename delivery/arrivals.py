@@ -16,7 +16,7 @@ Source: delivery.md sections 4 and 8.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -133,14 +133,17 @@ class Arrivals:
             else:
                 waiting.add(number, encoded)
 
-    def take(self, reach: Reach) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
+    def take(
+        self, reach: Reach, is_ready: Callable[[ServerId, PostMessage, Reach], bool]
+    ) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
         """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
 
         A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. So
         it does for the view in which it was accepted, if this server is in an earlier one still. It waits, too, for the
         steps in which very many are found.
 
-        All posts of a sender wait that takes no answers: each causes more of them.
+        Any post waits while `is_ready` says that taking it takes too long. All posts of a sender wait that takes no
+        answers: each causes more of them.
         """
         self.has_more = False
         self.held.clear()
@@ -164,6 +167,9 @@ class Arrivals:
                     if not self._writer.is_ready(message.targets, reach):
                         self.has_more = True
                         break
+                if not is_ready(sender, message, reach):
+                    self.has_more = True
+                    break
                 self._pass(sender, number)
                 yield sender, message, encoded
 

@@ -226,6 +226,8 @@ class DeliveryCore:
             self.origin.backlogs.begin_start()
         reach = self._reach
         self.running.step(now)
+        self.origin.begin_step()
+        self.in_memory.origin.begin_step()
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self.lost_ways.note(reach.onward_over_removed(records.arcs))
@@ -268,7 +270,7 @@ class DeliveryCore:
         # What was accepted for the old name is in parcels before its senders go on under the new name.
         for spreading in (self.spreading, self.in_memory.spreading):
             spreading.close()
-            spreading.make_parcels(self._reach, at=self.running.seconds)
+            spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
         self.policies.rename(old, new)
         self.mailboxes.rename(old, new)
         self.listeners.rename(old, new)
@@ -431,7 +433,7 @@ class DeliveryCore:
             # What was sent before is accepted as it was sent; numbers go on.
             for spreading in (self.spreading, self.in_memory.spreading):
                 spreading.close()
-                spreading.make_parcels(self._reach, at=self.running.seconds)
+                spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
             senders, others = self._senders_to(event.group), self.senders
             senders.take_over(self.in_memory.senders if senders is others else others, event.group)
         self._answers.append(PolicySet(event.ticket, policy))

@@ -66,6 +66,10 @@ class OpenMessages:
         self.bytes += send.message.size
         return waiting
 
+    def kinds(self) -> list[tuple[TargetSet, Quality]]:
+        """Return the target sets and qualities of all that wait."""
+        return list(self._waiting)
+
     def targets(self) -> list[TargetSet]:
         """The target sets of all that wait."""
         return [targets for targets, _ in self._waiting]

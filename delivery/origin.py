@@ -5,6 +5,9 @@
                                              v   | a server that is found is posted everything from the oldest
                                             posted   parcel on that is not settled, before anything newer
 
+Where that is very much, steps do it in slices. What has shown the server (a confirmation, a new parcel) waits until the
+rest takes no time, and counts as not handled: so a server that crashes meanwhile begins anew.
+
 Which servers are below, nobody knows at once: this server knows those of the members of its own groups, and each of
 those tells the next ones as it confirms, and to whom ways were lost. On the way from the target to a member, as it was
 when the message was accepted, the first server that was not posted to has one before it that names it. So a parcel that
@@ -111,6 +114,9 @@ SEQUENCE_SECONDS = 7 * 86_400.0
 FORGOTTEN_OF_A_STEP = 200
 """Sequences that one step forgets: as many as a step can make."""
 
+POSTED_AT_ONCE = 500
+"""Parcels that one step posts to servers that are found late: some ten milliseconds. More are posted in later steps."""
+
 START_CHANCES = 2**16
 """Among so many values what is random in the number of a start is drawn: its last bits."""
 
@@ -179,6 +185,7 @@ class Origin:
         """Names this start of the server: what it accepts has it in its id."""
         self.backlog_bytes = 0
         self.settled_limit_bytes = SETTLED_BYTES_LIMIT
+        self.posted_at_once = self._room = POSTED_AT_ONCE
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences.setdefault(row.sequence, Sequence())
@@ -373,6 +380,95 @@ class Origin:
 
     # -- servers below
 
+    def begin_step(self) -> None:
+        """Let the step post so many parcels to servers that are found late."""
+        self._room = self.posted_at_once
+
+    def _is_short(self, sequence: Sequence) -> bool:
+        """Return True if all of a sequence can be posted in this step."""
+        return len(sequence.unsettled) <= self._room
+
+    def catch_up(self, number: int, servers: Iterable[ServerId], reach: Reach) -> tuple[list[PeerLetter], bool]:
+        """Post a slice of what is not settled to servers that are below and lack it.
+
+        Returns what is to leave, and whether `found` posts the rest at once.
+        """
+        sequence, leaving = self._sequences.get(number, IDLE), list[PeerLetter]()
+        if self._is_short(sequence):
+            return leaving, True
+        for server in servers:
+            if server == self.server or server in sequence.posted or not reach.is_known(server):
+                continue
+            sequence.receivers.add(server)
+            for position in sequence.behind(sequence.catching_up.get(server, 0)):
+                if server not in self._parcels[position].posted:
+                    if self._room <= 0:
+                        return leaving, False
+                    leaving += self._post_late(server, position, sequence)
+                sequence.catching_up[server] = position
+            sequence.catching_up.pop(server, None)
+            sequence.posted.add(server)
+        return leaving, True
+
+    def catch_up_for_confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[list[PeerLetter], bool]:
+        """Do so for the servers of which a confirmation tells."""
+        sequence = self._sequences.get(confirm.sequence, IDLE)
+        if self._is_short(sequence):
+            return [], True
+        servers = self._note_below_before(sender, confirm, reach)
+        position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
+        if position is not None and position not in sequence.settled and sender in self._parcels[position].posted:
+            targets = self._rows[confirm.sequence].targets
+            servers += [*bounded_onward(confirm.onward, reach), *own_onward(targets, reach, here=self.server)]
+        return self.catch_up(confirm.sequence, servers, reach)
+
+    def catch_up_for_want(self, sender: ServerId, want: Want) -> tuple[list[PeerLetter], bool]:
+        """Post whole a slice of the parcels of which a server has the stub alone, and wants one.
+
+        Returns what is to leave, and whether `want` posts the rest at once.
+        """
+        sequence, leaving = self._sequences.get(want.sequence, IDLE), list[PeerLetter]()
+        if self._is_short(sequence) or sender not in sequence.stubs:
+            return leaving, True
+        position = self._by_serial.get((want.sequence, want.start, want.first_serial))
+        is_wanted = position is not None and self._parcels[position].posted.get(sender) == STUB
+        if not is_wanted and sender not in sequence.made_whole:
+            return leaving, True
+        for position in sequence.behind(sequence.made_whole.get(sender, 0)):
+            if self._parcels[position].posted.get(sender) == STUB:
+                if self._room <= 0:
+                    return leaving, False
+                self._room -= 1
+                self._mark(position, sender, UNCONFIRMED)
+                leaving.append(self._posted(sender, position))
+            sequence.made_whole[sender] = position
+        sequence.made_whole.pop(sender, None)
+        sequence.stubs.discard(sender)
+        return leaving, True
+
+    def catch_up_for_open(self, reach: Reach) -> tuple[list[PeerLetter], bool]:
+        """Do as `catch_up` for the servers that are below the messages which wait for the next parcels."""
+        leaving: list[PeerLetter] = []
+        for targets, quality in self.open.kinds():
+            number = self._numbers.get((targets, quality), 0)
+            sequence = self._sequences.get(number, IDLE)
+            if not self._is_short(sequence):
+                below = servers_below(targets, sequence.onward, reach, here=self.server)
+                letters, is_done = self.catch_up(number, below, reach)
+                leaving += letters
+                if not is_done:
+                    return leaving, False
+        return leaving, True
+
+    def _post_late(self, server: ServerId, position: int, sequence: Sequence) -> list[PeerLetter]:
+        """Post a parcel to a server that is found only now."""
+        self._room -= 1
+        row = self._parcels[position]
+        leaving = self._end_stubs(server, sequence) if row.round else []
+        row.unknown = tuple(other for other in row.unknown if other != server)
+        self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
+        return [*leaving, self._posted(server, position)]
+
     def found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
         """Post all that is not settled to servers that are below, as far as it was not."""
         leaving: list[PeerLetter] = []
@@ -386,13 +482,8 @@ class Origin:
                 continue
             sequence.receivers.add(server)
             for position in sequence.lacking(server):
-                row = self._parcels[position]
-                if server not in row.posted:
-                    if row.round:
-                        leaving += self._end_stubs(server, sequence)
-                    row.unknown = tuple(other for other in row.unknown if other != server)
-                    self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
-                    leaving.append(self._posted(server, position))
+                if server not in self._parcels[position].posted:
+                    leaving += self._post_late(server, position, sequence)
         if unknown:
             self._name_unknown(sequence, unknown)
         return leaving
@@ -466,12 +557,17 @@ class Origin:
 
         To one that is not in this view ways do not move: its arcs are suspended. If it was, another round follows.
         """
+        servers = self._note_below_before(sender, confirm, reach)
+        return self.found(confirm.sequence, servers, reach) if servers else []
+
+    def _note_below_before(self, sender: ServerId, confirm: Confirm, reach: Reach) -> list[ServerId]:
+        """Return the servers that may have been below, and have those get stubs that were never posted anything."""
         sequence = self._sequences.get(confirm.sequence, IDLE)
         if sender not in sequence.receivers:
             return []
         servers = [server for server in confirm.onward_before if reach.is_settled_with(server)][:ONWARD_TAKEN_LIMIT]
         sequence.stubs.update(server for server in servers if server not in sequence.receivers)
-        return self.found(confirm.sequence, servers, reach)
+        return servers
 
     def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         row = self._parcels[position]
@@ -717,6 +813,8 @@ class Origin:
         for sequence in self._sequences.values():
             sequence.posted.discard(server)
             sequence.named.discard(server)
+            sequence.catching_up.pop(server, None)
+            sequence.made_whole.pop(server, None)
             sequence.onward = {
                 teller: tuple(told for told in onward if told != server)
                 for teller, onward in sequence.onward.items()
@@ -844,6 +942,7 @@ class Origin:
         leaving: list[PeerLetter] = []
         for sequence in self._sequences.values():
             sequence.stubs.discard(server)
+            sequence.made_whole.pop(server, None)
             for numbers in sequence.followed.values():
                 numbers.pop(server, None)
         for position, row in sorted(self._parcels.items()):

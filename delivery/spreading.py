@@ -127,10 +127,17 @@ class Spreading:
         """Whether something waits for nothing but another step."""
         return self._is_closing or self._arrivals.has_more
 
-    def make_parcels(self, reach: Reach, *, at: float) -> None:
-        """Make the parcels, log them here and post them, if they are to be made. `at`: the running time."""
+    def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
+        """Make the parcels, log them here and post them, if they are to be made. `at`: the running time.
+
+        They wait for servers that are posted much, unless `is_now`.
+        """
         origin = self._origin
         if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
+            return
+        letters, is_done = origin.catch_up_for_open(reach)
+        self.letters += letters
+        if not is_done and not is_now:
             return
         self._is_closing = False
         self._open.clear()
@@ -238,8 +245,22 @@ class Spreading:
 
     def take_posts(self, reach: Reach) -> None:
         """Take what has come, and can be taken."""
-        for sender, message, encoded in self._arrivals.take(reach):
+        for sender, message, encoded in self._arrivals.take(reach, self._is_caught_up):
             self._take_post(sender, message, encoded, reach)
+
+    def _is_caught_up(self, sender: ServerId, message: PostMessage, reach: Reach) -> bool:
+        """Return True if all that a post has this server post takes no time; else this step posts a slice of it."""
+        match message:
+            case Confirm():
+                letters, is_done = self._origin.catch_up_for_confirm(sender, message, reach)
+            case Claims(sequence) if self._origin.backlog.is_receiver(sequence, sender):
+                letters, is_done = self._origin.catch_up(sequence, [sender], reach)
+            case Want():
+                letters, is_done = self._origin.catch_up_for_want(sender, message)
+            case _:
+                return True
+        self.letters += letters
+        return is_done
 
     def _take_post(self, sender: ServerId, message: PostMessage, encoded: bytes, reach: Reach) -> None:
         match message:

@@ -5,8 +5,9 @@ Source: delivery.md section 4.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
@@ -154,6 +155,10 @@ class Sequence:
     """Servers that were found to be below since the start, or for what was not settled then."""
     stubs: set[ServerId] = field(default_factory=set)
     """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
+    catching_up: dict[ServerId, int] = field(default_factory=dict)
+    """Position through which a server was posted what is not settled, while steps do that in slices."""
+    made_whole: dict[ServerId, int] = field(default_factory=dict)
+    """Position through which a server was posted whole what it has the stub of, while steps do that in slices."""
     followed: dict[int, dict[ServerId, int]] = field(default_factory=dict)
     """Of parcels that are not settled, by position: the number of the last `Elsewhere` of this start that each server
     followed which has confirmed it."""
@@ -178,6 +183,11 @@ class Sequence:
         candidates = newest if server in self.posted else self.unsettled
         self.posted.add(server)
         return [position for position in candidates if position not in self.settled]
+
+    def behind(self, position: int) -> Iterator[int]:
+        """Return the parcels behind a position that are not settled, sorted."""
+        following = islice(self.unsettled, bisect_right(self.unsettled, position), None)
+        return (each for each in following if each not in self.settled)
 
     def not_naming(self, servers: Iterable[ServerId]) -> Iterable[int]:
         """Do the same for unknown servers: the oldest parcels and the newest one, so many at most."""
