@@ -48,7 +48,7 @@ def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
         raise refuse(
             Reason.BACKLOG_FULL,
             f"the server {receiver} has not confirmed {origin.backlogs.limit_bytes >> 20} MiB of earlier messages; "
-            "messages that go there are refused until it does (see `shadowtree peers`)",
+            "messages that go there, or may, are refused until it does (see `shadowtree peers`)",
             server=receiver,
         )
 

@@ -2,14 +2,16 @@
 
     posted --> counted for the receiver --> confirmed, given up, or lost
                     |
-                    '-- BACKLOG_BYTES_LIMIT reached: messages that go to the receiver are refused, no other message is
+                    |-- BACKLOG_BYTES_LIMIT reached: messages that go to the receiver are refused, no other message is
+                    '-- OVERSHOOT_BYTES_LIMIT beyond: so are messages that may go there, as long as nobody has told
 
 A receiver that is connected and confirms no parcel for `STUCK_SECONDS` is *stuck*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +19,12 @@ from namegraph import ServerId
 
 BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
 """Memory for the parcels that one receiver has not confirmed. Messages to the receiver are refused beyond it."""
+
+OVERSHOOT_BYTES_LIMIT = 16 * 1024 * 1024
+"""Memory for parcels beyond the limit of a full receiver, which were accepted before it was known that they go there.
+
+Messages to target sets of which that is not known are refused beyond it.
+"""
 
 PARCEL_BYTES = 2 * 1024
 """Memory of a parcel besides its messages: its row, its keys, and its place in the lane of a receiver."""
@@ -49,6 +57,38 @@ class _Backlog:
     size: int = 0
 
 
+class Untold:
+    """Parcels of sequences in which some server below has not told yet who is further below: they may go anywhere."""
+
+    def __init__(self) -> None:
+        self._sizes: Counter[int] = Counter()
+        """Memory of parcels, by sequence."""
+        self._full_before: frozenset[ServerId] = frozenset()
+        """Receivers that were full when it was last asked what may go to them."""
+        self.size = 0
+        """Memory of all these parcels."""
+
+    def __contains__(self, sequence: int) -> bool:
+        return sequence in self._sizes
+
+    def add(self, sequence: int, size: int) -> None:
+        """Count a parcel."""
+        self._sizes[sequence] += size
+        self.size += size
+
+    def remove(self, sequence: int) -> None:
+        """Count nothing of a sequence any more."""
+        self.size -= self._sizes.pop(sequence, 0)
+
+    def bytes_beyond(self, full: frozenset[ServerId], receivers_of: Callable[[int], Collection[ServerId]]) -> int:
+        """Return the memory of parcels that may turn out to go to full receivers, and do not count for these yet."""
+        if not full <= self._full_before:
+            for sequence in [each for each in self._sizes if not full.isdisjoint(receivers_of(each))]:
+                self.remove(sequence)
+        self._full_before = full
+        return self.size
+
+
 class Backlogs:
     """The backlogs of all receivers of one origin."""
 
@@ -56,8 +96,10 @@ class Backlogs:
         self.now = 0.0
         """Time of the present step, on the clock of steps."""
         self.limit_bytes = BACKLOG_BYTES_LIMIT
+        self.overshoot_limit_bytes = OVERSHOOT_BYTES_LIMIT
         self.parcel_bytes = PARCEL_BYTES
         self._of: dict[ServerId, _Backlog] = {}
+        self.untold = Untold()
         self.full: set[ServerId] = set()
         """Receivers whose backlog has reached the limit."""
         self._receivers_of: dict[int, int] = {}
@@ -108,6 +150,17 @@ class Backlogs:
         """Count the time of all backlogs from now on: the server has just started."""
         for backlog in self._of.values():
             backlog.since = self.now
+
+    def overshot(self, more_bytes: int) -> ServerId | None:
+        """Return a full receiver that takes no more of what may go to it; None if there is none.
+
+        `more_bytes`: memory of the parcels of which nobody has told yet whether they go there.
+        """
+        fullest = max(sorted(self.full), key=self.bytes_of, default=None)
+        if fullest is None:
+            return None
+        limit_bytes = self.limit_bytes + self.overshoot_limit_bytes
+        return fullest if self.bytes_of(fullest) + more_bytes >= limit_bytes else None
 
     def receivers(self) -> Iterable[ServerId]:
         """Return the receivers that have not confirmed some parcel."""

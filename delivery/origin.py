@@ -26,7 +26,7 @@ Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm,
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -159,6 +159,8 @@ class Origin:
         self._rows = DurableMap(durable, "sequence", NUMBERS, packed(_SequenceRow))
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
+        self._alone = {row.targets[0].name: number for number, row in self._rows.items() if len(row.targets) == 1}
+        """Number of a sequence of each single target, with exceptions or without. These change no server below."""
         self._ends = DurableMap(durable, "sequence ends", TEXTS, packed(tuple[int, int]))
         """One value, without a key: the last number of a sequence, and the serial with which new sequences begin.
 
@@ -257,6 +259,8 @@ class Origin:
                 number = self._numbers[targets, quality] = self._last_number
                 self._ends[""] = (self._last_number, self._first_serial)
                 self._rows[number] = _SequenceRow(targets, quality, self._first_serial)
+                if len(targets) == 1:
+                    self._alone[targets[0].name] = number
                 self._others += not is_plain(targets)
             row = self._rows[number]
             row.used_at = at
@@ -317,6 +321,8 @@ class Origin:
     def _forget(self, number: int) -> Forgotten:
         row, sequence = self._rows.pop(number), self._sequences.pop(number, IDLE)
         del self._numbers[row.targets, row.quality]
+        if self._alone.get(row.targets[0].name) == number:
+            del self._alone[row.targets[0].name]
         self._others -= not row.is_plain
         if row.next_serial > self._first_serial:
             self._first_serial = row.next_serial
@@ -346,10 +352,30 @@ class Origin:
         if not full:
             return None
         told: dict[ServerId, tuple[ServerId, ...]] = {}
-        for quality in Quality:
-            told |= self._sequences.get(self._numbers.get((targets, quality), 0), IDLE).onward
+        alone = [self._alone.get(target.name, 0) for target in targets]
+        own = [self._numbers.get((targets, quality), 0) for quality in Quality]
+        for number in (*own, *alone):
+            for server, onward in self._sequences.get(number, IDLE).onward.items():
+                told[server] = (*told.get(server, ()), *onward)
         below = servers_below(targets, told, reach, here=self.server)
-        return next((server for server in below if server in full), None)
+        found = next((server for server in below if server in full), None)
+        if found is not None:
+            return found
+        singles = ((number, (target,)) for number, target in zip(alone, targets, strict=True))
+        is_told = any(self._is_told(number, targets, reach) for number in own)
+        if is_told or all(self._is_told(number, single, reach) for number, single in singles):
+            return None
+        beyond = self.backlogs.untold.bytes_beyond(frozenset(full), self._receivers_of)
+        return self.backlogs.overshot(beyond)
+
+    def _receivers_of(self, number: int) -> Collection[ServerId]:
+        """Return the servers that were found to be below in a sequence."""
+        return self._sequences.get(number, IDLE).receivers
+
+    def _is_told(self, number: int, targets: TargetSet, reach: Reach) -> bool:
+        """Return True if all servers below some targets have told in a sequence who is further below."""
+        onward = self._sequences.get(number, IDLE).onward
+        return all(server in onward for server in servers_below(targets, onward, reach, here=self.server))
 
     def begin(
         self,
@@ -376,6 +402,10 @@ class Origin:
         self._sequences[parcel.sequence].begin(position, servers)
         if asked := asked_to_be_told(parcel, together):
             self._waiting[position] = asked
+        onward = self._sequences[parcel.sequence].onward
+        if self.backlogs.full.isdisjoint(servers) and not all(server in onward for server in servers):
+            size = len(self._post.parcels[position]) + self.backlogs.parcel_bytes
+            self.backlogs.untold.add(parcel.sequence, size)
         return self.found(parcel.sequence, servers, reach)
 
     # -- servers below
@@ -548,6 +578,8 @@ class Origin:
             self._note_confirmed(each, sender, confirm, reach)
         onward = sequence.onward[sender] = bounded_onward(confirm.onward, reach)
         targets = self._rows[confirm.sequence].targets
+        if confirm.sequence in self.backlogs.untold and self._is_told(confirm.sequence, targets, reach):
+            self.backlogs.untold.remove(confirm.sequence)
         row.is_apart |= not row.is_of_copy and is_apart(targets, reach)
         letters = self.found(confirm.sequence, [*onward, *own_onward(targets, reach, here=self.server)], reach)
         return True, confirmed or [position], [*before, *letters]
@@ -760,6 +792,7 @@ class Origin:
             letters += self._forget_settled(sequence, sequence.unsettled.popleft())
         if not sequence.unsettled:
             self._is_idle(row.sequence)
+            self.backlogs.untold.remove(row.sequence)
         if sequence.is_idle:
             del self._sequences[row.sequence]
         if self._settled_bytes > self.settled_limit_bytes:

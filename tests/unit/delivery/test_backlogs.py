@@ -82,6 +82,58 @@ def test_messages_to_a_receiver_that_confirms_nothing_are_refused_and_all_others
     assert origin_of(servers).backlog_bytes <= LIMIT
 
 
+FRESH = [f"fresh{number}@a.x" for number in range(60)]
+OVERSHOOT = 10 * (PARCEL_BYTES + len(PAYLOAD))
+MORE = 2 * (PARCEL_BYTES + 2 * len(PAYLOAD))
+"""Memory of the last parcels before a refusal."""
+
+
+@pytest.fixture
+def fresh(servers):
+    """Groups by way of the second server to the third, to which nothing was sent."""
+    servers.create(*FRESH)
+    for group in FRESH:
+        servers.join(group, BELOW)
+        servers.step(A, SetPolicy(servers.ticket(), NodeId(group), kept=servers.kept))
+    for origin in origins(servers):
+        origin.backlogs.overshoot_limit_bytes = OVERSHOOT
+    return servers
+
+
+@pytest.mark.parametrize("held", [{(C, A)}, {(C, A), (B, A)}], ids=["told at once", "told by nobody"])
+def test_target_sets_of_which_nobody_told_where_they_go_take_a_full_receiver_a_little_beyond_its_limit(fresh, held):
+    for group in (DEEP, NEAR):
+        assert is_settled(fresh.send(group, payload=PAYLOAD))
+    silence(fresh, {(C, A)})
+    fill(fresh, ALL)
+    silence(fresh, held)
+    answers = [fresh.send(group, payload=PAYLOAD)[0] for group in FRESH]
+    silence(fresh, {(C, A)})
+    fresh.now += 5.0
+    fresh.run()
+    refused = [answer for answer in answers if isinstance(answer, DeliveryRefused)]
+    assert 0 < len(refused) < len(FRESH)
+    assert {answer.refusal.facts["server"] for answer in refused} == {C}
+    assert LIMIT < fresh.servers[A].delivery.unconfirmed(C).size <= LIMIT + OVERSHOOT + MORE
+    assert all(is_settled(fresh.send(group, payload=PAYLOAD)) for group in (NEAR, LOCAL))
+
+
+def test_what_was_told_of_a_target_holds_with_other_exceptions_and_in_sets_of_several(servers):
+    assert is_settled(servers.send(DEEP, payload=PAYLOAD))
+    silence(servers, {(C, A)})
+    fill(servers, ALL)
+    for targets, less in (((DEEP,), ("near@a.x",)), ((DEEP, LOCAL), ()), ((LOCAL, DEEP), ())):
+        (answer,) = servers.send(*targets, excluding=less, payload=PAYLOAD)
+        assert answer.refusal.reason is Reason.BACKLOG_FULL
+    assert is_settled(servers.send(NEAR, LOCAL, payload=PAYLOAD))
+
+
+def test_nothing_counts_as_untold_once_all_is_settled(fresh):
+    for group in (*FRESH, ALL, NEAR, LOCAL, DEEP):
+        assert is_settled(fresh.send(group, payload=PAYLOAD))
+    assert [origin.backlogs.untold.size for origin in origins(fresh)] == [0, 0]
+
+
 def test_a_receiver_is_sent_messages_again_once_it_confirms(servers):
     silence(servers, {(C, A)})
     fill(servers, ALL)
