@@ -3,7 +3,8 @@
     posted --> counted for the receiver --> confirmed, given up, or lost
                     |
                     |-- BACKLOG_BYTES_LIMIT reached: messages that go to the receiver are refused, no other message is
-                    '-- OVERSHOOT_BYTES_LIMIT beyond: so are messages that may go there, as long as nobody has told
+                    |-- OVERSHOOT_BYTES_LIMIT beyond: so are messages that may go there, as long as nobody has told
+                    '-- BACKLOG_BYTES_MOST reached: further parcels become dead letters for the receiver
 
 A receiver that is connected and confirms no parcel for `STUCK_SECONDS` is *stuck*.
 """
@@ -24,6 +25,13 @@ OVERSHOOT_BYTES_LIMIT = 16 * 1024 * 1024
 """Memory for parcels beyond the limit of a full receiver, which were accepted before it was known that they go there.
 
 Messages to target sets of which that is not known are refused beyond it.
+"""
+
+BACKLOG_BYTES_MOST = 2 * BACKLOG_BYTES_LIMIT
+"""Memory for the parcels that one receiver has not confirmed, however they came to go there.
+
+What was told of target sets may be old. So parcels that were accepted may turn out to go to a full receiver. Beyond
+this they become dead letters for the receiver.
 """
 
 PARCEL_BYTES = 2 * 1024
@@ -97,6 +105,7 @@ class Backlogs:
         """Time of the present step, on the clock of steps."""
         self.limit_bytes = BACKLOG_BYTES_LIMIT
         self.overshoot_limit_bytes = OVERSHOOT_BYTES_LIMIT
+        self.most_bytes = BACKLOG_BYTES_MOST
         self.parcel_bytes = PARCEL_BYTES
         self._of: dict[ServerId, _Backlog] = {}
         self.untold = Untold()
@@ -161,6 +170,10 @@ class Backlogs:
             return None
         limit_bytes = self.limit_bytes + self.overshoot_limit_bytes
         return fullest if self.bytes_of(fullest) + more_bytes >= limit_bytes else None
+
+    def takes_no_more(self, receiver: ServerId) -> bool:
+        """Return True if no parcel is to be counted for a receiver any more."""
+        return receiver in self.full and self.bytes_of(receiver) >= self.most_bytes
 
     def receivers(self) -> Iterable[ServerId]:
         """Return the receivers that have not confirmed some parcel."""

@@ -53,7 +53,7 @@ class DeadReason(StrEnum):
 
     SERVER_REMOVED = "server removed"
     EXPIRED = "expired"
-    """It had waited for a server as long as parcels are kept, or as a queued message is good for."""
+    """It had waited for a server as long as parcels are kept, or as a queued message is good for. Or too much waited."""
     REFUSED = "refused"
     """A queued message was refused by its origin."""
 

@@ -2,6 +2,7 @@
 
     RemovePeer, or a start --> servers that are not known --> slices: parcel after parcel, then the rest of the lane
     time goes, log too large -> the oldest parcels are kept too long -'
+    too much waits for a server -> it is posted no more --------------'
                                                                       '--> dead letter; the parcel may be settled
 
 As much may wait as takes seconds to be written. So each step gives up a slice, and asks for another one.
@@ -80,6 +81,8 @@ class GivingUp:
         """
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
+        for position, receiver, encoded, _ in self._origin.take_not_posted():
+            self._dead_letters.add(position, encoded, receiver, DeadReason.EXPIRED)
         for server, left in list(self._left.items()):
             if reach.is_known(server):
                 # It is back; what was not given up yet, it gets.

@@ -364,6 +364,8 @@ class InMemory:
 
     def end_step(self, reach: Reach, now: float) -> tuple[list[PeerDatagram], int | None]:
         """What is to leave, and through which position the ring goes, where that is more than before."""
+        for not_posted in self.origin.take_not_posted():
+            self.on_given_up(not_posted.ids)
         self.origin.release()
         new, _ = self.log.take_rows()
         for record in new:

@@ -149,6 +149,16 @@ class Forgotten(NamedTuple):
     """Says that nothing of the sequence comes any more."""
 
 
+class NotPosted(NamedTuple):
+    """A parcel that a receiver does not get: too much waits for it."""
+
+    position: int
+    receiver: ServerId
+    encoded: bytes
+    ids: list[str]
+    """Ids of its messages."""
+
+
 class Origin:
     """All sequences of this server."""
 
@@ -188,6 +198,8 @@ class Origin:
         self.backlog_bytes = 0
         self.settled_limit_bytes = SETTLED_BYTES_LIMIT
         self.posted_at_once = self._room = POSTED_AT_ONCE
+        self._not_posted: list[NotPosted] = []
+        """Parcels since `take_not_posted`."""
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences.setdefault(row.sequence, Sequence())
@@ -495,9 +507,20 @@ class Origin:
         self._room -= 1
         row = self._parcels[position]
         leaving = self._end_stubs(server, sequence) if row.round else []
+        if self.backlogs.takes_no_more(server):
+            row.posted[server] = UNCONFIRMED
+            self.forgo(position, server)
+            encoded = self._post.parcels[position]
+            self._not_posted.append(NotPosted(position, server, encoded, self.ids(position)))
+            return leaving
         row.unknown = tuple(other for other in row.unknown if other != server)
         self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
         return [*leaving, self._posted(server, position)]
+
+    def take_not_posted(self) -> list[NotPosted]:
+        """Return the parcels that receivers do not get since this was last asked."""
+        not_posted, self._not_posted = self._not_posted, []
+        return not_posted
 
     def found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
         """Post all that is not settled to servers that are below, as far as it was not."""

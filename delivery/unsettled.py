@@ -116,7 +116,7 @@ class ParcelRow(Struct, array_like=True):
 
     def told(self) -> UnsettledParcel:
         """As snapshots have it."""
-        posted = tuple(sorted(self.posted))
+        posted = tuple(sorted(server for server in self.posted if server not in self.lost))
         return UnsettledParcel(
             self.sequence,
             self.start,

@@ -118,6 +118,33 @@ def test_target_sets_of_which_nobody_told_where_they_go_take_a_full_receiver_a_l
     assert all(is_settled(fresh.send(group, payload=PAYLOAD)) for group in (NEAR, LOCAL))
 
 
+def test_what_turns_out_to_go_to_a_full_receiver_is_bounded_and_is_a_dead_letter_beyond(fresh):
+    fresh.leave(BELOW, "below@c.x")
+    for group in (*FRESH, DEEP, NEAR):
+        assert is_settled(fresh.send(group, payload=PAYLOAD))
+    given_up = []
+    core = fresh.servers[A].delivery
+    core.in_memory.on_given_up = given_up.extend
+    for origin in origins(fresh):
+        origin.backlogs.most_bytes = LIMIT + OVERSHOOT
+    silence(fresh, {(C, A)})
+    fill(fresh, ALL)
+    # What was told of all these groups is old now, so no message to them is refused.
+    fresh.join(BELOW, "below@c.x")
+    answers = [fresh.send(group, payload=PAYLOAD) for group in FRESH]
+    assert all(isinstance(first, Accepted) for first, *_ in answers)
+    assert core.unconfirmed(C).size <= LIMIT + OVERSHOOT + MORE
+    lacking = [answer for answer in answers if is_settled(answer)]
+    assert len(lacking) > len(FRESH) - 15
+    assert all(answer[-1].unreachable == (C,) for answer in lacking)
+    if fresh.kept is Kept.DURABLE:
+        letters = core.dead_letters.after(0, 100)
+        assert [letter.servers for letter in letters] == [(C,)] * len(lacking)
+    else:
+        assert len(given_up) == len(lacking)
+    assert is_settled(fresh.send(NEAR, payload=PAYLOAD))
+
+
 def test_what_was_told_of_a_target_holds_with_other_exceptions_and_in_sets_of_several(servers):
     assert is_settled(servers.send(DEEP, payload=PAYLOAD))
     silence(servers, {(C, A)})
