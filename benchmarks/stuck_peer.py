@@ -142,7 +142,7 @@ async def _load(client: aio.Client, group: str, until: float) -> Counter[_Answer
 
 
 class _Answer(Enum):
-    """What becomes of a message."""
+    """The answer to a message."""
 
     ACCEPTED = auto()
     REFUSED = auto()

@@ -1,4 +1,4 @@
-"""What other servers post: each waits for its turn, and a parcel is logged here once.
+"""Posts of other servers: each waits for its turn, and a parcel is logged here once.
 
     post --> waits --in the order of its lane, a parcel once this server is settled with its origin--> taken
     parcel --> log, for the mailboxes that it reaches and that have not got it --> Confirm

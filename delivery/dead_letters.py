@@ -53,7 +53,7 @@ class DeadReason(StrEnum):
 
     SERVER_REMOVED = "server removed"
     EXPIRED = "expired"
-    """It had waited for a server as long as parcels are kept, or as a queued message is good for. Or too much waited."""
+    """Parcels are kept no longer for a server, or a queued message is good no longer. Or too much waited."""
     REFUSED = "refused"
     """A queued message was refused by its origin."""
 

@@ -24,7 +24,7 @@ from spark_graph_jobs.finding import Severity, counted, on_one_line
 from spark_graph_jobs.questions.asking import Wishes
 from spark_graph_jobs.report.page import REPORT
 from spark_graph_jobs.results import Result, Verdict, clear
-from spark_graph_jobs.run import Inquiry, run
+from spark_graph_jobs.run import Inquiry, find_damaged, run
 from spark_graph_jobs.snapshot.discovery import UnreadableError, read_collection
 from spark_graph_jobs.snapshot.tables import NamesCollideError
 from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
@@ -82,7 +82,18 @@ def _audit(given: argparse.Namespace, wishes: Wishes, words: Sequence[str]) -> i
     spark = start(master=given.master, memory=given.memory, arcs=collection.arcs, more=jar_settings(jars))
     try:
         inquiry = None if given.no_questions else Inquiry(_choose(spark, given.engine, jars), wishes)
-        result = run(spark, collection, given.out, progress=_say, inquiry=inquiry, options=words)
+        left_out: dict[str, str] = {}
+        while True:
+            try:
+                result = run(spark, collection, given.out, progress=_say, inquiry=inquiry, options=words)
+                break
+            except (*SPARK_FAILURES, NamesCollideError) as error:
+                damaged = find_damaged(spark, collection, given.out)
+                if not damaged:
+                    raise
+                _say(f"the audit failed: {in_one_line(error)}; again without {', '.join(damaged)}")
+                left_out |= damaged
+                collection = read_collection(given.snapshots, left_out)
     finally:
         with suppress(*SPARK_FAILURES, OSError):  # its Java may have ended in a question
             spark.stop()

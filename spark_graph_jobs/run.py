@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_graph_jobs.audits import (
@@ -34,8 +35,9 @@ from spark_graph_jobs.questions.asking import Answers, Wishes, ask_all
 from spark_graph_jobs.report.page import write_report
 from spark_graph_jobs.results import AuditResult, Made, Result, Verdict, program_version, write
 from spark_graph_jobs.snapshot import discovery
-from spark_graph_jobs.snapshot.discovery import Collection
-from spark_graph_jobs.snapshot.tables import NamesCollideError, Tables, load
+from spark_graph_jobs.snapshot.discovery import Collection, Snapshot
+from spark_graph_jobs.snapshot.schema import DELIVERIES_SCHEMA
+from spark_graph_jobs.snapshot.tables import NamesCollideError, Tables, load, why_unreadable
 from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
 
 Progress = Callable[[str], None]
@@ -186,6 +188,41 @@ def _judge(
         started = time.perf_counter()
         end(name, collect_troubles(audit(), name))
     return name_troubles(troubles, tables, FIXES), not_judged.count(collection, tables, arcs)
+
+
+def find_damaged(spark: SparkSession, collection: Collection, out: Path) -> dict[str, str]:
+    """Return what is wrong with snapshots or the delivery log by which the audits have failed, by name of the folder.
+
+    Manifests and footers were whole; so pages are damaged, or rows are such as no server writes. Every table is read,
+    and where all can be, each snapshot is judged alone. Empty: the fault is none of theirs.
+    """
+    found = {name: why for name, path, schema in _files(collection) if (why := why_unreadable(spark, path, schema))}
+    if not found:
+        alone = ((each.folder.name, _why_it_fails_alone(spark, each, out / WORK)) for each in collection.snapshots)
+        found = {name: why for name, why in alone if why}
+        if len(found) == len(collection.snapshots) > 1:
+            # Then it is this machine rather, a full disk say.
+            return {}
+    return found
+
+
+def _files(collection: Collection) -> Iterator[tuple[str, Path, pa.Schema]]:
+    """Return all tables, each with the name of what it belongs to."""
+    for snapshot in collection.snapshots:
+        for table, schema in snapshot.schemas.items():
+            yield snapshot.folder.name, snapshot.folder / f"{table}.parquet", schema
+    if collection.deliveries is not None:
+        yield collection.deliveries.name, collection.deliveries, DELIVERIES_SCHEMA
+
+
+def _why_it_fails_alone(spark: SparkSession, snapshot: Snapshot, work: Path) -> str:
+    alone = Collection((snapshot,), (), is_partial=True, deliveries=None, lacks_servers=True)
+    try:
+        with load(spark, alone, work) as tables:
+            _judge(tables, alone, lambda _: None, {}, 0.0)
+    except (*SPARK_FAILURES, NamesCollideError) as error:
+        return f"no audit can go through its rows: {in_one_line(error)}"
+    return ""
 
 
 _SEVERITIES: Final = {severity: place for place, severity in enumerate(Severity)}

@@ -1,4 +1,4 @@
-"""Who wrote a message, and whether anybody but the message itself says so.
+"""The author of a message, and whether anybody but the message itself confirms the author.
 
 The name in From can be forged. It counts where the own mail server confirms it: by DMARC, in an Authentication-Results
 field of its own (RFC 8601), or by a login that is this very address. Fields of other hosts are ignored.

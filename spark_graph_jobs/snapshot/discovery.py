@@ -102,6 +102,11 @@ class Snapshot:
     taken: Taken | None = None
     """None: the program that took it was older, and did not write that down."""
 
+    @property
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """The schema of each table that it has."""
+        return TABLES if self.messages is None else TABLES | MESSAGE_TABLES
+
 
 @dataclass(frozen=True, slots=True)
 class Missing:
@@ -149,8 +154,12 @@ class Collection:
         return sum(snapshot.rows["arcs"] for snapshot in self.snapshots)
 
 
-def read_collection(folder: Path) -> Collection:
-    """Read the manifests below `folder` and check what they promise; raise `UnreadableError` where it is no folder."""
+def read_collection(folder: Path, left_out: Mapping[str, str] | None = None) -> Collection:
+    """Read the manifests below `folder` and check what they promise; raise `UnreadableError` where it is no folder.
+
+    `left_out`: what was found to be wrong with a snapshot or the delivery log since, by name in `folder`.
+    """
+    left_out = left_out or {}
     if not folder.is_dir():
         raise UnreadableError(f"{folder} is no folder")
     found: dict[str, Snapshot] = {}
@@ -160,6 +169,7 @@ def read_collection(folder: Path) -> Collection:
         if not (place / MANIFEST).exists() and not any((place / f"{table}.parquet").exists() for table in TABLES):
             continue
         try:
+            _refuse(left_out.get(place.name))
             snapshot = read_snapshot(place)
         except UnreadableError as error:
             findings.append(_left_out(place.name, str(error), folder))
@@ -176,7 +186,7 @@ def read_collection(folder: Path) -> Collection:
     absent = [*_tell_missing(missing, folder), *_tell_nothing(snapshots, folder), *_silent(snapshots, folder)]
     mixed = list(_mixed(snapshots, folder))
     deliveries = folder / DELIVERIES
-    unreadable_log = list(_judge_deliveries(deliveries))
+    unreadable_log = list(_judge_deliveries(deliveries, left_out.get(deliveries.name)))
     is_partial = bool(findings or absent or mixed or unreadable_log)
     findings += [*absent, *mixed, *_claimed_twice(snapshots), *_failures(snapshots), *unreadable_log]
     has_log = deliveries.exists() and not unreadable_log
@@ -404,9 +414,16 @@ def _failures(snapshots: Iterable[Snapshot]) -> Iterator[Finding]:
             yield Finding(AUDIT, Severity.ERROR, snapshot.server, message, (), "shadowtree status")
 
 
-def _judge_deliveries(path: Path) -> Iterator[Finding]:
+def _refuse(why: str | None) -> None:
+    """Raise `UnreadableError` where something was found to be wrong."""
+    if why is not None:
+        raise UnreadableError(why)
+
+
+def _judge_deliveries(path: Path, left_out: str | None) -> Iterator[Finding]:
     if path.exists():
         try:
+            _refuse(left_out)
             _rows_in(path, DELIVERIES_SCHEMA)
         except UnreadableError as error:
             yield Finding(AUDIT, Severity.WARNING, path.name, f"left out: {error}", (str(path),))

@@ -36,6 +36,7 @@ from spark_graph_jobs.snapshot.joined import (
 )
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 from spark_graph_jobs.snapshot.schema import DELIVERIES_SCHEMA, MESSAGE_TABLES, TABLES
+from spark_graph_jobs.spark.failures import SPARK_FAILURES, in_one_line
 
 FOREIGN: Final = -1
 """`home_at` of a foreign process."""
@@ -158,6 +159,15 @@ class Store:
         path.mkdir(parents=True, exist_ok=True)
         make(path)
         return self.spark.read.schema(from_arrow_schema(schema)).parquet(str(path))
+
+
+def why_unreadable(spark: SparkSession, path: Path, schema: pa.Schema) -> str:
+    """Return why Spark cannot read all rows and columns of a file; empty if it can."""
+    try:
+        spark.read.schema(from_arrow_schema(schema)).parquet(str(path)).write.format("noop").mode("overwrite").save()
+    except SPARK_FAILURES as error:
+        return f"{path.name} is damaged: {in_one_line(error)}"
+    return ""
 
 
 def local(number: Column | str, at: Column | str = "at") -> Column:

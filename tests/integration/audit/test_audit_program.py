@@ -1,13 +1,17 @@
 """`python -m spark_graph_jobs`: what it writes and how it ends; test_pages.py has it run as a process."""
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 from importlib.metadata import version
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from spark_graph_jobs.finding import READ_COMMANDS
+from spark_graph_jobs.run import find_damaged
+from spark_graph_jobs.snapshot.discovery import read_collection
 from spark_graph_jobs.snapshot.synthetic import Arc, snapshots_of, write
 from tests.integration.audit.clusters import OWNERS, Cluster, whole_cluster
 from tests.integration.audit.faults import FAULTS
@@ -86,6 +90,35 @@ def test_it_says_what_it_could_not_judge_beside_what_it_found(audit_here, tmp_pa
     report = (tmp_path / "out" / "report.html").read_text()
     assert "Not judged: b" in report
     assert "algorithms by driver (scipy)" in report
+
+
+def damage_pages(path):
+    """Change bytes of the first page; the footer stays, so the file looks whole."""
+    content = bytearray(path.read_bytes())
+    content[4:44] = bytes(each ^ 0xFF for each in content[4:44])
+    path.write_bytes(content)
+
+
+def test_a_snapshot_with_a_damaged_page_is_left_out_and_named(audit_here, tmp_path):
+    write(snapshots_of(whole_cluster("f001"), OWNERS), tmp_path / "snapshots")
+    damage_pages(tmp_path / "snapshots" / "b" / "nodes.parquet")
+    ended = audit_here(tmp_path / "snapshots", "--out", tmp_path / "out", "--no-questions")
+    assert ended.status == 3, ended.stdout + ended.stderr
+    assert "warning: b: left out: nodes.parquet is damaged: " in ended.stdout
+    assert "not judged: b, which has no snapshot that can be read" in ended.stdout
+    assert json.loads((tmp_path / "out" / "summary.json").read_text())["partial"]
+
+
+def test_a_snapshot_that_fails_alone_is_found_by_its_rows(spark, tmp_path):
+    write(snapshots_of(whole_cluster("f001"), OWNERS), tmp_path)
+    path = tmp_path / "b" / "nodes.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(0, table.schema.field(0), pa.nulls(len(table), table[0].type)), path)
+    whole = read_collection(tmp_path)
+    of_b = replace(whole, snapshots=tuple(each for each in whole.snapshots if each.server == "b"))
+    (found,) = find_damaged(spark, of_b, tmp_path / "out").items()
+    assert found[0] == "b"
+    assert found[1].startswith("no audit can go through its rows: ")
 
 
 @pytest.mark.parametrize("wrong", [("--memory", "much"), ("--engine", "steam"), ("--before", "nothing")])
