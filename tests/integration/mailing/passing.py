@@ -75,11 +75,9 @@ class Running:
         """What Prometheus reads."""
         return GatewayCollector(LookupCounts(), self._distributing, self.names, lambda: int(time.time()))
 
-    async def until_counted(self, name, count):
-        """Return once Prometheus reads at least so many of a counter without labels."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while counted_in(await read_metrics(self.collector()), name) < count:
-                await asyncio.sleep(0.01)
+    async def count(self, name):
+        """The value of a counter without labels, as Prometheus reads it."""
+        return float(re.search(rf"^{name} (.*)$", await read_metrics(self.collector()), re.M)[1])
 
     @property
     def reports(self):
@@ -94,11 +92,6 @@ class Running:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self.ask("queue"):
                 await asyncio.sleep(0.01)
-
-
-def counted_in(told, name):
-    """The value of a metric without labels."""
-    return float(re.search(rf"^{name} (.*)$", told, re.M)[1])
 
 
 @asynccontextmanager
