@@ -113,7 +113,7 @@ def test_a_snapshot_that_fails_alone_is_found_by_its_rows(spark, tmp_path):
     write(snapshots_of(whole_cluster("f001"), OWNERS), tmp_path)
     path = tmp_path / "b" / "nodes.parquet"
     table = pq.read_table(path)
-    pq.write_table(table.set_column(0, table.schema.field(0), pa.nulls(len(table), table[0].type)), path)
+    pq.write_table(table.set_column(0, "node", pa.nulls(len(table), table[0].type)), path)
     whole = read_collection(tmp_path)
     of_b = replace(whole, snapshots=tuple(each for each in whole.snapshots if each.server == "b"))
     (found,) = find_damaged(spark, of_b, tmp_path / "out").items()
