@@ -2,11 +2,11 @@
 
     a stream comes -> a place of its caller -> a place of the server -> chunks are read and counted
                       none is free: the stream waits, unread            too many bytes: LIMIT_EXCEEDED
-                                                                        too slow: DEADLINE_EXCEEDED
+                      too many wait: LIMIT_EXCEEDED                     too slow: DEADLINE_EXCEEDED
                    -> the batch is whole: its places are free, and it is worked on like any large request
 
-A stream that waits for a place costs the server a call and no memory: its client holds what was not read. A batch that
-is whole has no place any more, so no server waits for another one here while it has a place itself.
+gRPC holds some of a stream that waits, up to all of it on a fast connection, so the streams that wait are bounded, too.
+A batch that is whole has no place any more: no server waits for another one here while it has a place itself.
 """
 
 from __future__ import annotations
@@ -31,6 +31,15 @@ BATCHES_OF_CALLER_LIMIT: Final = 2
 
 BATCHES_LIMIT: Final = 8
 """Batches of all callers that are gathered at once: 64 MiB, half of the bytes of all requests."""
+
+STREAMS_OF_CALLER_LIMIT: Final = 16
+"""Batches of one caller that are gathered, or wait for that."""
+
+STREAMS_LIMIT: Final = 32
+"""The same of all callers: gRPC and the server hold 256 MiB of them at most."""
+
+HEARD_OUT_LIMIT: Final = 20
+"""Refused streams whose first chunk is waited for at once: refused before it, a client sees a broken stream alone."""
 
 GATHERING_SECONDS: Final = 120.0
 """How long one batch may take to come: 8 MiB at 0.6 Mbit/s."""
@@ -80,14 +89,23 @@ class Gathering:
         self._of_caller: dict[str, asyncio.Semaphore] = {}
         self._streams: Counter[str] = Counter()
         """Streams by caller, those that wait for a place included."""
+        self._heard_out = 0
 
     async def whole(self, chunks: AsyncIterator[bytes], context: Context) -> Batch:
         """Read a stream to its end. Raises `RefusedError` if it is too large, or too slow.
 
         The bytes of the batch that is returned are not counted any more.
         """
-        batch = Batch(self._counts)
-        async with self._place(_caller_of(context)):
+        batch, caller = Batch(self._counts), _caller_of(context)
+        if self._streams[caller] >= STREAMS_OF_CALLER_LIMIT or self._streams.total() >= STREAMS_LIMIT:
+            await self._hear_out(chunks)
+            raise refuse(
+                Reason.LIMIT_EXCEEDED,
+                f"{STREAMS_OF_CALLER_LIMIT} batches of one caller, or {STREAMS_LIMIT} of all, are being sent already; "
+                "try again in a moment",
+                limit=str(STREAMS_OF_CALLER_LIMIT),
+            )
+        async with self._place(caller):
             try:
                 async with asyncio.timeout(GATHERING_SECONDS):
                     async for chunk in chunks:
@@ -100,6 +118,15 @@ class Gathering:
             finally:
                 batch.give_back()
         return batch
+
+    async def _hear_out(self, chunks: AsyncIterator[bytes]) -> None:
+        """Wait for the first chunk of a stream that is refused."""
+        if self._heard_out < HEARD_OUT_LIMIT:
+            self._heard_out += 1
+            try:
+                await anext(chunks, None)
+            finally:
+                self._heard_out -= 1
 
     @asynccontextmanager
     async def _place(self, caller: str) -> AsyncIterator[None]:

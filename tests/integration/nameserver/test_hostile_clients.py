@@ -73,7 +73,7 @@ def test_beyond_a_limit_large_requests_are_refused_and_status_goes_on(start):
     chunk = name_service_pb2.ApplyUpdatesChunk(operations=[operation] * 2_000)
     first = name_service_pb2.ApplyUpdatesChunk(operations=[operation] * 2_000, operation_count=14_000)
     assert 7 * chunk.ByteSize() > 6 * MEBIBYTE
-    # Nineteen of them are as much as is taken.
+    # One caller sends sixteen at once, and nineteen that are whole are as much as is taken.
     calls = [server.names.ApplyInChunks.future(iter([first, *[chunk] * 6])) for _ in range(26)]
 
     def status_is_told_and_all_is_done():

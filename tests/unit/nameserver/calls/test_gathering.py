@@ -68,6 +68,14 @@ class Server:
             call.cancel()
 
 
+async def refused_after(begin, chunks):
+    """The refusal of a stream by its last chunk. gRPC may hide one that comes while it still writes."""
+    call = begin()
+    for _ in range(chunks):
+        await call.write(CHUNK)
+    return await refused(call)
+
+
 async def refused(call):
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
@@ -99,7 +107,7 @@ async def test_a_batch_is_counted_once_from_its_first_chunk_to_its_answer():
 async def test_a_batch_that_is_too_large_is_refused_and_nothing_of_it_stays(monkeypatch):
     monkeypatch.setattr(gathering, "BATCH_BYTES_LIMIT", 2_500)
     async with Server() as server:
-        found = await refused(server.one(iter([CHUNK] * 50)))
+        found = await refused_after(server.one, 3)
         assert (found.reason, found.facts["limit"]) == (Reason.LIMIT_EXCEEDED, "2500")
         assert (server.held, server.taken) == (0, [])
         assert await server.one(iter([CHUNK] * 2)) == b"done"
@@ -108,20 +116,14 @@ async def test_a_batch_that_is_too_large_is_refused_and_nothing_of_it_stays(monk
 async def test_a_chunk_of_a_client_is_no_larger_than_any_message_of_it(monkeypatch):
     monkeypatch.setattr(places, "CLIENT_MESSAGE_BYTES_LIMIT", 999)
     async with Server() as server:
-        assert (await refused(server.one(iter([CHUNK])))).facts["limit"] == "999"
+        assert (await refused_after(server.one, 1)).facts["limit"] == "999"
         assert await server.one(iter([CHUNK]), metadata=((FORWARDED_KEY, "b.x"),)) == b"done"
 
 
-async def test_a_batch_that_trickles_is_ended(monkeypatch):
+async def test_a_batch_that_takes_too_long_is_ended_though_something_came_of_it_lately(monkeypatch):
     monkeypatch.setattr(gathering, "GATHERING_SECONDS", 0.2)
     async with Server() as server:
-
-        async def trickle():
-            while True:
-                yield b"x"
-                await asyncio.sleep(0.01)
-
-        assert (await refused(server.one(trickle()))).reason is Reason.DEADLINE_EXCEEDED
+        assert (await refused_after(server.one, 3)).reason is Reason.DEADLINE_EXCEEDED
         assert (server.held, server.taken) == (0, [])
 
 
@@ -135,7 +137,7 @@ async def test_a_batch_on_which_nothing_more_comes_is_ended(monkeypatch):
 async def test_further_batches_of_a_caller_wait_unread_and_those_of_others_do_not():
     async with Server() as server, server.half_sent(server.one, BATCHES_OF_CALLER_LIMIT) as first:
         await until(lambda: server.held == 1_000 * BATCHES_OF_CALLER_LIMIT)
-        async with server.half_sent(server.one, 20):
+        async with server.half_sent(server.one, 10):
             assert await server.other(iter([CHUNK])) == b"done"
             # What the server itself passes on for another one is no batch of the caller beside it.
             assert await server.one(iter([CHUNK]), metadata=((FORWARDED_KEY, "b.x"),)) == b"done"
@@ -144,6 +146,20 @@ async def test_further_batches_of_a_caller_wait_unread_and_those_of_others_do_no
             assert await first[0] == b"done"
             await until(lambda: server.held == 1_000 * BATCHES_OF_CALLER_LIMIT)
     await until(lambda: server.held == 0)
+
+
+@pytest.mark.parametrize("limit", ["STREAMS_OF_CALLER_LIMIT", "STREAMS_LIMIT"])
+async def test_more_batches_than_may_wait_are_refused_after_their_first_chunk(monkeypatch, limit):
+    monkeypatch.setattr(gathering, limit, 4)
+    async with Server() as server, server.half_sent(server.one, 4):
+        await until(lambda: server.held == 1_000 * BATCHES_OF_CALLER_LIMIT)
+        found = await refused_after(server.one, 1)
+        assert (found.reason, "try again" in found.message) == (Reason.LIMIT_EXCEEDED, True)
+        if limit == "STREAMS_LIMIT":
+            assert (await refused_after(server.other, 1)).reason is Reason.LIMIT_EXCEEDED
+        else:
+            assert await server.other(iter([CHUNK])) == b"done"
+        assert server.held == 1_000 * BATCHES_OF_CALLER_LIMIT
 
 
 async def test_batches_of_all_callers_that_are_not_whole_are_bounded(monkeypatch):
