@@ -62,7 +62,8 @@ class GivingUp:
     @property
     def may_have_some(self) -> bool:
         """Whether `advance` may find something."""
-        return self.has_more or not self._origin.backlog.is_empty or bool(self._queue)
+        has_some = not self._origin.backlog.is_empty or self._origin.has_not_posted
+        return self.has_more or has_some or bool(self._queue)
 
     def look(self, reach: Reach) -> None:
         """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""

@@ -6,7 +6,8 @@
                                             posted   parcel on that is not settled, before anything newer
 
 Where that is very much, steps do it in slices. What has shown the server (a confirmation, a new parcel) waits until the
-rest takes no time, and counts as not handled: so a server that crashes meanwhile begins anew.
+rest takes no time, and counts as not handled: so a server that crashes meanwhile begins anew. A server whose lane has
+begun anew is posted slices, too: how far that is, is durable.
 
 Which servers are below, nobody knows at once: this server knows those of the members of its own groups, and each of
 those tells the next ones as it confirms, and to whom ways were lost. On the way from the target to a member, as it was
@@ -25,6 +26,7 @@ Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm,
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
@@ -200,6 +202,21 @@ class Origin:
         self.posted_at_once = self._room = POSTED_AT_ONCE
         self._not_posted: list[NotPosted] = []
         """Parcels since `take_not_posted`."""
+        self._learn_parcels()
+        self._again = DurableMap(durable, "post again", TEXTS, packed(int))
+        """By server whose lane has begun anew: position through which it was posted again what is not settled."""
+        self._left_again = self._learn_again()
+        """Parcels that are still to be posted to such a server, sorted. Newer ones wait behind them."""
+        self._idle: dict[bool, dict[int, None]] = {True: {}, False: {}}
+        """Sequences of which all is settled, of plain ones and of others, the one first that was used longest ago."""
+        self._others = sum(not row.is_plain for row in self._rows.values())
+        """Sequences of several targets, or with exceptions."""
+        for number, of in sorted(self._rows.items(), key=lambda each: (each[1].used_at, each[0])):
+            if number not in self._sequences:
+                self._idle[of.is_plain][number] = None
+
+    def _learn_parcels(self) -> None:
+        """Fill what is in memory of the sequences, from the rows of parcels."""
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences.setdefault(row.sequence, Sequence())
@@ -210,13 +227,6 @@ class Origin:
             # Else something newer would overtake what they want of these.
             sequence.stubs |= {server for server, count in row.posted.items() if count == STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
-        self._idle: dict[bool, dict[int, None]] = {True: {}, False: {}}
-        """Sequences of which all is settled, of plain ones and of others, the one first that was used longest ago."""
-        self._others = sum(not row.is_plain for row in self._rows.values())
-        """Sequences of several targets, or with exceptions."""
-        for number, of in sorted(self._rows.items(), key=lambda each: (each[1].used_at, each[0])):
-            if number not in self._sequences:
-                self._idle[of.is_plain][number] = None
 
     @property
     def unsettled(self) -> list[int]:
@@ -482,7 +492,7 @@ class Origin:
                     return leaving, False
                 self._room -= 1
                 self._mark(position, sender, UNCONFIRMED)
-                leaving.append(self._posted(sender, position))
+                leaving += self._post_in_turn(sender, position)
             sequence.made_whole[sender] = position
         sequence.made_whole.pop(sender, None)
         sequence.stubs.discard(sender)
@@ -515,7 +525,12 @@ class Origin:
             return leaving
         row.unknown = tuple(other for other in row.unknown if other != server)
         self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
-        return [*leaving, self._posted(server, position)]
+        return [*leaving, *self._post_in_turn(server, position)]
+
+    @property
+    def has_not_posted(self) -> bool:
+        """True if `take_not_posted` returns something."""
+        return bool(self._not_posted)
 
     def take_not_posted(self) -> list[NotPosted]:
         """Return the parcels that receivers do not get since this was last asked."""
@@ -679,7 +694,7 @@ class Origin:
             row = self._parcels[position]
             if row.posted.get(server) == STUB:
                 self._mark(position, server, UNCONFIRMED)
-                leaving.append(self._posted(server, position))
+                leaving += self._post_in_turn(server, position)
         return leaving
 
     def needs_round(self, position: int) -> bool:
@@ -705,7 +720,8 @@ class Origin:
         for server in row.posted:
             if server not in row.lost:
                 leaving += self._end_stubs(server, sequence)
-                leaving.append(self._post.send_inline(server, encoded))
+                if not self._waits_its_turn(server, position):
+                    leaving.append(self._post.send_inline(server, encoded))
         return leaving
 
     def is_posted_in(self, position: int, view: str) -> bool:
@@ -866,6 +882,7 @@ class Origin:
 
     def removed(self, server: ServerId) -> None:
         """A server is not known any more: nobody is posted anything because it says so."""
+        self._end_again(server)
         for sequence in self._sequences.values():
             sequence.posted.discard(server)
             sequence.named.discard(server)
@@ -993,19 +1010,88 @@ class Origin:
                 row.round, row.is_apart, row.is_of_copy = 0, False, True
                 self._parcels.touch(position)
 
+    # -- lanes that begin anew
+
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
         """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""
-        leaving: list[PeerLetter] = []
         for sequence in self._sequences.values():
             sequence.stubs.discard(server)
             sequence.made_whole.pop(server, None)
             for numbers in sequence.followed.values():
                 numbers.pop(server, None)
+        left = self._left_again[server] = self._expect_again(server, 0)
+        for position in left:
+            row = self._parcels[position]
+            if not row.round or position not in self._sequences[row.sequence].settled:
+                self.backlogs.add(server, position, len(self._post.parcels[position]))
+        return self._post_again(server)
+
+    def _learn_again(self) -> dict[ServerId, deque[int]]:
+        """Return what is still to be posted again, as the rows of an earlier start say."""
+        for sequence in self._sequences.values():
+            sequence.stubs -= {ServerId(server) for server in self._again}
+        return {
+            ServerId(server): self._expect_again(ServerId(server), through) for server, through in self._again.items()
+        }
+
+    def _expect_again(self, server: ServerId, through: int) -> deque[int]:
+        """Return the parcels behind a position that a server is posted again, sorted; it has confirmed none of them."""
+        left = deque[int]()
         for position, row in sorted(self._parcels.items()):
-            if server in row.posted:
+            if position > through and server in row.posted and server not in row.lost:
+                left.append(position)
                 if position not in self._sequences[row.sequence].settled:
-                    self._mark(position, server, UNCONFIRMED)
-                elif not row.round:
-                    self.backlogs.add(server, position, len(self._post.parcels[position]))
-                leaving.append(self._posted(server, position))
+                    # It becomes durable when it is posted.
+                    row.posted[server] = UNCONFIRMED
+        return left
+
+    @property
+    def posts_again(self) -> bool:
+        """True if a later step is to post again what some server has lost."""
+        return bool(self._left_again)
+
+    def post_more_again(self, reach: Reach) -> list[PeerLetter]:
+        """Post a slice more to servers whose lanes have begun anew."""
+        leaving: list[PeerLetter] = []
+        for server in list(self._left_again):
+            if reach.is_known(server):
+                leaving += self._post_again(server)
+            else:
+                self._end_again(server)
         return leaving
+
+    def _post_again(self, server: ServerId) -> list[PeerLetter]:
+        left, leaving = self._left_again[server], list[PeerLetter]()
+        while left and self._room > 0:
+            position = left.popleft()
+            row = self._parcels.get(position)
+            if row is not None and server in row.posted and server not in row.lost:
+                self._room -= 1
+                self._parcels.touch(position)
+                leaving.append(self._posted(server, position))
+        if left:
+            self._again[server] = left[0] - 1
+        else:
+            self._end_again(server)
+        return leaving
+
+    def _end_again(self, server: ServerId) -> None:
+        """Note that a server has all that it lost, or is gone."""
+        self._left_again.pop(server, None)
+        if server in self._again:
+            del self._again[server]
+
+    def _post_in_turn(self, server: ServerId, position: int) -> list[PeerLetter]:
+        """Post a parcel, or let it wait until all before it was posted again; returns what is to leave."""
+        return [] if self._waits_its_turn(server, position) else [self._posted(server, position)]
+
+    def _waits_its_turn(self, server: ServerId, position: int) -> bool:
+        """Return True if a later step posts a parcel, behind those that a server is posted again."""
+        left = self._left_again.get(server)
+        if not left or position < left[0]:
+            return False
+        if position > left[-1]:
+            left.append(position)
+        elif left[(place := bisect_left(left, position))] != position:
+            left.insert(place, position)
+        return True

@@ -122,8 +122,8 @@ class Post(Channels):
 
     def begin_again(self, server: ServerId) -> list[bytes]:
         """As of any channel."""
-        for letter in super().kept(server):
-            self._drop_reference(server, letter.number)
+        for number in range(self.forgotten_through(server) + 1, self.sent_through(server) + 1):
+            self._drop_reference(server, number)
         return super().begin_again(server)
 
     def receivers(self) -> set[ServerId]:

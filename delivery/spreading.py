@@ -125,7 +125,7 @@ class Spreading:
     @property
     def has_more(self) -> bool:
         """Whether something waits for nothing but another step."""
-        return self._is_closing or self._arrivals.has_more
+        return self._is_closing or self._arrivals.has_more or self._origin.posts_again
 
     def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
         """Make the parcels, log them here and post them, if they are to be made. `at`: the running time.
@@ -206,6 +206,8 @@ class Spreading:
         """Do what is due now: post once more what waited until the view is healed, if it is; have others serve whom
         servers hold that are out of reach; say what is over."""
         self._assigning.look(reach)
+        if self._origin.posts_again:
+            self.letters += self._origin.post_more_again(reach)
         if self._rounds and reach.is_steady() and self._looked_in != reach.view():
             self._looked_in = reach.view()
             for position in list(self._rounds):

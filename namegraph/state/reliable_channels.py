@@ -84,7 +84,8 @@ class Channels:
 
     def begin_again(self, server: ServerId) -> list[bytes]:
         """Number the letters to and from a server anew; returns those that were kept for it, and are not any more."""
-        kept = [self._outbox.pop((server, letter.number)) for letter in self.kept(server)]
+        numbers = range(self.forgotten_through(server) + 1, self.sent_through(server) + 1)
+        kept = [self._outbox.pop((server, number)) for number in numbers]
         for part in (self._last_sent, self._forgotten_through, self._sent, self._handled_through, self._left_through):
             part.pop(server, None)
         self.handled_changed.pop(server, None)

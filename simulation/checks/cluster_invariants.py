@@ -42,6 +42,7 @@ PASSING = frozenset(
         "offered",
         "outbox",
         "parcel",
+        "post again",
         "post outbox",
         "post unmet",
         "record ahead",

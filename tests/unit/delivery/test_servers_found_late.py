@@ -1,9 +1,12 @@
 """A server that is found while very much is not settled is posted all of it, in order, by slices of many steps."""
 
+from copy import deepcopy
+
 import pytest
 
+from delivery import origin
 from delivery.events import Settled
-from namegraph import Lane, PeerLetter, PeerMessage, ServerId
+from namegraph import Lane, PeerLetter, PeerMessage, PeerMet, PeerRestored, ServerId, Subnet
 from tests.unit.delivery.servers import Servers
 
 A, B, C, D = map(ServerId, ("a.x", "b.x", "c.x", "d.x"))
@@ -12,15 +15,15 @@ SLICE, WAITING = 10, 95
 
 
 @pytest.fixture
-def servers():
+def servers(monkeypatch):
     """A group with members at two servers, one of them in a group of its server, where a third one may be joined."""
-    found = Servers(A, B, C, D)
+    monkeypatch.setattr(origin, "POSTED_AT_ONCE", SLICE)
+    found = Servers(A, B, C, D, is_configured=False)
     found.create(ALL, BELOW, OTHER)
     for group, member in ((ALL, "dan@d.x"), (ALL, BELOW), (BELOW, "bob@b.x"), (OTHER, "bob@b.x")):
         found.join(group, member)
     for process in ("dan@d.x", "bob@b.x", "cy@c.x"):
         found.listen(process)
-    found.servers[A].delivery.origin.posted_at_once = SLICE
     return found
 
 
@@ -111,12 +114,11 @@ def test_what_is_not_caught_up_goes_on_after_a_crash(servers):
     servers.held_posts -= {(B, A)}
     (confirm,) = [letter for sender, _, letter in servers.waiting if sender == B]
     # One slice of it is durable, and nothing of it has left.
-    core, origin = servers.servers[A], servers.servers[A].delivery.origin
+    core = servers.servers[A]
     effects = core.step(PeerMessage(B, confirm.number, confirm.encoded, Lane.POST), servers.now)
     servers.disks[A].write(effects.records)
-    assert sum(C in row.posted for row in origin._parcels.values()) == SLICE
+    assert sum(C in row.posted for row in core.delivery.origin._parcels.values()) == SLICE
     servers.restart(A)
-    servers.servers[A].delivery.origin.posted_at_once = SLICE
     servers.run()
     assert servers.log_of("cy@c.x") == [*payloads(WAITING), b"found"]
     settle(servers)
@@ -134,3 +136,66 @@ def test_messages_to_others_settle_while_a_server_is_caught_up(servers):
     assert isinstance(servers.send(OTHER)[-1], Settled)
     servers.run()
     assert servers.log_of("cy@c.x") == [*payloads(WAITING), b"found"]
+
+
+def restore(servers, number):
+    """Let the third server lose all messages that it had, as from an old backup; returns when the origin knows it."""
+    for lost in (servers.under_way, servers.waiting):
+        left = [each for each in lost if C not in each[:2]]
+        lost.clear()
+        lost.extend(left)
+    servers.start(C)
+    servers.meet(C)
+    for one, two in ((A, C), (C, A)):
+        servers.step(one, PeerRestored(two, number))
+    servers.step(A, PeerMet(C, (Subnet(C),)))
+    servers.step(C, PeerMet(A, (Subnet(A),)))
+
+
+@pytest.fixture
+def confirmed(servers):
+    """A long backlog that the third server has confirmed, but for the last parcels, and its disk of before."""
+    servers.join(ALL, "cy@c.x")
+    disk = deepcopy(servers.disks[C])
+    leave_unsettled(servers)
+    assert servers.log_of("cy@c.x") == payloads(WAITING)
+    servers.disks[C] = disk
+    return servers
+
+
+def of(servers):
+    """What the origin knows of its messages."""
+    return servers.servers[A].delivery.origin
+
+
+def test_a_server_whose_lane_begins_anew_is_posted_again_in_slices_and_in_order(confirmed, posts):
+    restore(confirmed, 1)
+    assert largest(posts, C) == SLICE
+    # What is accepted meanwhile comes behind all of it.
+    confirmed.send(ALL, payload=b"new", run=False)
+    assert of(confirmed).posts_again
+    confirmed.run()
+    assert not of(confirmed).posts_again
+    assert largest(posts, C) <= SLICE + 1
+    assert confirmed.log_of("cy@c.x") == [*payloads(WAITING), b"new"]
+    settle(confirmed)
+
+
+def test_what_is_posted_again_is_not_settled_before_and_goes_on_after_a_crash(confirmed):
+    restore(confirmed, 1)
+    confirmed.held_posts = set()
+    assert len(of(confirmed).unsettled) == WAITING
+    confirmed.start(A)
+    assert of(confirmed).posts_again
+    confirmed.restart(A)
+    settle(confirmed)
+    assert confirmed.log_of("cy@c.x") == payloads(WAITING)
+    assert not of(confirmed).posts_again
+
+
+def test_a_server_that_is_removed_while_it_is_posted_again_holds_up_nothing(confirmed):
+    restore(confirmed, 1)
+    confirmed.lose(C)
+    confirmed.remove(A, C)
+    settle(confirmed)
+    assert not confirmed.servers[A].delivery.origin.posts_again
