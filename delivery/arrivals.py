@@ -142,11 +142,13 @@ class Arrivals:
         it does for the view in which it was accepted, if this server is in an earlier one still. It waits, too, for the
         steps in which very many are found.
 
-        Any post waits while `is_ready` says that taking it takes too long. All posts of a sender wait that takes no
-        answers: each causes more of them.
+        Any other post waits while `is_ready` says that taking it takes too long.
+
+        All posts of a sender wait that takes no answers: each causes more of them.
         """
         self.has_more = False
-        self.held.clear()
+        if self.held:
+            self.held.clear()
         for sender in [sender for sender, waiting in self._waiting.items() if waiting.posts]:
             waiting = self._waiting[sender].posts
             while (number := self._post.handled_through(sender) + 1) in waiting:
@@ -167,7 +169,7 @@ class Arrivals:
                     if not self._writer.is_ready(message.targets, reach):
                         self.has_more = True
                         break
-                if not is_ready(sender, message, reach):
+                elif not is_ready(sender, message, reach):
                     self.has_more = True
                     break
                 self._pass(sender, number)

@@ -226,8 +226,6 @@ class DeliveryCore:
             self.origin.backlogs.begin_start()
         reach = self._reach
         self.running.step(now)
-        self.origin.begin_step()
-        self.in_memory.origin.begin_step()
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self.lost_ways.note(reach.onward_over_removed(records.arcs))
@@ -239,8 +237,8 @@ class DeliveryCore:
         self.in_memory.make_parcels(reach, now)
         self.spreading.take_posts(reach)
         self.in_memory.spreading.take_posts(reach)
-        held = self.arrivals.held | self.in_memory.arrivals.held
-        if held or self._held_since:
+        if self.arrivals.held or self.in_memory.arrivals.held or self._held_since:
+            held = self.arrivals.held | self.in_memory.arrivals.held
             self._held_since = {server: self._held_since.get(server, now) for server in held}
         self.policies.forget_deleted(records, reach.is_group)
         self.spreading.end_step(reach)

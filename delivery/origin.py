@@ -432,9 +432,10 @@ class Origin:
 
     # -- servers below
 
-    def begin_step(self) -> None:
-        """Let the step post so many parcels to servers that are found late."""
-        self._room = self.posted_at_once
+    @property
+    def is_short(self) -> bool:
+        """True if all that is not settled can be posted in this step."""
+        return len(self._parcels) <= self._room
 
     def _is_short(self, sequence: Sequence) -> bool:
         """Return True if all of a sequence can be posted in this step."""
@@ -517,15 +518,19 @@ class Origin:
         self._room -= 1
         row = self._parcels[position]
         leaving = self._end_stubs(server, sequence) if row.round else []
-        if self.backlogs.takes_no_more(server):
+        if server in self.backlogs.full and self.backlogs.takes_no_more(server):
             row.posted[server] = UNCONFIRMED
             self.forgo(position, server)
             encoded = self._post.parcels[position]
             self._not_posted.append(NotPosted(position, server, encoded, self.ids(position)))
             return leaving
-        row.unknown = tuple(other for other in row.unknown if other != server)
+        if row.unknown:
+            row.unknown = tuple(other for other in row.unknown if other != server)
         self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
-        return [*leaving, *self._post_in_turn(server, position)]
+        if self._left_again and self._waits_its_turn(server, position):
+            return leaving
+        leaving.append(self._posted(server, position))
+        return leaving
 
     @property
     def has_not_posted(self) -> bool:
@@ -865,7 +870,8 @@ class Origin:
         return letters
 
     def release(self) -> None:
-        """Forget the parcels that no lane refers to any more and that are settled."""
+        """Forget the parcels that no lane refers to any more and that are settled: the end of a step."""
+        self._room = self.posted_at_once
         for server, position in self._post.take_dropped():
             row = self._parcels.get(position)
             if row is None or row.posted.get(server, 0) >= 0:

@@ -101,12 +101,12 @@ class Post(Channels):
     def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post an answer to what the receiver has posted."""
         letter = self.send(receiver, _ANSWER + encoded)
-        self._refer(receiver, letter.number, letter.encoded)
-        return self._whole(letter)
+        self._answers_bytes[receiver] += len(letter.encoded) + ANSWER_BYTES
+        return letter._replace(encoded=encoded)
 
     def answers_bytes(self, receiver: ServerId) -> int:
         """Return the memory of the answers that a receiver has not taken."""
-        return self._answers_bytes[receiver]
+        return self._answers_bytes.get(receiver, 0)
 
     def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
         """As of any channel; parcels are whole."""

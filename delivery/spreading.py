@@ -135,10 +135,11 @@ class Spreading:
         origin = self._origin
         if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
             return
-        letters, is_done = origin.catch_up_for_open(reach)
-        self.letters += letters
-        if not is_done and not is_now:
-            return
+        if not origin.is_short and not is_now:
+            letters, is_done = origin.catch_up_for_open(reach)
+            self.letters += letters
+            if not is_done:
+                return
         self._is_closing = False
         self._open.clear()
         for parcel, together in origin.close(view_number=reach.view_number(), at=at):
@@ -252,6 +253,8 @@ class Spreading:
 
     def _is_caught_up(self, sender: ServerId, message: PostMessage, reach: Reach) -> bool:
         """Return True if all that a post has this server post takes no time; else this step posts a slice of it."""
+        if self._origin.is_short:
+            return True
         match message:
             case Confirm():
                 letters, is_done = self._origin.catch_up_for_confirm(sender, message, reach)
