@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct
@@ -49,7 +50,7 @@ def _pieces(value: Any) -> Iterator[bytes]:
 
 
 def _is_large(value: Any) -> bool:
-    for name in _names_of(value):
+    for name in _names_of_what_may_be_large(value.__class__):
         field = getattr(value, name)
         if len(field) >= _LARGE if field.__class__ in _COLLECTIONS else _is_large(field):
             return True
@@ -70,6 +71,25 @@ def _field_names(kind: Any) -> tuple[str, ...]:
         names = getattr(kind, "_fields", ()) if issubclass(kind, tuple) else ()
     hints = get_type_hints(kind) if names else {}
     return names if any(getattr(hints[name], "__supertype__", hints[name]) not in _SCALARS for name in names) else ()
+
+
+@cache
+def _names_of_what_may_be_large(kind: Any) -> tuple[str, ...]:
+    """The fields that are looked at: each update is looked through a dozen times, and most of it is numbers."""
+    names = _field_names(kind)
+    hints = get_type_hints(kind) if names else {}
+    return tuple(name for name in names if not _is_small(hints[name]))
+
+
+def _is_small(hint: Any) -> bool:
+    """Whether all values of a type are one piece."""
+    hint = getattr(hint, "__supertype__", hint)
+    if get_origin(hint) in (Union, UnionType):
+        return all(map(_is_small, get_args(hint)))
+    if hint in _SCALARS or hint is NoneType:
+        return True
+    is_of_fields = isinstance(hint, type) and (issubclass(hint, Struct) or hasattr(hint, "_fields"))
+    return is_of_fields and not _field_names(hint)
 
 
 class FieldDecoder(Generic[S]):

@@ -38,6 +38,12 @@ class Longer(Outer, array_like=True):
     more: tuple[int, ...] = (1, 2)
 
 
+class Perhaps(NamedTuple):
+    inner: Inner | None
+    small: Small | None
+    number: int | None = None
+
+
 class Tagged(msgspec.Struct, array_like=True, tag=True):
     names: tuple[str, ...]
 
@@ -122,3 +128,23 @@ def test_what_is_none_is_refused_as_by_the_decoder(encoded):
     for decoder in (DECODER, msgspec.msgpack.Decoder(Outer)):
         with pytest.raises(msgspec.DecodeError):
             decoder.decode(encoded)
+
+
+def test_only_fields_that_may_be_large_are_looked_at():
+    assert by_fields._names_of_what_may_be_large(Outer) == ("inner", "pairs")
+    assert by_fields._names_of_what_may_be_large(Perhaps) == ("inner",)
+    assert by_fields._names_of_what_may_be_large(Small) == ()
+
+
+def test_what_may_be_there_is_encoded_by_fields_where_it_is_large(monkeypatch):
+    encoded_at_once = []
+
+    class Recorder:
+        def encode(self, value):
+            encoded_at_once.append(value)
+            return ENCODER.encode(value)
+
+    monkeypatch.setattr(by_fields, "_ENCODER", Recorder())
+    names = ("name",) * 5000
+    encode_by_fields(Perhaps(Inner(names), None))
+    assert encoded_at_once == [names, b"", None, None]
