@@ -38,6 +38,7 @@ from namegraph import (
 )
 from nameserver.admin_service import ADMIN_SERVICE, admin_service_handlers
 from nameserver.calls.adapters import Handler
+from nameserver.calls.arriving import UNREAD_BYTES, Arriving
 from nameserver.calls.home_dispatch import NAME_SERVICE
 from nameserver.calls.peer_service import peer_service_handlers
 from nameserver.calls.places import Places, RequestBytes, admitted_shortly, guarded
@@ -57,7 +58,7 @@ from nameserver.delivery_service import (
 )
 from nameserver.driver.ancestry_filling import AncestryFilling
 from nameserver.driver.database_identity import refuse_mistaken
-from nameserver.driver.gc_tuning import growing_graph, tune_collector
+from nameserver.driver.gc_tuning import growing_graph, tune_allocator, tune_collector
 from nameserver.driver.health import HEALTH_SERVICE, Health, reflection_handlers
 from nameserver.driver.planned_end import PlannedEnd
 from nameserver.driver.run_loop import RunLoop
@@ -107,6 +108,9 @@ CHANNEL_OPTIONS = (
     ("grpc.server.max_pending_requests_hard_limit", CALLS_AT_ONCE_LIMIT),
     ("grpc.max_receive_message_length", RECEIVED_MESSAGE_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
+    # What is not read is not received, either: gRPC would receive several MiB of each stream.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
     # Who went away without a word is noticed while a call of his is under way, and what he holds here is given up.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
@@ -179,6 +183,7 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
 
     `reload` reads the settings again at SIGHUP: those of the log and the peers are followed. It raises `SettingsError`.
     """
+    tune_allocator()
     log = Log(settings.log)
     log.begin()
     for number in PASSED_OVER:
@@ -387,6 +392,9 @@ def _open(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
     request_bytes = RequestBytes()
+    arriving = Arriving(
+        is_at_rest=lambda: request_bytes.are_few, report=lambda line: say(logging.WARNING, "requests_refused", line)
+    )
 
     def add(
         server: grpc.aio.Server,
@@ -411,6 +419,7 @@ def _open(
                 name: admitted_shortly(way, places=places, request_bytes=request_bytes) for name, way in at_once.items()
             }
             found = calls.followed(service, found, admitted)
+        found = arriving.handlers(found)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, found),))
 
     services_of_homes = {NAME_SERVICE: names, DELIVERY_SERVICE: messages, PEER_SERVICE: questions}

@@ -33,7 +33,13 @@ NEXT_MESSAGE_SECONDS: Final = 30.0
 """How long a client may be silent on a stream once it was answered."""
 
 REQUEST_BYTES_LIMIT: Final = 128 * 1024 * 1024
-"""Of all requests that are under way, as they came; gRPC holds each of them once more."""
+"""Of all requests that are under way, as they came."""
+
+SMALL_REQUEST_BYTES: Final = 64 * 1024
+"""Nearly all requests are smaller."""
+
+RESERVED_BYTES: Final = 72 * 1024 * 1024
+"""Bytes of requests that no larger one takes: so small ones are not refused because of large ones."""
 
 CLIENT_MESSAGE_BYTES_LIMIT: Final = 2 * 1024 * 1024
 """Bytes of one message of a client. gRPC takes larger ones (`RECEIVED_MESSAGE_BYTES_LIMIT` in `server.py`), which other
@@ -42,8 +48,9 @@ servers send: its limit is one for a whole server."""
 LARGE_REQUEST_BYTES: Final = 1024 * 1024
 """Parsed, a request takes many times as much."""
 
-LARGE_REQUESTS_AT_ONCE: Final = 4
-"""Others wait as bytes. Those that other servers forward do not wait: their servers may wait for one another."""
+LARGE_REQUESTS_AT_ONCE: Final = 2
+"""One is carried out, and the next one is parsed meanwhile; others wait as bytes. As many of those that other servers
+forward are worked on besides: servers that wait for one another would else wait for ever."""
 
 
 class RequestBytes:
@@ -52,15 +59,22 @@ class RequestBytes:
     def __init__(self) -> None:
         self._under_way = 0
         self._large = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
+        self._large_forwarded = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
     def holding(self, size: int, context: Context) -> Held:
         """Count a request of this size, in a block, which begins when there is room to work on it."""
-        is_large = size >= LARGE_REQUEST_BYTES and not is_forwarded(context)
-        return Held(self, size, self._large if is_large else None)
+        large = self._large_forwarded if is_forwarded(context) else self._large
+        return Held(self, size, large if size >= LARGE_REQUEST_BYTES else None)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether no large request is under way, nor many small ones."""
+        return self._under_way < LARGE_REQUEST_BYTES
 
     def has_room(self, size: int) -> bool:
         """Whether so many bytes more may be under way."""
-        return self._under_way + size <= REQUEST_BYTES_LIMIT
+        reserved = 0 if size < SMALL_REQUEST_BYTES else RESERVED_BYTES
+        return self._under_way + size <= REQUEST_BYTES_LIMIT - reserved
 
     def add(self, size: int) -> None:
         """So many bytes more are under way; raises `RefusedError` where there are too many already."""

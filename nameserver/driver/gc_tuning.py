@@ -19,6 +19,25 @@ MIDDLE_COLLECTIONS = 120
 """After so many, everything that is not kept apart is looked through."""
 
 
+ARENAS = 2
+"""Heaps of the C library. Each thread of gRPC would get its own, and what is free in one is lost to the others."""
+
+LARGE_BLOCK_BYTES = 1024 * 1024
+"""Blocks of this size are given back when they are free. By itself the C library comes to keep blocks of 32 MiB."""
+
+_ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
+"""Parameters of `mallopt` in glibc (malloc.h)."""
+
+
+def tune_allocator() -> None:
+    """Have the C library, where it is glibc, give back what large requests have taken."""
+    tune = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if tune is not None:
+        tune(_ARENA_MAX, ARENAS)
+        tune(_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+        tune(_TRIM_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
 def tune_collector() -> None:
     """Collect rarely enough that calls do not notice, and little at a time."""
     gc.set_threshold(YOUNG_THRESHOLD, YOUNG_COLLECTIONS, MIDDLE_COLLECTIONS)

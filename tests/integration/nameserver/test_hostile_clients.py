@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import grpc
 import pytest
@@ -67,7 +68,6 @@ def test_imports_that_send_nothing_more_give_their_places_back(start):
 
 
 def test_beyond_a_limit_large_requests_are_refused_and_status_goes_on(start):
-    """What gRPC itself holds of requests that come at the same time is not ours to bound."""
     server = start()
     operation = name_service_pb2.ApplyUpdatesRequest.Operation(parent="p" * 240 + "@b.c", child="c" * 240 + "@x.y")
     chunk = name_service_pb2.ApplyUpdatesChunk(operations=[operation] * 2_000)
@@ -82,6 +82,30 @@ def test_beyond_a_limit_large_requests_are_refused_and_status_goes_on(start):
 
     wait_until(status_is_told_and_all_is_done, "answers")
     assert grpc.StatusCode.RESOURCE_EXHAUSTED in {call.code() for call in calls}
+
+
+def peak_bytes(process):
+    (line,) = [
+        line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("VmHWM")
+    ]
+    return 1024 * int(line.split()[1])
+
+
+def test_large_requests_that_come_at_once_take_little_memory_and_leave_others_be(start):
+    server = start()
+    before = peak_bytes(server.process)
+    request = b"\x0a" + bytes(7 * MEBIBYTE)
+    options = [("grpc.use_local_subchannel_pool", 1)]
+    channels = [grpc.insecure_channel(server.address, options=options) for _ in range(4)]
+    calls = [channel.unary_unary("/shadowtree.v1.NameService/ApplyUpdates") for channel in channels]
+    under_way = [calls[number % 4].future(request) for number in range(60)]
+    with Client(server.address) as client:
+        client.create_group("g@b.c")
+        assert client.status().groups == 1
+    assert {call.code() for call in under_way} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
+    assert peak_bytes(server.process) - before < 300 * MEBIBYTE
+    for channel in channels:
+        channel.close()
 
 
 @pytest.mark.parametrize(("host", "is_open"), [("127.0.0.1", False), ("0.0.0.0", True), ("[::1]", False)])

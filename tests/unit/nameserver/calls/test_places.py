@@ -128,17 +128,32 @@ async def test_a_stream_that_is_used_goes_on_to_its_end():
         assert await call == b"\x03"
 
 
-async def test_large_requests_wait_for_one_another_and_forwarded_ones_for_none():
+async def test_large_requests_wait_for_one_another_and_forwarded_ones_for_forwarded_ones_alone(monkeypatch):
+    monkeypatch.setattr(places_module, "LARGE_REQUESTS_AT_ONCE", 1)
     large = bytes(places_module.LARGE_REQUEST_BYTES)
     async with Under() as under:
-        monopoly = [under.hold_at(SERVICE, large) for _ in range(3)] + [under.hold_at(OTHER, large) for _ in range(2)]
+        monopoly = [under.hold_at(SERVICE, large) for _ in range(3)] + [under.hold_at(OTHER, large)]
         await until(lambda: under.working == places_module.LARGE_REQUESTS_AT_ONCE)
         assert await under.echo_at(OTHER) == b"x"
-        forwarded = under.hold_at(OTHER, large, metadata=((FORWARDED_KEY, "b.x"),))
-        await until(lambda: under.working == places_module.LARGE_REQUESTS_AT_ONCE + 1)
+        forwarded = [under.hold_at(OTHER, large, metadata=((FORWARDED_KEY, "b.x"),)) for _ in range(2)]
+        await until(lambda: under.working == 2 * places_module.LARGE_REQUESTS_AT_ONCE)
         under.may_go_on.set()
-        await asyncio.gather(*monopoly, forwarded)
-        assert under.most_at_work == places_module.LARGE_REQUESTS_AT_ONCE + 1
+        await asyncio.gather(*monopoly, *forwarded)
+        assert under.most_at_work == 2 * places_module.LARGE_REQUESTS_AT_ONCE
+
+
+async def test_large_requests_leave_room_for_small_ones(monkeypatch):
+    monkeypatch.setattr(places_module, "REQUEST_BYTES_LIMIT", 300_000)
+    monkeypatch.setattr(places_module, "RESERVED_BYTES", 100_000)
+    async with Under() as under:
+        held = under.hold_at(SERVICE, bytes(190_000))
+        await until(lambda: under.working == 1)
+        larger = bytes(places_module.SMALL_REQUEST_BYTES)
+        assert (await refused(under.echo_at(OTHER, larger))).code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert await under.echo_at(OTHER, bytes(60_000)) == bytes(60_000)
+        under.may_go_on.set()
+        await held
+        assert await under.echo_at(OTHER, larger) == larger
 
 
 async def test_more_bytes_of_requests_than_there_is_room_for_are_refused(monkeypatch):
