@@ -24,6 +24,7 @@ from pyroaring import BitMap
 
 from delivery.audiences import NOBODY
 from delivery.foreign import ForeignRecipients
+from delivery.log_segments import Writer
 from delivery.log_writer import LogWriter
 from delivery.lost_ways import LostWays
 from delivery.post import ANSWERS_BYTES_LIMIT, Postage
@@ -247,14 +248,14 @@ class Arrivals:
             return everybody
         audience = everybody - left_out
         if audience:
-            self._writer.append(audience, encoded, len(parcel.messages))
+            self._writer.append(audience, encoded, len(parcel.messages), Writer(key[0], parcel.targets[0].name))
         if reach.is_parted() or audience != everybody:
             self._remembered[key] = self._writer.number_of(audience)
         return audience
 
     def _log_again(self, key: _ParcelKey, parcel: Parcel, _encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
         """Log a parcel for those who get it only now; returns who has got it."""
-        audience = self._writer.append_late(parcel, self._remembered[key], reach, left_out)
+        audience = self._writer.append_late(parcel, self._remembered[key], reach, left_out, source=key[0])
         self._hear(key, parcel, is_for_some=bool(audience))
         self._remembered[key] = self._writer.number_of(audience)
         return audience

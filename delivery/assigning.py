@@ -86,7 +86,8 @@ class Assigning:
 
     def log_again(self, parcel: Parcel, before: int, reach: Reach) -> Here:
         """Log a parcel of this server for more than the audience of a number: those who get it only now."""
-        audience = self._writer.append_late(parcel, before, reach, self.left_out(parcel, reach))
+        left_out, source = self.left_out(parcel, reach), self._origin.server
+        audience = self._writer.append_late(parcel, before, reach, left_out, source=source)
         return self._writer.here(audience, parcel.targets, reach)
 
     def logged(self, position: int, parcel: Parcel) -> None:

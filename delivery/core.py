@@ -159,7 +159,7 @@ class DeliveryCore:
         self.in_memory = InMemory(
             server, self.mailboxes, self.listeners, self.gateways, self.running, self.lost_ways, post.faults
         )
-        self._retention = Retention(
+        self.retention = Retention(
             self.log,
             self.audiences,
             self.mailboxes,
@@ -168,6 +168,7 @@ class DeliveryCore:
             self.dead_letters,
             self.running,
             self.in_memory.audiences,
+            is_needed=self.post.parcels.__contains__,
         )
         self.reach: Reach | None = None
         """Set before the first step."""
@@ -251,7 +252,8 @@ class DeliveryCore:
             if self.origin.has_sequences:
                 # Their age counts over restarts.
                 self.running.write()
-            self._retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
+            self.retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
+            records.log_gone += self.log.take_gone()
         self.origin.release()
         new, cut = self.log.take_rows()
         records.log += new
@@ -319,7 +321,11 @@ class DeliveryCore:
         """Whether the last step left something for a `Tick`."""
         has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
         has_more = has_parcels or self.giving_up.has_more or self.gateways.has_more
-        return has_more or self._retention.overrun_by(self.origin.oldest_needed()) is not None
+        has_more = has_more or self.retention.is_too_old(self.origin.oldest_needed())
+        if has_more or not self.log.is_too_large:
+            return has_more
+        waiting = self.retention.waits_for_room()
+        return bool(self.giving_up.overrun(self.running.seconds, waiting)) or self.retention.makes_room(waiting)
 
     def _take(self, event: Event | DeliveryEvent) -> None:
         match event:
@@ -564,9 +570,9 @@ class DeliveryCore:
         if not self._has_started:
             self._has_started = True
             self.giving_up.look(self._reach)
-        overrun_through = (self.log.oldest_through or 0) if self.log.is_too_large else 0
+        overrun = self.retention.waits_for_room() if self.log.is_too_large else ()
         if self.giving_up.may_have_some:
-            for position in self.giving_up.advance(self.running.seconds, self._reach, overrun_through=overrun_through):
+            for position in self.giving_up.advance(self.running.seconds, self._reach, overrun=overrun):
                 self.spreading.end_round(position, self._reach)
         if self.queue:
             self.running.write()

@@ -42,6 +42,8 @@ class Send(Struct, frozen=True):
     wants_settled: bool = False
     objection: Refusal | None = None
     """Why it may not be sent, as far as the shell has asked: a message that was accepted before is answered as then."""
+    source: str = ""
+    """Network of the client, as the shell counts callers; empty if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ Source: delivery.md sections 8, 9 and 11.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from delivery.dead_letters import DeadLetters, DeadReason
@@ -75,10 +75,10 @@ class GivingUp:
                 self._origin.removed(server)
                 self._left[server] = _Left(deque(self._origin.unsettled))
 
-    def advance(self, at: float, reach: Reach, *, overrun_through: int = 0) -> Iterator[int]:
+    def advance(self, at: float, reach: Reach, *, overrun: Collection[int] = ()) -> Iterator[int]:
         """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time.
 
-        `overrun_through`: the last position of the part of the log that there is no room for.
+        `overrun`: positions in the log for which there is no room.
         """
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
@@ -103,14 +103,17 @@ class GivingUp:
                 else:
                     left.blanked_through, budget = through, 0
         expired = self._origin.backlog.accepted_before(at - self.limit_seconds, at_most=budget)
-        if not expired and overrun_through:
-            waiting = self._origin.backlog.accepted_before(at - OVERRUN_SECONDS, at_most=budget)
-            expired = [position for position in waiting if position <= overrun_through]
+        if not expired and overrun:
+            expired = self.overrun(at, overrun, at_most=budget)
         self._has_expired = bool(expired)
         for position in expired:
             for server in self._origin.expire(position):
                 self._give_up(position, server, DeadReason.EXPIRED)
             yield position
+
+    def overrun(self, at: float, positions: Collection[int], *, at_most: int = 1) -> list[int]:
+        """Return which parcels give way at once, so many at most, of those for which the log has no room."""
+        return self._origin.backlog.accepted_before(at - OVERRUN_SECONDS, at_most=at_most, among=positions)
 
     def _give_up_queued(self, at: float, reach: Reach, budget: int) -> int:
         """The same of what is queued here; returns what is left of the budget."""

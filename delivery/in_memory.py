@@ -27,7 +27,7 @@ from delivery.datagrams import PeerDatagram
 from delivery.dead_letters import DeadLetters
 from delivery.gateways import Gateways
 from delivery.listeners import Listeners
-from delivery.log import CUT_AT_LEAST, Log
+from delivery.log import CUT_AT_LEAST, NOBODY_KNOWN, Log
 from delivery.log_writer import LogWriter
 from delivery.lost_ways import LostWays
 from delivery.mailboxes import Mailboxes, SubscriptionKey
@@ -141,7 +141,7 @@ class MemoryArrivals(Arrivals):
         self.parcels_lost += lost.parcels
         audience = self._writer.audience(lost.targets, reach)
         if audience:
-            self._writer.append(audience, encode(lost), lost.parcels)
+            self._writer.append(audience, encode(lost), lost.parcels, NOBODY_KNOWN)
 
 
 class InMemory:

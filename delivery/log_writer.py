@@ -10,6 +10,7 @@ from pyroaring import BitMap
 
 from delivery.audiences import Audiences, Foreign
 from delivery.log import Log
+from delivery.log_segments import Writer
 from delivery.reach import Reach
 from delivery.running_time import RunningTime
 from delivery.unsettled import Here
@@ -59,21 +60,25 @@ class LogWriter:
         leaves_out = not self.audience(targets, reach).issubset(audience)
         return Here(self.number_of(audience), self.count(audience), leaves_out)
 
-    def append(self, audience: BitMap, encoded: bytes, messages: int) -> int:
+    def append(self, audience: BitMap, encoded: bytes, messages: int, writer: Writer) -> int:
         """Append a parcel of so many messages for an audience; returns its position."""
         number = self._audiences.number_of(audience)
-        position = self._log.append(number, encoded, messages=messages, at=self._running.seconds)
+        position = self._log.append(number, encoded, messages=messages, at=self._running.seconds, writer=writer)
         self._audiences.used(number, at=position)
         return position
 
-    def append_late(self, parcel: Parcel, before: int, reach: Reach, left_out: BitMap) -> BitMap:
+    def is_heavy(self, source: str) -> bool:
+        """Whether a source has so much of the log that it makes room for what it writes."""
+        return self._log.is_heavy(source)
+
+    def append_late(self, parcel: Parcel, before: int, reach: Reach, left_out: BitMap, *, source: str) -> BitMap:
         """Append a parcel for those who are below its targets now and were not in an audience; returns all of both.
 
-        `before`: the number of that audience. `left_out`: who gets nothing now.
+        `before`: the number of that audience. `left_out`: who gets nothing now. `source`: server that posted it.
         """
         had = self._audiences.bitmap(before)
         more = self.audience(parcel.targets, reach) - left_out - had
         if more:
             late = structs.replace(parcel, round=max(parcel.round, 1))
-            self.append(more, encode(late), len(parcel.messages))
+            self.append(more, encode(late), len(parcel.messages), Writer(source, parcel.targets[0].name))
         return had | more

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from delivery.events import Send
@@ -74,11 +75,25 @@ class OpenMessages:
         """The target sets of all that wait."""
         return [targets for targets, _ in self._waiting]
 
-    def drain(self) -> Iterator[tuple[TargetSet, Quality, list[list[Waiting]]]]:
-        """All that wait, which do not after this: for each target set and quality, what goes into one parcel each."""
+    def drain(self, is_apart: Callable[[str], bool]) -> Iterator[tuple[TargetSet, Quality, list[list[Waiting]]]]:
+        """All that wait, which do not after this: for each target set and quality, what goes into one parcel each.
+
+        `is_apart`: whether messages of a source share no parcel with those of others.
+        """
         waiting, self._waiting, self.bytes = self._waiting, {}, 0
         for (targets, quality), messages in waiting.items():
-            yield targets, quality, list(_cut_up(messages))
+            yield targets, quality, list(_cut_up(messages, is_apart))
+
+
+def source_of(together: list[Waiting]) -> str:
+    """Return the source of most bytes of a parcel of these messages."""
+    first = together[0].send.source
+    if all(waiting.send.source == first for waiting in together):
+        return first
+    sizes = Counter[str]()
+    for waiting in together:
+        sizes[waiting.send.source] += waiting.send.message.size
+    return max(sizes, key=sizes.__getitem__)
 
 
 def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
@@ -92,13 +107,18 @@ def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int,
     ]
 
 
-def _cut_up(waiting: list[Waiting]) -> Iterator[list[Waiting]]:
-    """In parcels of no more messages and bytes than one takes."""
+def _cut_up(waiting: list[Waiting], is_apart: Callable[[str], bool]) -> Iterator[list[Waiting]]:
+    """Yield the messages of each parcel, which takes no more messages and bytes than it may. Their order stays."""
     together: list[Waiting] = []
     size = 0
+    source = waiting[0].send.source
     for each in waiting:
         more = each.send.message.size
-        if together and (len(together) == PARCEL_MESSAGES_LIMIT or size + more > PARCEL_BYTES_LIMIT):
+        ends_here = len(together) == PARCEL_MESSAGES_LIMIT or size + more > PARCEL_BYTES_LIMIT
+        if each.send.source != source:
+            before, source = source, each.send.source
+            ends_here = ends_here or is_apart(before) or is_apart(source)
+        if together and ends_here:
             yield together
             together, size = [], 0
         together.append(each)

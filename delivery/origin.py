@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -272,9 +272,14 @@ class Origin:
 
     # -- messages become parcels
 
-    def close(self, *, view_number: int, at: float) -> Iterator[tuple[Parcel, list[Waiting]]]:
-        """The parcels of all messages that wait, with what each message of them was. `at`: the running time."""
-        for targets, quality, parcels in self.open.drain():
+    def close(
+        self, *, view_number: int, at: float, is_apart: Callable[[str], bool]
+    ) -> Iterator[tuple[Parcel, list[Waiting]]]:
+        """The parcels of all messages that wait, with what each message of them was. `at`: the running time.
+
+        `is_apart`: whether messages of a source share no parcel with those of others.
+        """
+        for targets, quality, parcels in self.open.drain(is_apart):
             number = self._numbers.get((targets, quality))
             if number is None:
                 self._last_number += 1

@@ -115,6 +115,8 @@ class LogEnds(NamedTuple):
     """The last position that was cut."""
     mailboxes_numbered: int
     """The highest number that a mailbox was given."""
+    gone: int = 0
+    """How many entries behind the cut are gone."""
 
 
 @dataclass(slots=True)

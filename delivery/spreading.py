@@ -19,9 +19,10 @@ from delivery.arrivals import Arrivals
 from delivery.assigning import Assigning
 from delivery.dead_letters import DeadLetters
 from delivery.events import Accepted, Answer, Send
+from delivery.log_segments import Writer
 from delivery.log_writer import LogWriter
 from delivery.model import Quality
-from delivery.open_messages import Waiting
+from delivery.open_messages import Waiting, source_of
 from delivery.origin import Origin
 from delivery.post import Postage
 from delivery.reach import Reach
@@ -142,7 +143,8 @@ class Spreading:
                 return
         self._is_closing = False
         self._open.clear()
-        for parcel, together in origin.close(view_number=reach.view_number(), at=at):
+        made = origin.close(view_number=reach.view_number(), at=at, is_apart=self._writer.is_heavy)
+        for parcel, together in made:
             self._accept(parcel, together)
             servers = self._assigning.servers_for(parcel, origin.servers_below(parcel, reach), reach)
             left_out = self._assigning.left_out(parcel, reach)
@@ -152,7 +154,8 @@ class Spreading:
                 continue
             encoded = encode(parcel)
             # It is in the log, though nobody here gets it, as long as it must be kept for others.
-            position = self._writer.append(audience, encoded, len(parcel.messages))
+            writer = Writer(source_of(together), parcel.targets[0].name)
+            position = self._writer.append(audience, encoded, len(parcel.messages), writer)
             origin.keep(position, encoded)
             here = self._writer.here(audience, parcel.targets, reach)
             self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)

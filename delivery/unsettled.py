@@ -291,13 +291,17 @@ class Backlog:
         """Whether a server that has not confirmed a parcel in this round had it before."""
         return self._parcels[position].posted[server] == UNCONFIRMED_AGAIN
 
-    def accepted_before(self, at: float, *, at_most: int) -> list[int]:
-        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many."""
+    def accepted_before(self, at: float, *, at_most: int, among: Iterable[int] | None = None) -> list[int]:
+        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many.
+
+        `among`: of these positions alone, which are sorted.
+        """
         found: list[int] = []
-        for position, row in self._parcels.items():
-            if len(found) == at_most or row.accepted_at >= at:
+        for position in self._parcels if among is None else among:
+            row = self._parcels.get(position)
+            if len(found) == at_most or (row is not None and row.accepted_at >= at):
                 break
-            if not row.is_settled:
+            if row is not None and not row.is_settled:
                 found.append(position)
         return found
 

@@ -100,7 +100,7 @@ class AdminCalls:
             node_numbers=len(core.graph.ids),
             free_node_numbers=core.graph.free_count,
             mailboxes=len(delivery.mailboxes),
-            log_entries=delivery.log.last - delivery.log.cut,
+            log_entries=delivery.log.last - delivery.log.cut - delivery.log.gone,
             log_bytes=delivery.log.size,
             parcels_unsettled=delivery.origin.parcels_unsettled,
             parcels_pending=[

@@ -49,6 +49,7 @@ from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
 from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings
 from nameserver.deliveries.desk import Desk
+from nameserver.deliveries.overrun_reports import OverrunReports
 from nameserver.deliveries.queue_sending import QueueSending
 from nameserver.delivery_service import (
     DELIVERY_SERVICE,
@@ -359,6 +360,8 @@ def _open(
     resolver = MembershipResolver(reads, unheard=directory.unheard)
     census, calls = Census(reads), CallsUnderWay()
     try:
+        overruns = OverrunReports(clock=time.monotonic, report=partial(say, logging.WARNING, "message_log_full"))
+        core.delivery.retention.on_overrun = overruns.note
         streams = StreamPlaces(clock=time.monotonic, report=partial(say, logging.WARNING, "streams_taken"))
         clocks = observe(
             telemetry,

@@ -118,6 +118,8 @@ class MemoryStore:
         if records.cut_log_through is not None:
             for position in [position for position in database.log if position <= records.cut_log_through]:
                 del database.log[position]
+        for position in records.log_gone:
+            database.log.pop(position, None)
         if records.counter is not None:
             database.counter = records.counter
 

@@ -433,7 +433,7 @@ def _incoming(table: Table) -> tuple[Table, str]:
 _UPSERTS: Mapping[Table, str] = {
     table: _upsert(table) for table in (NODES, ARCS, VIRTUAL_NODES, OUTCOMES, PROTOCOL_ROWS, CHANGES, LOG, SERVER)
 }
-_DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
+_DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES, LOG)}
 
 
 def _replace_state() -> str:

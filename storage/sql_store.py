@@ -376,6 +376,8 @@ class SqlStore:
                 self._engine.write(table, kept)
             if gone:
                 self._engine.delete(table, gone)
+        if records.log_gone:
+            self._engine.delete(LOG, [(position,) for position in records.log_gone])
         cuts = (
             (OUTCOMES.c.sequence, records.forget_outcomes_through),
             (CHANGES.c.number, records.forget_changes_through),

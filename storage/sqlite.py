@@ -411,7 +411,7 @@ _WRITING: Mapping[Table, tuple[str, Callable[[Sequence[Row]], list[Row]]]] = {
     SERVER: (_upsert(SERVER), _plain_servers),
 }
 
-_DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES)}
+_DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTOCOL_ROWS, VIRTUAL_NODES, LOG)}
 
 
 def _explain(error: BaseException | None, database: str) -> StorageError | None:

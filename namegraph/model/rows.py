@@ -149,6 +149,8 @@ class Records:
     """New entries of the log; their positions rise."""
     cut_log_through: int | None = None
     """Entries of the log at this position and below are forgotten."""
+    log_gone: list[int] = field(default_factory=list)
+    """Positions of further entries of the log that are forgotten. They may be among `log`."""
     counter: int | None = None
     """The priority counter, where it rose."""
 
@@ -167,6 +169,7 @@ class Records:
         self.log += later.log
         if later.cut_log_through is not None:
             self.cut_log_through = later.cut_log_through
+        self.log_gone += later.log_gone
         if later.counter is not None:
             self.counter = later.counter
 
@@ -178,7 +181,7 @@ class Records:
         """Whether nothing needs to be made durable."""
         return (
             not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol or self.changes)
-            and not self.log
+            and not (self.log or self.log_gone)
             and self.cut_log_through is None
             and self.counter is None
             and self.forget_changes_through is None

@@ -51,6 +51,12 @@ REPORT_SECONDS: Final = 60.0
 """How often operators are told that a network has all of its places, at most."""
 
 
+def network_of_caller(context: Context) -> str:
+    """Return the network that counts as one caller; calls that another server passes on count apart."""
+    network = network_of(context.peer() or "")
+    return f"{network}, passed on" if network != THIS_MACHINE and is_forwarded(context) else network
+
+
 class StreamPlace:
     """The place of one stream."""
 
@@ -89,11 +95,10 @@ class StreamPlaces:
     @asynccontextmanager
     async def one(self, requests: AsyncIterator[object], context: Context) -> AsyncIterator[StreamPlace]:
         """Hold a place during the block. Raises `RefusedError` if there is none, and no stream gives way."""
-        peer, is_passed_on = context.peer() or "", is_forwarded(context)
-        network = network_of(peer)
+        peer, network = context.peer() or "", network_of_caller(context)
         limit = STREAMS_OF_THIS_MACHINE_LIMIT if network == THIS_MACHINE else STREAMS_OF_NETWORK_LIMIT
-        if is_passed_on and network != THIS_MACHINE:
-            network, limit = f"{network}, passed on", STREAMS_PASSED_ON_LIMIT
+        if is_forwarded(context) and network != THIS_MACHINE:
+            limit = STREAMS_PASSED_ON_LIMIT
         place = StreamPlace(network, peer, self._clock)
         try:
             self._make_room(network, limit)

@@ -86,6 +86,10 @@ class Desk:
         """The last position that was cut from the log."""
         return self._core.delivery.log.cut
 
+    def lost_between(self, first: int, last: int, reader: int) -> int:
+        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+        return self._core.delivery.log.lost(first, last, lambda audience: self.is_for(audience, reader))
+
     def new_ticket(self) -> int:
         """A number for one event, never used again."""
         return self._run_loop.new_ticket()

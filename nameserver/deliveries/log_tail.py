@@ -2,6 +2,7 @@
 
 durable --while somebody reads--> [ the tail: 64 MiB ] --> listeners that keep up
 disk --one reading for all----------^   '----------------> listeners that are behind, a piece at a time
+                                                           where all of a piece is gone, they go on behind it
 
 What becomes durable goes into the tail as it is in memory, so that who keeps up waits for no disk. What everybody has
 acknowledged is cut from the log, and leaves the tail with it.
@@ -149,15 +150,19 @@ class LogTail:
     async def read(self, after: int) -> Sequence[LogEntry]:
         """Entries behind a position, sorted: some where there are some; what was cut is left out."""
         self.wait(after)
-        if self._machine.logged <= after:
-            return ()
-        if after < self._begin:
-            return await self._read_disk(after, self._begin)
-        if after >= self._through:
-            async with self._reading:
-                await self._fill(after)
-        if after < self._begin:
-            return await self._read_disk(after, self._begin)
+        while self._machine.logged > after:
+            if after >= self._through:
+                async with self._reading:
+                    await self._fill(after)
+            if after >= self._begin:
+                return self._newest(after)
+            begin = self._begin
+            if found := await self._read_disk(after, begin):
+                return found
+            after = begin
+        return ()
+
+    def _newest(self, after: int) -> Sequence[LogEntry]:
         through = min(self._through, after + ENTRIES_AT_ONCE)
         if through == self._through:
             self._unread = 0

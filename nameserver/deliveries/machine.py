@@ -140,6 +140,9 @@ class DeliveryMachine(Protocol):
     def log_cut(self) -> int:
         """The last position that was cut from it."""
 
+    def lost_between(self, first: int, last: int, reader: int) -> int:
+        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+
     def told_of_more(self, tell: Callable[[], None]) -> AbstractContextManager[None]:
         """During the block, have a listener told whenever more of the log is durable, or more is in memory.
 

@@ -22,7 +22,7 @@ from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Sen
 from delivery.model import Message
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
-from nameserver.calls.stream_places import StreamPlace
+from nameserver.calls.stream_places import StreamPlace, network_of_caller
 from nameserver.deliveries import message_wire, queue_sending
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.send_lanes import HomeLane
@@ -138,6 +138,7 @@ class _SendStream:
         self._machine = calls.machine
         self._context = context
         self._is_forwarded = is_forwarded(context)
+        self._source = network_of_caller(context)
         self._unanswered: deque[_Unanswered] = deque()
         self._messages_unanswered = 0
         """Those that are gathered, too; and of all of them:"""
@@ -414,6 +415,7 @@ class _SendStream:
             message.request_id,
             message.wait == wire.SendRequest.WAIT_SETTLED,
             self._machine.rate_objection(rated_as) if objection is None else objection,
+            self._source,
         )
         if objection is None and not send.request_id:
             self._alike[common] = _Alike(send, rated_as)
@@ -433,7 +435,7 @@ class _SendStream:
         message = Message(payload, of_first.headers, of_first.sender, self._now_ms, of_first.deadline_ms)
         objection = self._machine.rate_objection(alike.rated_as)
         ticket, targets, quality = self._machine.new_ticket(), first.targets, first.quality
-        self._gather(Send(ticket, targets, message, quality, number, "", first.wants_settled, objection))
+        self._gather(Send(ticket, targets, message, quality, number, "", first.wants_settled, objection, self._source))
 
     def _gather(self, send: Send) -> None:
         self._gathered.append(send)

@@ -35,6 +35,9 @@ class Source(Protocol):
     def lost_before(self, entry: int) -> int:
         """How many entries are gone from one on, as far as that is known; at least 1."""
 
+    def lost_between(self, first: int, last: int, reader: int) -> int:
+        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+
     def is_for(self, audience: int, reader: int) -> bool:
         """Whether an entry with an audience is for a mailbox, a listener or a gateway."""
 
@@ -68,6 +71,10 @@ class LogSource:
     def lost_before(self, entry: int) -> int:
         """How many entries are gone from one on."""
         return self.cut + 1 - entry
+
+    def lost_between(self, first: int, last: int, reader: int) -> int:
+        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+        return self._machine.lost_between(first, last, reader)
 
 
 class RingSource:
@@ -106,6 +113,11 @@ class RingSource:
     def lost_before(self, entry: int) -> int:
         """How many entries are gone from one on; of an earlier start: 1, for nobody knows."""
         return self._ring.lost_before(entry)
+
+    def lost_between(self, first: int, last: int, reader: int) -> int:
+        """None: the ring has no holes."""
+        del first, last, reader
+        return 0
 
 
 @dataclass(slots=True)

@@ -250,6 +250,7 @@ class SubscribeCalls:
             return True
         handed_out = _HandedOut(endpoint, standing, reading.gap, self._now_ms())
         for entry in entries:
+            handed_out.pass_hole(source, entry.position)
             if not (source.is_for(entry.audience, endpoint.key[0]) and _may_want(endpoint.wanted, entry)):
                 handed_out.pass_over(entry)
             elif handed_out.names_recipients(entry, source, self._machine):
@@ -340,6 +341,13 @@ class _HandedOut:
     def is_full(self) -> bool:
         """Whether no more is to be added now."""
         return self._size >= RESPONSE_BYTES or not self._endpoint.has_credit
+
+    def pass_hole(self, source: Source, before: int) -> None:
+        """Pass over what is gone before an entry."""
+        first = self._standing.cursor.entry
+        if first < before:
+            self.gap += source.lost_between(first, before - 1, self._endpoint.key[0])
+            self._standing.pass_over(Position.before(before))
 
     def pass_over(self, entry: LogEntry) -> None:
         """The entry is not for the mailbox."""

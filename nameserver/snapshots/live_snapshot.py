@@ -120,25 +120,33 @@ class SnapshotCalls:
     async def _messages(self, reading: _Reading) -> AsyncGenerator[bytes, None]:
         """The rest of what is known of messages, and the log as it was at the instant of the snapshot.
 
-        What was cut since has left the log for good: then the snapshot is of a log that was cut so far.
+        What was cut since has left the log for good: then the snapshot is of a log that was cut so far. What went from
+        the middle is there if it was read before.
         """
         ends, pieces = reading.messages_ended
         for piece in pieces:
             yield encode_messages(piece)
             await self._run_loop.between_steps()
-        after = ends.cut
+        after, lacking = ends.cut, list[range]()
         while after < ends.last:
             records = await self._run_loop.read_log(LogWanted(after, ends.last, LOG_BYTES))
             if not records:
                 break
-            after = records[-1].position
+            for record in records:
+                if record.position > after + 1:
+                    lacking.append(range(after + 1, record.position))
+                after = record.position
             began = time.thread_time()
             for begin in range(0, len(records), PIECE_ROWS):
                 yield encode_messages(entries(records[begin : begin + PIECE_ROWS]))
                 await self._run_loop.between_steps()
             await asyncio.sleep(time.thread_time() - began)
-        cut = min(ends.last, self._core.delivery.log.cut)
-        yield encode_messages_end(ends._replace(cut=cut))
+        log = self._core.delivery.log
+        cut = min(ends.last, log.cut)
+        lacking.append(range(after + 1, ends.last + 1))
+        gone = sum(max(0, each.stop - max(each.start, cut + 1)) for each in lacking)
+        # What is lacking, and has not gone, was lost by the database.
+        yield encode_messages_end(ends._replace(cut=cut, gone=min(gone, log.gone)))
 
     @contextmanager
     def _followed(self, cut: str) -> Iterator[_Reading]:

@@ -25,7 +25,9 @@ def encode_messages(piece: MessagePiece) -> bytes:
 
 def encode_messages_end(ends: LogEnds) -> bytes:
     """The chunk after all of these."""
-    end = _Chunk.MessagesEnd(log_last=ends.last, log_cut=ends.cut, mailboxes_numbered=ends.mailboxes_numbered)
+    end = _Chunk.MessagesEnd(
+        log_last=ends.last, log_cut=ends.cut, mailboxes_numbered=ends.mailboxes_numbered, log_gone=ends.gone
+    )
     return _Chunk(messages_end=end).SerializeToString()
 
 

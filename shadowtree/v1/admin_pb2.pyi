@@ -402,14 +402,16 @@ class SnapshotChunk(_message.Message):
         mailboxes: bytes
         def __init__(self, targets: _Optional[_Iterable[str]] = ..., mailboxes: _Optional[bytes] = ...) -> None: ...
     class MessagesEnd(_message.Message):
-        __slots__ = ("log_last", "log_cut", "mailboxes_numbered")
+        __slots__ = ("log_last", "log_cut", "mailboxes_numbered", "log_gone")
         LOG_LAST_FIELD_NUMBER: _ClassVar[int]
         LOG_CUT_FIELD_NUMBER: _ClassVar[int]
         MAILBOXES_NUMBERED_FIELD_NUMBER: _ClassVar[int]
+        LOG_GONE_FIELD_NUMBER: _ClassVar[int]
         log_last: int
         log_cut: int
         mailboxes_numbered: int
-        def __init__(self, log_last: _Optional[int] = ..., log_cut: _Optional[int] = ..., mailboxes_numbered: _Optional[int] = ...) -> None: ...
+        log_gone: int
+        def __init__(self, log_last: _Optional[int] = ..., log_cut: _Optional[int] = ..., mailboxes_numbered: _Optional[int] = ..., log_gone: _Optional[int] = ...) -> None: ...
     class End(_message.Message):
         __slots__ = ("server", "subnets", "revision", "counter", "peers", "database_failure", "has_ancestor_sets", "cut")
         SERVER_FIELD_NUMBER: _ClassVar[int]

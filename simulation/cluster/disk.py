@@ -189,6 +189,8 @@ class Disk:
         self.log.update((record.position, record) for record in records.log)
         if records.cut_log_through is not None:
             self.log = {position: record for position, record in self.log.items() if position > records.cut_log_through}
+        for position in records.log_gone:
+            self.log.pop(position, None)
         if records.counter is not None:
             self._counter = records.counter
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from delivery import history
+from delivery.core import DeliveryCore
 from delivery.history import SubscriptionId
 from delivery.in_memory import POSITIONS_OF_START
 from delivery.model import EVERYTHING, Filter, Kept, Position, is_pattern
@@ -128,6 +129,7 @@ class Handing:
         for end, items, _ in read(
             records, endpoint.mailbox, core.audiences, after=endpoint.handed, wanted=endpoint.wanted
         ):
+            self._tell_hole(endpoint, core, before=end.entry - 1)
             for item in items:
                 if not at_most:
                     return
@@ -135,6 +137,15 @@ class Handing:
                 self._note_handed(endpoint, item)
                 endpoint.handed = item.position
             endpoint.handed = max(endpoint.handed, end)
+
+    def _tell_hole(self, endpoint: Endpoint, core: DeliveryCore, *, before: int) -> None:
+        """Pass over what is gone from the middle of the log, if an endpoint stands there."""
+        first, through = endpoint.handed.entry, Position.before(before)
+        if first < before:
+            if core.log.lost(first, before - 1, lambda audience: core.audiences.is_for(audience, endpoint.mailbox)):
+                for one in self._readers.read_by(endpoint.subscription):
+                    self._note(history.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
+            endpoint.handed = through
 
     def hand_from_memory(self, endpoint: Endpoint, *, at_most: int) -> None:
         """The same of what is kept in memory."""

@@ -99,3 +99,5 @@ class UnreadMessages:
         if records.cut_log_through is not None:
             cut = records.cut_log_through
             at.entries = {position: entry for position, entry in at.entries.items() if position > cut}
+        for position in records.log_gone:
+            at.entries.pop(position, None)

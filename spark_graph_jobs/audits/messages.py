@@ -139,7 +139,7 @@ def _overlap(encoded: Sequence[bytes]) -> bool:
 def _never_accepted(log: DataFrame, tables: Tables) -> DataFrame:
     """What others logged, and its home has not, though it has what is before and behind it."""
     others = log.filter("home_at is not null and at != home_at")
-    found = _passed_over(others.withColumn("asked_at", sql.col("home_at")), log).filter("has_lower")
+    found = _passed_over(others.withColumn("asked_at", sql.col("home_at")), log, tables).filter("has_lower")
     return texts_in_trouble(found, "was never accepted by its home", _at(tables))
 
 
@@ -154,13 +154,17 @@ def _lost(log: DataFrame, tables: Tables) -> DataFrame:
     parcels = given.join(own, ["at", "position"]).withColumn("asked_at", _looked_up(sql.col("server"), places))
     whole = [at for at, snapshot in enumerate(tables.servers) if snapshot.messages and not snapshot.messages.log_cut]
     is_past = sql.col("has_lower") | sql.col("asked_at").isin(whole)
-    found = _passed_over(parcels.filter("asked_at is not null"), log).filter(is_past)
+    found = _passed_over(parcels.filter("asked_at is not null"), log, tables).filter(is_past)
     return texts_in_trouble(found, "is confirmed by a server that has not logged it", _at(tables, "id", "asked_at"))
 
 
-def _passed_over(parcels: DataFrame, log: DataFrame) -> DataFrame:
-    """Parcels that the server `asked_at` has not, but later ones of the sequence; `has_lower`: and earlier ones."""
-    wanted = parcels.select("at", "asked_at", "id", *_PARCEL).distinct()
+def _passed_over(parcels: DataFrame, log: DataFrame, tables: Tables) -> DataFrame:
+    """Parcels that the server `asked_at` has not, but later ones of the sequence; `has_lower`: and earlier ones.
+
+    Nothing is said of a server with holes in its log: what it lacks may have gone from the middle.
+    """
+    with_holes = [at for at, snapshot in enumerate(tables.servers) if snapshot.messages and snapshot.messages.log_gone]
+    wanted = parcels.select("at", "asked_at", "id", *_PARCEL).filter(~sql.col("asked_at").isin(with_holes)).distinct()
     there = log.select(sql.col("at").alias("asked_at"), *_SEQUENCE, sql.col("first_serial").alias("serial")).distinct()
     return (
         wanted.join(there, ["asked_at", *_SEQUENCE])
@@ -176,11 +180,11 @@ def _passed_over(parcels: DataFrame, log: DataFrame) -> DataFrame:
 
 def _ends(tables: Tables) -> DataFrame:
     rows = [
-        (at, snapshot.server, snapshot.messages.log_last, snapshot.messages.log_cut, snapshot.messages.numbered)
+        (at, snapshot.server, each.log_last, each.log_cut, each.log_gone, each.numbered)
         for at, snapshot in enumerate(tables.servers)
-        if snapshot.messages is not None
+        if (each := snapshot.messages) is not None
     ]
-    columns = "at int, server string, log_last long, log_cut long, numbered long"
+    columns = "at int, server string, log_last long, log_cut long, log_gone long, numbered long"
     return tables.nodes.sparkSession.createDataFrame(rows, columns)
 
 
@@ -188,8 +192,9 @@ def _beyond_the_log(tables: Tables) -> list[DataFrame]:
     ends = sql.broadcast(_ends(tables))
     there = tables.of_messages("message_log").groupBy("at").agg(sql.count("*").alias("entries"))
     lacking = ends.join(there, "at", "left").withColumn("entries", sql.coalesce("entries", sql.lit(0)))
-    lacking = lacking.filter("entries != log_last - log_cut")
-    message = sql.format_string("its log has %d entries, not %d", "entries", sql.expr("log_last - log_cut"))
+    lacking = lacking.filter("entries != log_last - log_cut - log_gone")
+    expected = sql.expr("log_last - log_cut - log_gone")
+    message = sql.format_string("its log has %d entries, not %d", "entries", expected)
     cursors = tables.of_messages("cursors").join(ends, "at")
     name = sql.format_string("subscription %s of mailbox %d", "subscription", "mailbox")
     beyond = cursors.filter("entry > log_last + 1 or (entry = log_last + 1 and item >= 0)")

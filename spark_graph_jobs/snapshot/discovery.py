@@ -63,6 +63,8 @@ class MessageEnds:
     log_cut: int
     numbered: int
     """The highest number that a mailbox was given."""
+    log_gone: int = 0
+    """Entries that are gone, of those behind the cut. The manifest says so where there are some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,8 @@ def read_snapshot(folder: Path) -> Snapshot:
 def _message_ends(content: Mapping[str, int] | None) -> MessageEnds | None:
     if content is None:
         return None
-    return MessageEnds(*(_number(content[name]) for name in ("log_last", "log_cut", "mailboxes_numbered")))
+    log_last, log_cut, numbered = (_number(content[name]) for name in ("log_last", "log_cut", "mailboxes_numbered"))
+    return MessageEnds(log_last, log_cut, numbered, _number(content.get("log_gone", 0)))
 
 
 def _taken(content: Mapping[str, Any]) -> Taken | None:

@@ -39,7 +39,8 @@ class MessageCollector:
         end = self._end
         if end is None:
             return None
-        return {"log_last": end.log_last, "log_cut": end.log_cut, "mailboxes_numbered": end.mailboxes_numbered}
+        ends = {"log_last": end.log_last, "log_cut": end.log_cut, "mailboxes_numbered": end.mailboxes_numbered}
+        return ends | ({"log_gone": end.log_gone} if end.log_gone else {})
 
     def tables(self) -> dict[str, Sequence[tuple[Any, ...]]]:
         """Rows by table; none where the server has said nothing of messages."""

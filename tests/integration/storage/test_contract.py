@@ -376,6 +376,15 @@ def test_an_entry_of_the_log_that_is_cut_when_it_comes_is_not_kept(store) -> Non
     assert positions(store, LogWanted(0)) == [2]
 
 
+def test_entries_of_the_middle_of_the_log_are_forgotten_by_their_positions(store) -> None:
+    store.commit(Records(log=[log_record(position) for position in range(1, 6)]))
+    store.commit(Records(log=[log_record(6), log_record(7)], cut_log_through=1, log_gone=[3, 4, 6]))
+    assert positions(store, LogWanted(0)) == [2, 5, 7]
+    store.commit(Records(log_gone=[3, 5, 9]))
+    assert positions(store, LogWanted(0)) == [2, 7]
+    assert positions(store, LogWanted(2, through=6)) == []
+
+
 def positions(store, wanted):
     return [record.position for record in store.read_log(wanted)]
 
@@ -402,6 +411,7 @@ def test_many_steps_grouped_into_one_commit_equal_the_steps_one_by_one(new_datab
             forget_outcomes_through=step - 10,
             log=[log_record(step)],
             cut_log_through=step - 10 if step % 3 else None,
+            log_gone=[step - 5, step] if step % 4 == 0 else [],
         )
         for step in range(40)
     ]

@@ -105,6 +105,7 @@ def _repeated_until_large(records: Records) -> Records:
         protocol=records.protocol * times,
         log=records.log * times,
         cut_log_through=records.cut_log_through,
+        log_gone=records.log_gone,
         forget_outcomes_through=records.forget_outcomes_through,
         counter=records.counter,
     )
@@ -120,6 +121,7 @@ commits = st.builds(
     forget_outcomes_through=st.none() | st.integers(min_value=0, max_value=50),
     log=st.lists(log_records, max_size=4),
     cut_log_through=st.none() | st.integers(min_value=0, max_value=FEW),
+    log_gone=st.lists(st.integers(min_value=0, max_value=FEW), max_size=4),
     counter=st.none() | counters,
 )
 every_node = Records(

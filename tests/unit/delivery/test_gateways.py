@@ -173,7 +173,7 @@ def test_who_comes_late_gets_what_comes_late_and_nobody_gets_it_twice(servers):
     servers.send(STAFF, payload=b"1")
     core, stored = servers.servers[A].delivery, servers.disks[A].log[1]
     servers.join(STAFF, "joe@a.x")
-    core.writer.append_late(decode_stored(stored.encoded), stored.audience, core.reach, BitMap())
+    core.writer.append_late(decode_stored(stored.encoded), stored.audience, core.reach, BitMap(), source=A)
     servers.send(STAFF, payload=b"2")
     assert handed(servers, begun) == [(b"1", [ANN, EVE]), (b"1", ["joe@a.x"]), (b"2", [ANN, EVE, "joe@a.x"])]
 

@@ -161,6 +161,9 @@ class CoreMachine:
     def log_cut(self):
         return self.core.log.cut
 
+    def lost_between(self, first, last, reader):
+        return self.core.log.lost(first, last, lambda audience: self.is_for(audience, reader))
+
     @contextmanager
     def told_of_more(self, tell):
         ticket = self.new_ticket()

@@ -296,3 +296,49 @@ async def test_a_stream_that_gave_its_place_to_others_comes_back_by_itself(scene
         if kind == "a sender":
             # Each is accepted once.
             assert await out.next_number(STAFF) == 4
+
+
+async def flood(names, group, count):
+    async with names.sender("flood") as out:
+        for _ in range(count):
+            await out.send(group, bytes(140_000))
+
+
+async def test_a_hole_in_the_log_is_a_gap_for_those_alone_who_lost_something_in_it(names, log):
+    log.limit_bytes = 1024 * 1024
+    await names.open_mailbox(CY)
+    await names.send(STAFF, b"first")
+    await names.open_mailbox(ANN)
+    await names.send(STAFF, b"second")
+    await flood(names, CLUB, 30)
+    await names.send(STAFF, b"third")
+    assert log.gone > 20
+    async with names.listen(ANN) as messages:
+        found = [await anext(messages) for _ in range(2)]
+    assert [(each.payload, each.gap) for each in found] == [(b"second", 0), (b"third", 0)]
+    async with names.listen(CY) as messages:
+        first = await anext(messages)
+        assert first.gap == log.gone
+        assert [(await anext(messages)).gap for _ in range(5)] == [0] * 5
+
+
+async def test_who_stands_before_a_hole_goes_on_behind_it_though_others_have_read_far(names, scene, log):
+    """All that is between it and what the others had read when they began is gone."""
+    log.limit_bytes, mailboxes = 1024 * 1024, scene[1].machine.core.mailboxes
+    await names.open_mailbox(ANN)
+    await names.open_mailbox(CY)
+    await names.send(STAFF, b"first")
+    await flood(names, CLUB, 10)
+    async with names.listen(CY, subscription="others", from_="now") as others:
+        begun = asyncio.create_task(anext(others))
+        await until(lambda: mailboxes.cursor((mailboxes.numbers[CY], "others")) is not None)
+        begun_at = log.last
+        await flood(names, CLUB, 1)
+        await begun
+        await flood(names, CLUB, 30)
+        assert log.cut == 0
+        assert log.gone >= begun_at
+        await names.send(STAFF, b"second")
+        async with names.listen(ANN) as messages:
+            found = [await anext(messages) for _ in range(2)]
+    assert [(each.payload, each.gap) for each in found] == [(b"first", 0), (b"second", 0)]

@@ -1,0 +1,29 @@
+"""Lines for operators about a log of messages that is full: whose messages went before they were read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+REPORT_SECONDS: Final = 60.0
+"""How often operators are told of one source, at most."""
+
+
+class OverrunReports:
+    """What operators are told of one server."""
+
+    def __init__(self, *, clock: Callable[[], float], report: Callable[[str], None]) -> None:
+        """`report`: is given a line for operators."""
+        self._clock, self._report = clock, report
+        self._reported_at: dict[str, float] = {}
+
+    def note(self, source: str, messages: int) -> None:
+        """So many messages of a source went, counted for each mailbox that had not read them."""
+        now = self._clock()
+        self._reported_at = {each: at for each, at in self._reported_at.items() if now - at < REPORT_SECONDS}
+        if messages and source not in self._reported_at:
+            self._reported_at[source] = now
+            self._report(
+                f"the log of messages is full (message_log_mebibytes): the oldest messages of {source or 'others'} go, "
+                f"among them {messages} that mailboxes had not read"
+            )
