@@ -204,7 +204,7 @@ class Origin:
         """Parcels since `take_not_posted`."""
         self._learn_parcels()
         self._again = DurableMap(durable, "post again", TEXTS, packed(int))
-        """By server whose lane has begun anew: position through which it was posted again what is not settled."""
+        """Position through which a server whose lane has begun anew was posted again what is not settled."""
         self._left_again = self._learn_again()
         """Parcels that are still to be posted to such a server, sorted. Newer ones wait behind them."""
         self._idle: dict[bool, dict[int, None]] = {True: {}, False: {}}

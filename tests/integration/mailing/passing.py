@@ -75,6 +75,11 @@ class Running:
         """What Prometheus reads."""
         return GatewayCollector(LookupCounts(), self._distributing, self.names, lambda: int(time.time()))
 
+    @property
+    def is_taken_over(self):
+        """Whether another gateway takes the shares."""
+        return self._distributing._sharing._is_taken_over
+
     async def count(self, name):
         """The value of a counter without labels, as Prometheus reads it."""
         return float(re.search(rf"^{name} (.*)$", await read_metrics(self.collector()), re.M)[1])
