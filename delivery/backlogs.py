@@ -34,7 +34,7 @@ What was told of target sets may be old. So parcels that were accepted may turn 
 this they become dead letters for the receiver.
 """
 
-PARCEL_BYTES = 2 * 1024
+PARCEL_BYTES = 2560
 """Memory of a parcel besides its messages: its row, its keys, and its place in the lane of a receiver."""
 
 STUCK_SECONDS = 60.0
