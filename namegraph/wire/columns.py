@@ -40,6 +40,9 @@ _NUMBER = "Q"
 GONE, PRESENT, SUSPENDED = 0, 1, 2
 """What becomes of an arc, in the column `present`."""
 
+SMALL_COLUMN_BYTES = 4 * 1024
+"""A column of this size is summed by Python: numpy would let other threads in, which takes longer than the sum."""
+
 KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 """By number."""
 
@@ -217,7 +220,7 @@ def fit_records(columns: RecordColumns) -> bool:
         and _are_below(len(columns.vnids) + 1, columns.vnid_numbers)
         and _are_below(len(columns.priorities), columns.version_numbers)
         and len(columns.degrees) == len(columns.vnid_numbers) == len(columns.version_numbers) == count
-        and 4 * int(place_array(columns.degrees).sum(dtype=np.uint64)) == len(columns.parents)
+        and 4 * _total(columns.degrees) == len(columns.parents)
         and len(columns.costs) == len(columns.versions) == len(columns.writers) == 2 * len(columns.parents)
         and all(0 <= record < count // 4 for record, *_ in columns.suspended)
         and all(0 <= parent < len(columns.names) for _, parent, *_ in columns.suspended)
@@ -328,6 +331,12 @@ def _own_order(numbers: array[int]) -> array[int]:
 
 def _are_whole(places: Sequence[bytes], numbers: Sequence[bytes]) -> bool:
     return not any(len(column) % 4 for column in places) and not any(len(column) % 8 for column in numbers)
+
+
+def _total(column: bytes) -> int:
+    if len(column) <= SMALL_COLUMN_BYTES:
+        return sum(places_in(column))
+    return int(place_array(column).sum(dtype=np.uint64))
 
 
 def _are_below(limit: int, *columns: bytes) -> bool:
