@@ -10,7 +10,7 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
-.PHONY: help run wheel quick test thorough check format proto bench simulate tour chaos mailchaos containers clean
+.PHONY: help run wheel quick test thorough check format proto bench simulate fingerprints tour chaos mailchaos containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -71,12 +71,17 @@ bench: $(READY)  ## what the README claims about speed, measured here (more than
 SEEDS ?= 2000
 FAULT_SEEDS ?= 1000
 MAIL_SEEDS ?= 2000
+FINGERPRINTS ?= 500
 UPDATES ?= 60
 SERVERS ?= 5
 simulate: $(READY)  ## clusters of five name servers, and mail, under SEEDS seeds (2000), and FAULT_SEEDS (1000) with faults: half an hour
+	$(BIN)/python -m tests.fingerprints --seeds $(FINGERPRINTS) --jobs $(JOBS)
 	$(BIN)/python -m tests.mail_simulation --seeds $(MAIL_SEEDS) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --messages --seeds $(SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
 	$(BIN)/shadowtree simulate --faults --messages --seeds $(FAULT_SEEDS) $(addprefix --servers ,$(SERVERS)) --updates $(UPDATES) --jobs $(JOBS)
+
+fingerprints: $(READY)  ## write tests/fingerprints/fingerprints.txt anew, after a change of the protocol
+	$(BIN)/python -m tests.fingerprints --write --jobs $(JOBS)
 
 tour: $(READY)  ## draw docs/tour.svg, some chapters of `make run`
 	$(BIN)/python -m benchmarks.tour_picture

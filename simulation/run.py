@@ -28,6 +28,7 @@ from simulation.checks.record_of_changes import check_record
 from simulation.checks.rejected_arcs_check import check_told
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.decision_order import Decisions
+from simulation.cluster.fingerprint import Fingerprint
 from simulation.cluster.networks import RandomNetwork, Sent
 from simulation.faults.fault_plan import FaultPlan
 from simulation.faults.permanent_loss import PermanentLoss
@@ -227,6 +228,11 @@ class SeedRun:
             self._run_burst(CALM_UPDATES, may_go_back=self._stale_disks is not None)
             self._start_again()
         return self._tally()
+
+    def take_fingerprint(self) -> Fingerprint:
+        """Return the hash that the effects of all steps from now on go into."""
+        self._cluster.fingerprint = fingerprint = Fingerprint()
+        return fingerprint
 
     def cores(self) -> list[ServerCore]:
         """The servers as they are, for further questions."""

@@ -25,6 +25,8 @@ class SeedResult:
     seed: int
     tally: Tally | None
     failure: str = ""
+    fingerprint: str = ""
+    """Hash over all effects, as far as the seed came, in 16 hexadecimal digits; empty where nobody asked for it."""
 
 
 def sweep(
@@ -35,9 +37,12 @@ def sweep(
     faults: bool,
     jobs: int,
     messages: bool = False,
+    has_fingerprint: bool = False,
 ) -> Iterator[SeedResult]:
-    """Run seeds, `jobs` at a time; yield their results in order."""
-    run = partial(_run, servers=servers, updates=updates, faults=faults, messages=messages)
+    """Run seeds, `jobs` at a time; yield their results in order. `has_fingerprint`: the results have one."""
+    run = partial(
+        _run, servers=servers, updates=updates, faults=faults, messages=messages, has_fingerprint=has_fingerprint
+    )
     if jobs == 1:
         yield from map(run, seeds)
         return
@@ -50,10 +55,15 @@ def has_composites(*, faults: bool, messages: bool) -> bool:
     return not (faults or messages)
 
 
-def _run(seed: int, *, servers: int | None, updates: int | None, faults: bool, messages: bool) -> SeedResult:
+def _run(
+    seed: int, *, servers: int | None, updates: int | None, faults: bool, messages: bool, has_fingerprint: bool
+) -> SeedResult:
+    composites = has_composites(faults=faults, messages=messages)
+    run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages, composites=composites)
+    fingerprint = run.take_fingerprint() if has_fingerprint else None
+    tally, failure = None, ""
     try:
-        composites = has_composites(faults=faults, messages=messages)
-        run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages, composites=composites)
-        return SeedResult(seed, run.run())
+        tally = run.run()
     except FAULTS as error:
-        return SeedResult(seed, None, f"{type(error).__name__}: {error}")
+        failure = f"{type(error).__name__}: {error}"
+    return SeedResult(seed, tally, failure, fingerprint.hexdigest() if fingerprint is not None else "")

@@ -47,6 +47,7 @@ from namegraph.events import Reply
 from namegraph.wire.codec import Message, decode
 from resolver.reach import GraphReach
 from simulation.cluster.disk import Disk, Held, Inflow, Queue, Taken
+from simulation.cluster.fingerprint import Fingerprint
 from simulation.cluster.message_text import update_of
 from simulation.cluster.networks import Arrival, Errand, Network, Posted, Sent
 from simulation.cluster.no_faults_check import require_no_fault
@@ -133,6 +134,9 @@ class Watcher:
 
 class Cluster:
     """Servers, their disks, and what is under way between them."""
+
+    fingerprint: Fingerprint | None = None
+    """Hash over the effects of all steps since it was set; None: not taken."""
 
     def __init__(
         self,
@@ -278,7 +282,10 @@ class Cluster:
 
     def _stepped(self, server: ServerId, event: Event | DeliveryEvent) -> ServerEffects:
         self.touched.add(server)
-        return self.servers[server].step(event, self.now)
+        effects = self.servers[server].step(event, self.now)
+        if self.fingerprint is not None:
+            self.fingerprint.add(server, effects)
+        return effects
 
     def _step(self, arrival: Arrival, event: Event | DeliveryEvent, crash_at: float | None) -> None:
         server = arrival.server

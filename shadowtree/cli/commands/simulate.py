@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,13 @@ SHRINK_SECONDS = 30.0
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Seeds run at the same time."
 )
 @click.option(
+    "--fingerprint",
+    "fingerprinted",
+    type=click.IntRange(min=1),
+    metavar="SEEDS",
+    help="Run so many seeds in place of --seeds, and print a hash over all effects of all steps of each and of all.",
+)
+@click.option(
     "--scenario",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -46,6 +54,7 @@ def simulate_command(
     faults: bool,
     messages: bool,
     jobs: int,
+    fingerprinted: int | None,
     scenario: Path | None,
 ) -> int:
     """Run real cores over a simulated network and check all that must hold.
@@ -59,15 +68,22 @@ def simulate_command(
 
     With --messages clients also send to groups and listen, while all that goes on; what they are handed is judged.
 
+    With --fingerprint, two versions that print the same hash wrote the same rows, sent the same bytes and gave the same
+    answers, in the same order: only what they look like inside is different.
+
     \b
     Examples:
       shadowtree simulate --seeds 200 --jobs 2
       shadowtree simulate --seed 17 --servers 5 --updates 60
       shadowtree simulate --seeds 100 --faults --messages
+      shadowtree simulate --fingerprint 100 --messages
       shadowtree simulate --scenario failure.txt
     """
     if scenario is not None:
         return _run_scenario(scenario)
+    if fingerprinted is not None:
+        numbers = range(seed, seed + fingerprinted)
+        return _print_fingerprints(numbers, servers, updates, faults=faults, messages=messages, jobs=jobs)
     return _run_seeds(range(seed, seed + seeds), servers, updates, faults=faults, messages=messages, jobs=jobs)
 
 
@@ -92,6 +108,23 @@ def _run_seeds(
     committed = counted(tally.outcomes["committed"], "update")
     click.echo(f"{counted(len(seeds), 'seed')}, {failed} failed, {committed} committed, {seconds:.0f} s")
     _show_tally(tally)
+    return FAILED if failed else DONE
+
+
+def _print_fingerprints(
+    seeds: range, servers: int | None, updates: int | None, *, faults: bool, messages: bool, jobs: int
+) -> int:
+    from simulation.sweep import sweep
+
+    whole = hashlib.blake2b(digest_size=8)
+    failed = 0
+    for result in sweep(
+        seeds, servers=servers, updates=updates, faults=faults, jobs=jobs, messages=messages, has_fingerprint=True
+    ):
+        failed += result.tally is None
+        click.echo(f"seed {result.seed}: {result.fingerprint}" + (f" ({result.failure})" if result.failure else ""))
+        whole.update(result.fingerprint.encode())
+    click.echo(f"{counted(len(seeds), 'seed')}, {failed} failed: {whole.hexdigest()}")
     return FAILED if failed else DONE
 
 
