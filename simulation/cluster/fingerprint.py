@@ -1,7 +1,8 @@
 """Fingerprint of a run: a hash over all effects of all steps of all servers.
 
 Two runs with the same fingerprint wrote the same rows, sent the same bytes and gave the same answers, in one order.
-Names of classes and of fields do not count, so a change of representation alone leaves a fingerprint as it is.
+Names of classes and of fields do not count, nor do fields of dataclasses that hold nothing. So a change of
+representation alone leaves a fingerprint as it is, and a new field changes no run that makes no use of it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from namegraph import ServerId
 
 DIGEST_BYTES = 8
 """Of a fingerprint: two different runs have the same one by chance once in 2 ** 64."""
+
+
+EMPTY: tuple[list[object], tuple[object, ...]] = ([], ())
 
 
 class Fingerprint:
@@ -68,7 +72,8 @@ def _append(value: object, parts: list[bytes]) -> None:
     elif isinstance(value, Struct):
         _append_all("l", structs.astuple(value), parts)
     elif is_dataclass(value):
-        _append_all("l", [getattr(value, each.name) for each in fields(value)], parts)
+        held = [getattr(value, each.name) for each in fields(value)]
+        _append_all("l", [each for each in held if each is not None and each not in EMPTY], parts)
     else:
         raise TypeError(f"no canonical form of a {type(value).__name__} is known: add one to canonical()")
 

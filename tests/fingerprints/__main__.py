@@ -20,6 +20,9 @@ KINDS = {
 SEEDS = 500
 """Of all kinds together."""
 
+SHOWN = 10
+"""Of those that differ."""
+
 HEAD = """\
 # Kind, seed, hash over all effects of all steps; two updates, and as many servers as the seed chooses.
 # A change of representation leaves this file as it is. A change of the protocol writes it anew, in a commit of its own
@@ -37,13 +40,16 @@ def main() -> int:
     asked = parser.parse_args()
     taken = take(SEEDS if asked.write else asked.seeds, asked.jobs)
     failed = [f"{key}: {text}" for key, text in taken.items() if len(text.split()) != 1]
-    if asked.write and not failed:
+    if failed:
+        say(f"{len(failed)} of {len(taken)} seeds failed", *failed[:SHOWN])
+        return 1
+    if asked.write:
         FILE.write_text(HEAD + "".join(f"{key} {text}\n" for key, text in taken.items()), encoding="utf-8")
         return say(f"{len(taken)} fingerprints written")
     kept = read()
     differing = [f"{key}: {text}, on file: {kept.get(key)}" for key, text in taken.items() if kept.get(key) != text]
-    say(f"{len(taken)} fingerprints compared with {FILE.name}, {len(differing)} differ", *differing)
-    return 1 if differing or failed else 0
+    say(f"{len(taken)} fingerprints compared with {FILE.name}, {len(differing)} differ", *differing[:SHOWN])
+    return 1 if differing else 0
 
 
 def take(seeds, jobs):

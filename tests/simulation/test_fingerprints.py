@@ -37,6 +37,14 @@ class Renamed:
     two: str
 
 
+@dataclass(frozen=True, slots=True)
+class WithNewField:
+    one: int
+    two: str
+    rows: tuple[int, ...] = ()
+    limit: int | None = None
+
+
 @pytest.mark.parametrize(
     ("one", "other"),
     [
@@ -44,6 +52,7 @@ class Renamed:
         ({"x", "y", "z"}, frozenset({"z", "x", "y"})),
         (BitMap([3, 1]), BitMap([1, 3])),
         (Pair(1, "a"), Renamed(1, "a")),
+        (Renamed(1, "a"), WithNewField(1, "a")),
         ((1, "a"), [1, "a"]),
         (Colour.RED, "red"),
         (b"ab", memoryview(b"ab")),
@@ -60,6 +69,8 @@ def test_equal_values_have_one_form_whatever_they_look_like_inside(one, other):
         ([["a"], "b"], [["a", "b"]]),
         ("1", 1),
         (True, 1),
+        (WithNewField(1, "a"), WithNewField(1, "a", limit=0)),
+        (WithNewField(1, "a"), WithNewField(1, "a", rows=(0,))),
         (None, "None"),
         (b"a", "a"),
         ([], {}),
