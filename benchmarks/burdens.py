@@ -1,4 +1,4 @@
-"""What one peer or one client can lay on a server: undecided updates, long lists of servers, large updates at once.
+"""Burdens that one peer or one client can lay on a server: undecided updates, and large updates at once.
 
 Two cores take the same steps, in turns: one beside nothing, one beside many updates that their coordinator never
 decides. A server process gets many large updates at once, which it refuses: so its graph does not grow.

@@ -1,4 +1,4 @@
-"""Who holds how much of the log, and whose oldest entries go when it is full.
+"""Holders of the log: how much each writer has, and the writer whose oldest entries go when the log is full.
 
     who fills the log, and holds more than a quarter of it, or else who holds most: its oldest entries go
     sources first: networks of clients, and other servers; of the entries of one source the same by their first targets

@@ -21,7 +21,7 @@ _KNOWN_NUMBERS = 20_000
 
 
 class Writer(NamedTuple):
-    """Who has an entry in the log."""
+    """Writer of an entry of the log."""
 
     source: str
     """Network of the client that sent it, or the server that posted it."""
@@ -30,7 +30,7 @@ class Writer(NamedTuple):
 
 
 class ForAudience(NamedTuple):
-    """What a segment has for one audience."""
+    """Messages of a segment for one audience."""
 
     messages: int
     last: Position
@@ -38,7 +38,7 @@ class ForAudience(NamedTuple):
 
 
 NO_WRITER = 0
-"""In place of what is not known: entries of an earlier version, and entries that are gone."""
+"""Number of an unknown writer: of entries of an earlier version, and of entries that are gone."""
 
 
 @lru_cache(_KNOWN_NUMBERS)
@@ -48,7 +48,7 @@ def number_of(name: str) -> int:
 
 
 class Share(Struct, array_like=True):
-    """What a segment has of one writer for one audience."""
+    """Entries of a segment of one writer for one audience."""
 
     source: int
     addressed: int
@@ -79,11 +79,11 @@ class Segment(Struct, array_like=True):
     """Entries that follow one another, up to the next segment."""
 
     began_at: float
-    """In running time."""
+    """Running time in seconds."""
     size: int
     """Bytes of parcels that are left."""
     audiences: dict[str, ForAudience] = {}
-    """As an earlier version wrote them, by number; empty since."""
+    """Audiences by number, written by an earlier version alone."""
     shares: list[Share] = []
     is_hole: bool = False
     """Whether all of its entries are gone: it has one share for each audience then."""
@@ -101,7 +101,7 @@ class Segment(Struct, array_like=True):
         return (share for share in self.shares if not share.is_gone)
 
     def for_audiences(self) -> dict[int, ForAudience]:
-        """What is left, by the number of an audience; nobody's is not among them."""
+        """Return the messages that are left by the number of their audience. Those for nobody are not among them."""
         return united(self.left())
 
     def make_hole(self, more: Iterable[Share] = ()) -> None:

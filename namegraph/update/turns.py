@@ -1,4 +1,4 @@
-"""Whose turn it is: the entries of one server, kept in the order in which they wait for one another.
+"""Turns of the entries of one server, kept in the order in which they wait for one another.
 
     an entry changes, or the graph beneath it --> put: in line at each node that it affects
     a question                                --> the front of the lines that it concerns; nothing else is looked at
@@ -29,13 +29,13 @@ WIDE_FROM_NODES = 1_000
 """Affected nodes from which an entry is compared as a whole: to put it in line at so many takes a millisecond."""
 
 Place = tuple[Priority, UpdateId]
-"""Where an entry is in the order. No two are at the same place."""
+"""Place of an entry in the order. No two are at the same place."""
 
 Node = NodeIndex | NodeId
 """A node by its number; by its name, where it had no number when that was looked for."""
 
 _EVERYTHING = NodeId("")
-"""Where an entry waits that a cut is before, or that is a cut: no node has this name."""
+"""Node at which an entry waits that is a cut, or that comes after one. No node has this name."""
 
 
 @dataclass(slots=True)
@@ -50,13 +50,13 @@ class _Wide:
 
 @dataclass(slots=True)
 class Standing:
-    """What is known here of an entry."""
+    """Affected nodes of an entry, and its place."""
 
     place: Place
     nodes: Set[NodeIndex]
     """All that it affects and that has a number."""
     names: Set[NodeId]
-    """Of affected nodes that have no number."""
+    """Names of affected nodes that have no number."""
     followed: Set[NodeIndex]
     """Those of the nodes that are affected because arcs lead there."""
     begins_at: Set[NodeId]

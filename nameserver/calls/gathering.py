@@ -36,7 +36,7 @@ STREAMS_OF_CALLER_LIMIT: Final = 16
 """Batches of one caller that are gathered, or wait for that."""
 
 STREAMS_LIMIT: Final = 32
-"""The same of all callers: gRPC and the server hold 256 MiB of them at most."""
+"""Batches of all callers that are gathered, or wait for that. gRPC and the server hold 256 MiB of them at most."""
 
 HEARD_OUT_LIMIT: Final = 20
 """Refused streams whose first chunk is waited for at once: refused before it, a client sees a broken stream alone."""

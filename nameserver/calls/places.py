@@ -1,4 +1,4 @@
-"""What all calls of one service together may take here: places, bytes of requests, and time without a message.
+"""Places, bytes of requests, and time without a message that all calls of one service may take together.
 
     a call comes -> is there a place? -> requests are read, each within its time -> is there room for its bytes?
                        no: RESOURCE_EXHAUSTED        no: DEADLINE_EXCEEDED             no: RESOURCE_EXHAUSTED
@@ -33,7 +33,7 @@ NEXT_MESSAGE_SECONDS: Final = 30.0
 """How long a client may be silent on a stream once it was answered."""
 
 REQUEST_BYTES_LIMIT: Final = 128 * 1024 * 1024
-"""Of all requests that are under way, as they came."""
+"""Bytes of all requests that are under way, before they are parsed."""
 
 SMALL_REQUEST_BYTES: Final = 64 * 1024
 """Nearly all requests are smaller."""
@@ -49,7 +49,7 @@ LARGE_REQUEST_BYTES: Final = 1024 * 1024
 """Parsed, a request takes many times as much."""
 
 LARGE_REQUESTS_AT_ONCE: Final = 2
-"""One is carried out, and the next one is parsed meanwhile; others wait as bytes. As many of those that other servers
+"""Large requests that are parsed or carried out at once; others wait as bytes. As many of those that other servers
 forward are worked on besides: servers that wait for one another would else wait for ever."""
 
 

@@ -10,7 +10,7 @@ REPORT_SECONDS: Final = 60.0
 
 
 class OverrunReports:
-    """What operators are told of one server."""
+    """Reports to operators of messages that went from the full log of one server."""
 
     def __init__(self, *, clock: Callable[[], float], report: Callable[[str], None]) -> None:
         """`report`: is given a line for operators."""
@@ -18,7 +18,7 @@ class OverrunReports:
         self._reported_at: dict[str, float] = {}
 
     def note(self, source: str, messages: int) -> None:
-        """So many messages of a source went, counted for each mailbox that had not read them."""
+        """Note messages of a source that went. They count once for each mailbox that had not read them."""
         now = self._clock()
         self._reported_at = {each: at for each, at in self._reported_at.items() if now - at < REPORT_SECONDS}
         if messages and source not in self._reported_at:

@@ -274,7 +274,7 @@ class ChecksOfTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._others = _Others()
         self._waiting: set[_Task] = set()
-        """All that were not woken. A task that is cancelled leaves its check here until that is answered."""
+        """Tasks that were not woken. A task that is cancelled leaves its check here until that is answered."""
         self._timer: asyncio.TimerHandle | None = None
         """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
 

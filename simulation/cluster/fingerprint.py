@@ -1,8 +1,8 @@
 """Fingerprint of a run: a hash over all effects of all steps of all servers.
 
 Two runs with the same fingerprint wrote the same rows, sent the same bytes and gave the same answers, in one order.
-Names of classes and of fields do not count, nor do fields of dataclasses that hold nothing. So a change of
-representation alone leaves a fingerprint as it is, and a new field changes no run that makes no use of it.
+Names of classes and of fields do not count, nor do fields of dataclasses that hold nothing. A change of representation
+alone leaves a fingerprint as it is, and a new field changes no run that makes no use of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delivery.server import ServerEffects
 from namegraph import ServerId
 
 DIGEST_BYTES = 8
-"""Of a fingerprint: two different runs have the same one by chance once in 2 ** 64."""
+"""Length of a fingerprint: two different runs have the same one by chance once in 2 ** 64."""
 
 
 EMPTY: tuple[list[object], tuple[object, ...]] = ([], ())
