@@ -49,8 +49,8 @@ class InProgress:
         return None if work is None else work.spooled
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
-        """All messages that are not final, the oldest first."""
-        works = sorted(self.works.values(), key=lambda work: (work.message.accepted, work.message.id))
+        """All messages that are not final, the oldest first; those of one second in the order in which they came."""
+        works = sorted(self.works.values(), key=lambda work: work.message.accepted)
         return [(work.spooled, work.state) for work in works]
 
     def saved_then(self, work: Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()) -> list[Effect]:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from mailing.rules.events import Spooled
+from mailing.rules.in_progress import InProgress
 from mailing.rules.queue import ListMembership, reached, why_left_out
 from mailing.rules.spooled import Chunk, Destination, Message, Standing, State
 
@@ -67,3 +68,10 @@ def test_of_somebody_whom_nobody_found_it_is_told_what_may_be_why(message, why):
 )
 def test_memberships_of_the_moment_say_why_somebody_was_left_out(memberships, why):
     assert why_left_out(memberships) == why
+
+
+def test_messages_of_one_second_are_listed_in_the_order_in_which_they_came_and_older_ones_before():
+    in_progress = InProgress([])
+    for id_, accepted in (("z", 5), ("a", 5), ("m", 5), ("q", 4)):
+        in_progress.open(Spooled(replace(MESSAGE, id=id_, accepted=accepted, state=State.WAITING), ()))
+    assert [spooled.message.id for spooled, _ in in_progress.unfinished()] == ["q", "z", "a", "m"]
