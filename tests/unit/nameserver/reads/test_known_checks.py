@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import grpc
 import pytest
 
-from nameserver.calls.places import Places, RequestBytes, admitted_shortly
+from nameserver.calls.places import REQUEST_BYTES_LIMIT, SMALL_REQUEST_BYTES, Places, RequestBytes, admitted_shortly
 from nameserver.reads.known_checks import KNOWN_PAIRS_LIMIT, Known
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from shadowtree.v1 import name_service_pb2 as m
@@ -188,5 +188,7 @@ def test_no_call_goes_the_short_way_that_the_long_way_would_refuse():
     with places.one():
         assert answer(b"request") is None
     assert answer(b"request") == b"request"
-    request_bytes.add(128 * 1024 * 1024 - 3)
+    whole, rest = divmod(REQUEST_BYTES_LIMIT - 3, SMALL_REQUEST_BYTES - 1)
+    for size in (*[SMALL_REQUEST_BYTES - 1] * whole, rest):
+        request_bytes.add(size)
     assert answer(b"request") is None
