@@ -151,6 +151,12 @@ def test_the_command_prints_a_hash_for_each_seed_and_one_for_all():
     assert len({digest for _, digest in lines}) == 3
 
 
+def test_a_scenario_has_no_fingerprint(tmp_path):
+    (tmp_path / "s.txt").write_text("servers a b\n")
+    done = CliRunner().invoke(simulate_command, ["--fingerprint", "2", "--scenario", str(tmp_path / "s.txt")])
+    assert (done.exit_code, "leave out --fingerprint" in done.output) == (2, True)
+
+
 def test_the_file_has_all_seeds_of_all_kinds():
     assert list(read()) == [f"{kind} {seed}" for kind, seeds in split(500).items() for seed in seeds]
     assert {kind: len(seeds) for kind, seeds in split(100).items()} == {"plain": 34, "messages": 33, "faults": 33}

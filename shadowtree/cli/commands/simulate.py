@@ -79,6 +79,8 @@ def simulate_command(
       shadowtree simulate --fingerprint 100 --messages
       shadowtree simulate --scenario failure.txt
     """
+    if scenario is not None and fingerprinted is not None:
+        raise click.UsageError("--scenario runs no seeds: leave out --fingerprint")
     if scenario is not None:
         return _run_scenario(scenario)
     if fingerprinted is not None:
