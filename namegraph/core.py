@@ -450,6 +450,8 @@ class ServerCore(CoreQueries):
 
     def _take_letter(self, letter: PeerMessage, now: float) -> None:
         sender = letter.sender
+        if letter.received:
+            self.channels.received(sender, letter.received)
         if not self.channels.take(sender, letter.number):
             return
         try:

@@ -141,6 +141,8 @@ class PeerMessage:
     number: int
     encoded: bytes
     lane: Lane = Lane.LETTERS
+    received: int = 0
+    """Number through which the sender has received the letters to it, as `PeerReceived` says; 0: not said."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -277,18 +277,21 @@ class RunLoop:
         letters: Iterable[bytes],
         lane: Lane = Lane.LETTERS,
         *,
+        received: int = 0,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
         """Take letters of another server, in order, once there is room; those that were handled before are left out.
 
-        Several posts are one step. `is_over`: whether those that still wait are taken no more.
+        Several posts are one step. `received`: number through which the sender has handled letters to it, where it said
+        that with these; else 0. `is_over`: whether those that still wait are taken no more.
         """
         channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
         while self._is_full() or self.storage_failure is not None:
             self._room.clear()
             await self._room.wait()
-        came = (PeerMessage(sender, number, each, lane) for number, each in enumerate(letters, start=first_number))
+        numbered = enumerate(letters, start=first_number)
+        came = (PeerMessage(sender, number, each, lane, received) for number, each in numbered)
         while together := list(islice(came, POSTS_OF_A_STEP if lane is Lane.POST else 1)):
             await self.between_steps()
             if is_over() or channels.beginnings(sender) != beginnings:
@@ -296,6 +299,8 @@ class RunLoop:
             new = [each for each in together if each.number > channels.handled_through(sender)]
             if new:
                 self._step(PeerPosts(tuple(new)) if len(new) > 1 else new[0])
+            elif received:
+                self._step(PeerReceived(sender, received, lane))
             if len(together) == POSTS_OF_A_STEP:
                 await asyncio.sleep(0)  # Others have their turn.
 

@@ -47,7 +47,9 @@ from nameserver.session.session_events import (
     FaultKind,
     HeartbeatCame,
     LeavingCame,
+    LettersCame,
     Opened,
+    ReceiptCame,
     RelayCame,
     SessionEvent,
 )
@@ -304,7 +306,7 @@ class Session:
                 events += self._lanes[frame.lane].take_letters(first_number, letters)
             case LetterPart(_, number, part, is_last):
                 events += self._lanes[frame.lane].take_part(number, part, is_last=is_last)
-        return events
+        return _together(events)
 
     def _resumed(self, receipts: Receipts) -> list[SessionEvent]:
         assert self.hello is not None
@@ -342,3 +344,12 @@ class Session:
         if self.state is not State.OPEN:
             return self._out_of_turn()
         return self._fault(FaultKind.OLD_SESSION) if session != self.number else [event]
+
+
+def _together(events: list[SessionEvent]) -> list[SessionEvent]:
+    """Make one event of letters and the receipt of letters that came right before them: one step takes both."""
+    match events:
+        case [*others, ReceiptCame(through, Lane.LETTERS), LettersCame(_, _, Lane.LETTERS) as came]:
+            return [*others, replace(came, received=through)]
+        case _:
+            return events

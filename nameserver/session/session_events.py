@@ -36,6 +36,8 @@ class LettersCame:
     first_number: int
     letters: tuple[bytes, ...]
     lane: Lane = Lane.LETTERS
+    received: int = 0
+    """Number through which the other server has handled letters, where it said that with letters; else 0."""
 
 
 @dataclass(frozen=True, slots=True)

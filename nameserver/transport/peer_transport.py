@@ -454,10 +454,15 @@ class PeerTransport:
                 self._count_fault(conversation, kind)
             case Opened(hello):
                 self._opened(conversation, hello)
-            case LettersCame(first_number, letters, lane):
+            case LettersCame(first_number, letters, lane, received):
                 session = conversation.session
                 await self._run_loop.take_letters(
-                    session.peer, first_number, letters, lane, is_over=lambda: session.state is State.ENDED
+                    session.peer,
+                    first_number,
+                    letters,
+                    lane,
+                    received=received,
+                    is_over=lambda: session.state is State.ENDED,
                 )
             case DatagramsCame(datagrams):
                 for encoded in datagrams:

@@ -67,9 +67,13 @@ class PeerLoop(UndurableLetters, Protocol):
         letters: Iterable[bytes],
         lane: Lane,
         *,
+        received: int,
         is_over: Callable[[], bool],
     ) -> None:
-        """Have the core handle letters, in order; those that still wait when it `is_over` are left out."""
+        """Have the core handle letters, in order; those that still wait when it `is_over` are left out.
+
+        `received`: number through which the sender has handled letters to it; 0 where it did not say that with these.
+        """
 
     def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
         """`send` sends what nobody keeps, if it can leave soon; it returns whether it will."""

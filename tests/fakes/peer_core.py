@@ -110,7 +110,9 @@ class FakePeerCore:
             case PeerPosts(posts):
                 for post in posts:
                     self._hold(post)
-            case PeerMessage(sender, number, encoded):
+            case PeerMessage(sender, number, encoded, received=received):
+                if received:
+                    self.channels.received(sender, received)
                 if self.channels.take(sender, number):
                     self.handled.append((sender, encoded))
                     self.lanes_handled.append(Lane.LETTERS)

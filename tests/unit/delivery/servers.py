@@ -184,9 +184,12 @@ class Servers:
         self._ticket += 1
         return self._ticket
 
+    def update_command(self, ticket, *operations):
+        return UpdateCommand(ticket, RequestId(f"update {ticket}"), operations)
+
     def update(self, server, *operations):
         ticket = self.ticket()
-        self.step(ServerId(server), UpdateCommand(ticket, RequestId(f"update {ticket}"), operations))
+        self.step(ServerId(server), self.update_command(ticket, *operations))
         self.run()
         return self.answers[ticket][-1]
 

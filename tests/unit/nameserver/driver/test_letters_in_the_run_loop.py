@@ -104,6 +104,17 @@ async def test_what_a_letter_caused_is_durable_before_it_counts_as_handled(serve
     assert server.notified == [PEER, PEER]
 
 
+@pytest.mark.parametrize("first_number", [1, 2], ids=["letters-repeated", "letters-new"])
+async def test_a_receipt_that_came_with_letters_is_taken_with_them(server, first_number):
+    server.send()
+    server.send()
+    await server.until(lambda: server.may_leave() == [1, 2])
+    await server.take(1, b"one")
+    await server.take(first_number, b"next", received=2)
+    assert server.core.channels.forgotten_through(PEER) == 2
+    assert server.core.channels.handled_through(PEER) == first_number
+
+
 async def test_the_letters_of_a_frame_share_one_flush(server):
     await server.take(1, *(b"echo %d" % number for number in range(100)))
     await server.until(lambda: server.may_leave() == list(range(1, 101)))

@@ -147,7 +147,9 @@ class End:
                     rows = self.durable.take_rows()
                     self.undurable_rows += rows
                     self.is_meeting_undurable |= bool(rows)
-                case LettersCame(first_number, letters, lane):
+                case LettersCame(first_number, letters, lane, received):
+                    if received:
+                        self.lanes[lane].channels.received(self.peer, received)
                     self.lanes[lane].take(first_number, letters)
                     self.undurable_rows += self.durable.take_rows()
                 case ReceiptCame(through, lane):

@@ -563,7 +563,11 @@ def test_receipts_are_told_as_they_rise(lane):
     assert session.receive(receipt_of(lane, 1)) == []
     receipts = (3, 0) if lane is LETTER else (0, 3)
     events = session.receive(Letters(NUMBER, 1, (b"answer",), *receipts))
-    assert events == [ReceiptCame(3, lane), LettersCame(1, (b"answer",))]
+    if lane is LETTER:
+        # One step takes both.
+        assert events == [LettersCame(1, (b"answer",), received=3)]
+    else:
+        assert events == [ReceiptCame(3, lane), LettersCame(1, (b"answer",))]
 
 
 @in_each_lane
