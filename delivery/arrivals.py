@@ -332,6 +332,11 @@ class Arrivals:
         for key in [key for key in self._remembered if not reach.is_known(key[0])]:
             del self._remembered[key]
 
+    @property
+    def has_some(self) -> bool:
+        """Return True if a post waits."""
+        return any(waiting.posts for waiting in self._waiting.values())
+
     def waiting(self, sender: ServerId) -> int:
         """How many posts of a server wait."""
         return len(self._waiting[sender].posts) if sender in self._waiting else 0

@@ -13,7 +13,7 @@ Source: delivery.md sections 3 to 5, 9.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final, get_args
 
@@ -91,6 +91,7 @@ from namegraph import (
     DurableState,
     Event,
     ImportCommand,
+    Lane,
     LogRecord,
     NodeId,
     PeerFault,
@@ -116,6 +117,9 @@ from namegraph import (
 
 _LETTING_LOOK: Final = (*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerReceived, RemovePeer, Tick)
 """Events with which the delivery half looks for what time and others have made superfluous."""
+
+_OF_NAMES: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand))
+"""Events that concern the graph alone; so do letters of the update protocol, and receipts of them."""
 
 _WITHOUT_MEANING: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand, PeerMessage, PeerPosts, PeerReceived))
 """Events that are frequent, and of which the delivery half takes nothing but what the graph has kept for it."""
@@ -175,6 +179,8 @@ class DeliveryCore:
         self._has_started = False
         """Whether a step has looked for what was removed before this server started."""
         self._has_stepped = False
+        self._is_unused = False
+        """True if the last step left nothing of messages that another step could be about."""
         self._answers: list[Answer] = []
         self._unkept: list[Unkept] = []
         self._now = 0.0
@@ -215,7 +221,7 @@ class DeliveryCore:
         event: Event | DeliveryEvent,
         records: Records,
         now: float,
-        renames: Iterable[tuple[NodeId, NodeId]] = (),
+        renames: Sequence[tuple[NodeId, NodeId]] = (),
     ) -> tuple[list[PeerLetter], list[Answer]]:
         """Take one event, or what it did to the graph; returns what is to leave, and what callers are told.
 
@@ -227,6 +233,8 @@ class DeliveryCore:
             self.origin.backlogs.begin_start()
         reach = self._reach
         self.running.step(now)
+        if self._is_unused and not renames and _is_of_names(event) and not (records.nodes or records.arcs):
+            return [], []
         self.writer.begin_step()
         self.in_memory.writer.begin_step()
         self.lost_ways.note(reach.onward_over_removed(records.arcs))
@@ -263,7 +271,14 @@ class DeliveryCore:
         answers = [*self._answers, *self.spreading.answers]
         self._answers, self.spreading.answers = [], []
         self._unkept += self._end_of_memory(now)
+        self._is_unused = self.spreading.is_unused and self.log.is_empty and self._has_nothing_else()
         return letters, answers
+
+    def _has_nothing_else(self) -> bool:
+        """Return True if nothing is kept in memory, nothing is queued, and nothing is to be forgotten."""
+        if not self.in_memory.is_unused or self._held_since or self.gateways.has_more:
+            return False
+        return self._has_started and not self.giving_up.may_have_some
 
     def _rename(self, old: NodeId, new: NodeId) -> None:
         """Let all that is known of a group by its name go on under its new one."""
@@ -319,6 +334,8 @@ class DeliveryCore:
     @property
     def has_more(self) -> bool:
         """Whether the last step left something for a `Tick`."""
+        if self._is_unused:
+            return False
         has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
         has_more = has_parcels or self.giving_up.has_more or self.gateways.has_more
         has_more = has_more or self.retention.is_too_old(self.origin.oldest_needed())
@@ -599,3 +616,10 @@ class DeliveryCore:
     def _reach(self) -> Reach:
         assert self.reach is not None, "set before the first step"
         return self.reach
+
+
+def _is_of_names(event: Event | DeliveryEvent) -> bool:
+    """Return True if an event concerns the graph alone, and not messages."""
+    if isinstance(event, PeerMessage | PeerReceived):
+        return event.lane is Lane.LETTERS
+    return event.__class__ in _OF_NAMES

@@ -202,6 +202,11 @@ class InMemory:
         ring, arrivals = self.ring, self.arrivals
         return MemoryCounts(len(ring.records), ring.size, self.origin.parcels_unsettled, arrivals.parcels_lost)
 
+    @property
+    def is_unused(self) -> bool:
+        """Return True if no step is about anything that is here, and no other server has said anything of it."""
+        return self.lanes.is_unused and self.spreading.is_unused and self.log.is_empty
+
     # -- sending
 
     @property

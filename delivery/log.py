@@ -233,6 +233,11 @@ class Log:
         return {} if oldest is None else oldest.for_audiences()
 
     @property
+    def is_empty(self) -> bool:
+        """Return True if there is no entry."""
+        return self.last == self.cut
+
+    @property
     def is_too_large(self) -> bool:
         """Whether some of it is to go, because it is larger than it may be."""
         return self._segments_size > self.limit_bytes and len(self._segments) > 1 and self.size > self.limit_bytes

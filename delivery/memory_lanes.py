@@ -314,6 +314,11 @@ class MemoryLanes:
         confirmed = [found.confirm_at for found in self._in.values() if found.confirm_at is not None]
         return min(again + confirmed, default=None)
 
+    @property
+    def is_unused(self) -> bool:
+        """Return True if nothing went to any server, or came from one, since the start."""
+        return not (self._out or self._in)
+
     def met(self, server: ServerId) -> None:
         """A server is there: what waits for it is sent at once."""
         out = self._out.get(server)

@@ -128,6 +128,13 @@ class Spreading:
         """Whether something waits for nothing but another step."""
         return self._is_closing or self._arrivals.has_more or self._origin.posts_again
 
+    @property
+    def is_unused(self) -> bool:
+        """Return True if no step is about anything that is here: no sequence is known, and no post waits."""
+        origin = self._origin
+        is_at_origin = origin.has_sequences or origin.open or self._rounds or origin.posts_again
+        return not (is_at_origin or self._arrivals.has_some)
+
     def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
         """Make the parcels, log them here and post them, if they are to be made. `at`: the running time.
 

@@ -45,6 +45,23 @@ def refused(answers):
     return answer.refusal
 
 
+def test_updates_cost_a_server_nothing_for_messages_while_it_has_none(monkeypatch):
+    servers = Servers("a.x", "b.x")
+    servers.create("g@a.x", "h@b.x", "k@b.x")
+    servers.join("g@a.x", "k@b.x")
+    cut, cuts = servers.servers[B].delivery.retention.cut, []
+    monkeypatch.setattr(servers.servers[B].delivery.retention, "cut", lambda *given: cuts.append(cut(*given)))
+    servers.join("g@a.x", "h@b.x")
+    assert len(cuts) == 1, "the step that changes the graph looks for messages, no other one of the join"
+    servers.listen(BOB)
+    servers.join("h@b.x", BOB)
+    servers.send("g@a.x", payload=b"one")
+    before = len(cuts)
+    servers.leave("g@a.x", "k@b.x")
+    assert len(cuts) > before, "its log has an entry now, whose time may come"
+    assert servers.log_of(BOB) == [b"one"]
+
+
 def test_a_message_comes_once_to_each_member_through_loops_and_shared_groups(loop):
     accepted, settled = loop.send("g@a.x", payload=b"one")
     assert isinstance(accepted, Accepted) and accepted.message_id == "1@g@a.x#1"
