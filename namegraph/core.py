@@ -214,6 +214,10 @@ class ServerCore(CoreQueries):
         its own. For simulations, whose updates are small."""
         self._coordinator.own_share_later_from = 0
 
+    def limit_begun(self, count: int) -> None:
+        """Have no more updates of clients under way at once; later ones are queued. For simulations, which have few."""
+        self._coordinator.begun_limit = count
+
     def forget_at_once(self) -> None:
         """Forget what was left as soon as that can be, and not when much has come together. For simulations."""
         self._forgetting.begins_at = 1
@@ -555,7 +559,8 @@ class ServerCore(CoreQueries):
         context.outbox.clear()
 
     def _has_more_to_do(self) -> bool:
-        return self._early.has_come(self._context) or self._participant.take_next_turn()
+        has_more = self._early.has_come(self._context) or self._participant.take_next_turn()
+        return has_more or self._coordinator.begin_next()
 
     def _receive(self, sender: ServerId, message: Message) -> None:
         if self._context.view_change_in_progress and counts_in_view(message):

@@ -152,6 +152,7 @@ class SeedRun:
             restart_share=self._restart_share,
             own_parts_later=seed % 2 == 1,
             forgets_at_once=seed % 3 != 0,
+            begun_limit=1 if seed % 4 == 0 else None,
             absence_limit=Random(f"limit of {seed}").choice(ABSENCE_LIMITS) if faults else None,  # noqa: S311 - as above
         )
         self._population = populate(chance, subnets, composites=composites)

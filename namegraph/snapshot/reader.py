@@ -50,6 +50,7 @@ Key = TypeVar("Key")
 
 _STATES = {
     Phase.WAITING: "waiting",
+    Phase.QUEUED: "waiting",
     Phase.ORDER: "ordered",
     Phase.READY: "ready",
     Phase.DECIDED: "decided",

@@ -66,6 +66,8 @@ COORDINATED = "coordinated"
 ATTEMPTS_LIMIT = 100
 """How often an update of a client begins again because others keep changing the arcs that it has to leave."""
 
+_NOT_BEGUN = (Phase.WAITING, Phase.QUEUED)
+
 _MISSING = {
     Phase.WAITING: "agreed on who is there",
     Phase.ORDER: "voted",
@@ -78,8 +80,13 @@ OWN_PART_LATER_FROM = 10_000
 a second or more, in which the others can work too."""
 
 COORDINATED_LIMIT = 1_000
-"""Updates of clients, over several servers, that are under way at once: each is compared with those before it wherever
-they affect common nodes."""
+"""Updates of clients, over several servers, that are not over: under way, or queued here."""
+
+BEGUN_LIMIT = 100
+"""Of these, how many are under way at once: other servers keep something of each until it is decided."""
+
+QUEUED_OPERATIONS_LIMIT = 100
+"""Operations of an update that may be queued. A larger one begins at once."""
 
 ROOTS_LIMIT = 100
 """Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
@@ -95,6 +102,7 @@ class Coordinator:
         self._context = context
         self._participant = participant
         self.own_share_later_from = OWN_PART_LATER_FROM
+        self.begun_limit = BEGUN_LIMIT
         self._running = DurableMap(context.durable, COORDINATED, UPDATES, RUNNING)
         self.events: list[BegunAgain | Ended | Over] = []
         """What became of the updates of clients in this step, in the order in which it did."""
@@ -126,6 +134,9 @@ class Coordinator:
             self._tell(running, BegunAgain(instead_of, update_id))
         if not plan.is_own and (context.view_change_in_progress or not context.view_active):
             running.phase = Phase.WAITING
+            return update_id
+        if _may_be_queued(plan) and self._begun_of_clients() > self.begun_limit:
+            running.phase = Phase.QUEUED
             return update_id
         if plan.without is not None and context.is_in_view(plan.without):
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"the server {plan.without} is back; nothing was done"))
@@ -235,14 +246,12 @@ class Coordinator:
         """End the updates whose deadline has passed."""
         for running in list(self._running.values()):
             if not running.is_decided and running.deadline is not None and now > running.deadline:
-                what, missing = _MISSING[running.phase], self._missing(running)
-                self._abort(
-                    running,
-                    Refusal(
-                        Reason.DEADLINE_EXCEEDED,
-                        f"the deadline passed before all servers {what} ({missing}); nothing was done",
-                    ),
-                )
+                if running.phase is Phase.QUEUED:
+                    before = f"while {self.begun_limit} earlier updates of this server were under way"
+                else:
+                    before = f"before all servers {_MISSING[running.phase]} ({self._missing(running)})"
+                why = f"the deadline passed {before}; nothing was done"
+                self._abort(running, Refusal(Reason.DEADLINE_EXCEEDED, why))
 
     def next_deadline(self) -> float | None:
         """When `tick` has something to do at the earliest."""
@@ -306,6 +315,21 @@ class Coordinator:
                 del self._running[running.update_id]
                 self._start_again(running, running.plan, attempt=running.attempt)
 
+    def begin_next(self) -> bool:
+        """Begin the update that is queued for longest, if there is one and it may begin; return True if it did."""
+        queued = next((each for each in self._running.values() if each.phase is Phase.QUEUED), None)
+        if queued is None or self._context.view_change_in_progress or self._begun_of_clients() >= self.begun_limit:
+            return False
+        del self._running[queued.update_id]
+        self._start_again(queued, queued.plan, attempt=queued.attempt)
+        return True
+
+    def _begun_of_clients(self) -> int:
+        """Number of updates of clients that are under way, and known to other servers."""
+        if len(self._running) < self.begun_limit:
+            return len(self._running)  # No more than that, and few enough.
+        return sum(not each.plan.is_own and each.phase not in _NOT_BEGUN for each in self._running.values())
+
     def is_waited_for(self, counter: int) -> bool:
         """Whether a decided update at or below a counter is not done everywhere."""
         # Readers ask while a step that is carried out in another thread begins or ends updates.
@@ -336,7 +360,7 @@ class Coordinator:
     def holding(self, sender: ServerId, holding: Holding) -> None:
         """A server was handed an entry: tell it the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
-        if running is None or running.phase is Phase.WAITING or running.is_decided:
+        if running is None or running.phase in _NOT_BEGUN or running.is_decided:
             self._context.send(sender, Drop(holding.update_id))
             return
         running.holders[sender] = None
@@ -700,6 +724,12 @@ def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
             group = refuse.refusal.facts.get("group") if is_missing else None
             return None if group is None or group == operation.group else NodeId(group)
     return None
+
+
+def _may_be_queued(plan: Plan) -> bool:
+    """Return True if an update takes no time to begin: a queued one begins in the step of another event."""
+    is_large = plan.is_import or plan.composite is not None or len(plan.operations) > QUEUED_OPERATIONS_LIMIT
+    return not (plan.is_own or is_large)
 
 
 def _begun_later(running: Transaction) -> Transaction:

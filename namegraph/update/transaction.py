@@ -36,6 +36,8 @@ class Phase(Enum):
     DECIDED = 3
     FINISHED = 4
     """Decided before the present view was installed: its caller is answered when that opens."""
+    QUEUED = 5
+    """Not begun: as many updates of this server as may be are under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ class Transaction:
     @property
     def known_final(self) -> Priority | None:
         """The final priority; None while it is not known."""
-        return None if self.phase in (Phase.WAITING, Phase.ORDER) else self.final
+        return None if self.phase in (Phase.WAITING, Phase.QUEUED, Phase.ORDER) else self.final
 
 
 def _write(running: Transaction) -> bytes:

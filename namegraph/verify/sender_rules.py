@@ -16,7 +16,7 @@ from namegraph.model.names import ServerId
 from namegraph.model.peer_faults import PeerFault
 from namegraph.model.rows import NodeKind
 from namegraph.state.context import ServerContext
-from namegraph.update.coordinator import COORDINATED_LIMIT
+from namegraph.update.coordinator import BEGUN_LIMIT
 from namegraph.update.order_queue import Entries, EntryPhase
 from namegraph.wire.codec import Message, counts_in_view
 from namegraph.wire.columns import fit_arcs, fit_operations, fit_records, parents_in, unpack_arcs
@@ -53,7 +53,7 @@ from namegraph.wire.view_messages import (
     ViewReconciled,
 )
 
-ORDERS_LIMIT = 2 * COORDINATED_LIMIT
+ORDERS_LIMIT = 2 * BEGUN_LIMIT
 """Updates of one coordinator that are not over here: those of its clients, and those that it needs itself."""
 
 

@@ -33,7 +33,7 @@ ANSWER_SECONDS = 2.0
 """How long a busy event loop may take to answer; Prometheus itself waits for 10 seconds."""
 
 
-PHASES = ("waiting", "order", "ready", "decided")
+PHASES = ("waiting", "queued", "order", "ready", "decided")
 """Told also where there is no update in them."""
 
 

@@ -147,12 +147,14 @@ class Cluster:
         restart_share: float = 0.0,
         own_parts_later: bool = False,
         forgets_at_once: bool = False,
+        begun_limit: int | None = None,
         absence_limit: float | None = None,
         is_configured: bool = True,
         core_type: type[Server] = Server,
     ) -> None:
         """One server for each subnet, named after it.
 
+        `begun_limit`: coordinators have no more updates of clients under way, and queue the others; None: their limit.
         `core_type`: what each server runs.
         `is_configured`: where the others are, the configuration says, and not an operator.
         `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
@@ -201,7 +203,7 @@ class Cluster:
         self.restarts = self._starts = self._restarts_left = 0
         self._disks: dict[ServerId, Disk] = {}
         self._crashes, self._restart_share = crashes, restart_share
-        self._own_parts_later = own_parts_later
+        self._own_parts_later, self._begun_limit = own_parts_later, begun_limit
         self._forgets_at_once, self._absence_limit = forgets_at_once, absence_limit
         self._is_configured, self._core_type = is_configured, core_type
         self._after_step: Callable[[], None] | None = None
@@ -630,6 +632,8 @@ class Cluster:
         core.begin_delivery(GraphReach, stored, start=self._starts)
         if self._own_parts_later:
             core.leave_own_parts_for_later()
+        if self._begun_limit is not None:
+            core.limit_begun(self._begun_limit)
         if self._forgets_at_once:
             core.forget_at_once()
         core.limit_absences(self._absence_limit)

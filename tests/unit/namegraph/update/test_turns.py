@@ -246,7 +246,8 @@ def test_as_one_ends_that_many_wait_for_few_are_looked_at(monkeypatch):
         assert list(core.entries.ready) == [UpdateId(THERE, number + 1)]
 
 
-def test_all_that_wait_one_behind_another_are_found_in_one_go():
+def test_all_that_wait_one_behind_another_are_found_in_one_go(monkeypatch):
+    monkeypatch.setattr(sender_rules, "ORDERS_LIMIT", UNDECIDED)
     core = core_with(300, "placed, of one group")
     last = UpdateId(THERE, 300)
     assert len(core.entries.all_before(last)) == 299

@@ -84,7 +84,3 @@ def test_a_coordinator_takes_no_more_updates_than_others_take_of_it(core):
     assert isinstance(reply.outcome, Committed), "what concerns this server alone is done"
     assert len(core.step(Tick(), DEADLINE + 1).replies) == LIMIT
     assert not core.step(join(LIMIT + 1, 2 * DEADLINE), DEADLINE + 1).replies
-
-
-def test_that_others_take_more_of_a_coordinator_than_it_asks_for_leaves_room_for_its_own():
-    assert sender_rules.ORDERS_LIMIT == 2 * coordinator.COORDINATED_LIMIT
