@@ -104,12 +104,12 @@ class GraphReach:
         return homes - {core.server}
 
     def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
-        """The servers to which ways led on from here over those of some arcs that are not there any more.
+        """The servers to which ways led on from here over those of some arcs that are not there any more, in their order.
 
         Below a group they may have led anywhere: to find where takes as long as what is below it.
         """
         core, graph = self._core, self._core.graph
-        found: set[ServerId] = set()
+        found: dict[ServerId, None] = {}
         for arc in arcs:
             if arc.present and arc.version:
                 continue
@@ -117,9 +117,9 @@ class GraphReach:
             if graph.kind(child) is NodeKind.GROUP if core.owns(child) else graph.children[child]:
                 return core.servers_met
             home = core.owner_of_name(graph.ids[child])
-            if home not in (None, core.server):
-                found.add(home)
-        return found
+            if home is not None and home != core.server:
+                found[home] = None
+        return found.keys()
 
     def servers_met(self) -> Collection[ServerId]:
         """All other servers that introduced themselves here."""
