@@ -359,6 +359,10 @@ def _open(
     directory = PeerDirectory(core=core, transport=transport)
     resolver = MembershipResolver(reads, unheard=directory.unheard)
     census, calls = Census(reads), CallsUnderWay()
+    request_bytes = RequestBytes()
+    arriving = Arriving(
+        is_at_rest=lambda: request_bytes.are_few, report=lambda line: say(logging.WARNING, "requests_refused", line)
+    )
     try:
         overruns = OverrunReports(clock=time.monotonic, report=partial(say, logging.WARNING, "message_log_full"))
         core.delivery.retention.on_overrun = overruns.note
@@ -377,6 +381,7 @@ def _open(
             messages_queued=core.delivery.queue.__len__,
             in_memory=lambda: core.delivery.in_memory.counts,
             streams=streams,
+            requests_refused=lambda: arriving.ended,
         )
     except TelemetryError as error:
         raise StartError(str(error)) from None
@@ -393,10 +398,6 @@ def _open(
     questions |= delivery_question_handlers(core=reads, machine=desk, directory=directory, check=check)
     admin = admin_service_handlers(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
-    )
-    request_bytes = RequestBytes()
-    arriving = Arriving(
-        is_at_rest=lambda: request_bytes.are_few, report=lambda line: say(logging.WARNING, "requests_refused", line)
     )
 
     def add(

@@ -104,7 +104,7 @@ class GraphReach:
         return homes - {core.server}
 
     def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
-        """The servers to which ways led on from here over those of some arcs that are not there any more, in their order.
+        """The servers to which ways led on from here over those of some arcs that are gone, in the order of the arcs.
 
         Below a group they may have led anywhere: to find where takes as long as what is below it.
         """

@@ -45,6 +45,7 @@ def observe(
     messages_queued: Callable[[], int],
     in_memory: Callable[[], MemoryCounts],
     streams: StreamPlaces,
+    requests_refused: Callable[[], int],
 ) -> ClockWatch:
     """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
 
@@ -75,6 +76,7 @@ def observe(
             messages_queued=messages_queued,
             in_memory=in_memory,
             streams=streams,
+            requests_refused=requests_refused,
         )
     )
     host, _, port = settings.metrics_listen.rpartition(":")

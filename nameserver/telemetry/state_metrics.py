@@ -87,6 +87,7 @@ class StateCollector(Collector):
         messages_queued: Callable[[], int],
         in_memory: Callable[[], MemoryCounts],
         streams: StreamPlaces | None = None,
+        requests_refused: Callable[[], int] = lambda: 0,
     ) -> None:
         self._core = core
         self._census = census
@@ -99,6 +100,7 @@ class StateCollector(Collector):
         self._messages_queued = messages_queued
         self._in_memory = in_memory
         self._streams = streams
+        self._requests_refused = requests_refused
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
@@ -190,6 +192,11 @@ class StateCollector(Collector):
             undelivered,
             datagrams,
             *_of_streams(self._streams),
+            CounterMetricFamily(
+                "shadowtree_requests_refused",
+                "Requests that were large or slow, and gave way to others while they were read.",
+                value=float(self._requests_refused()),
+            ),
             _build_info(self._peers.release),
             *_of_peers(reports, self._peers.strangers_refused()),
         ]
