@@ -247,10 +247,11 @@ class Coordinator:
         for running in list(self._running.values()):
             if not running.is_decided and running.deadline is not None and now > running.deadline:
                 if running.phase is Phase.QUEUED:
-                    before = f"while {self.begun_limit} earlier updates of this server were under way"
+                    why = f"the deadline passed while {self.begun_limit} earlier updates of this server were under way"
                 else:
-                    before = f"before all servers {_MISSING[running.phase]} ({self._missing(running)})"
-                why = f"the deadline passed {before}; nothing was done"
+                    what = f"{_MISSING[running.phase]} ({self._missing(running)})"
+                    why = f"the deadline passed before all servers {what}"
+                why = f"{why}; nothing was done"
                 self._abort(running, Refusal(Reason.DEADLINE_EXCEEDED, why))
 
     def next_deadline(self) -> float | None:
