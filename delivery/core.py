@@ -121,7 +121,7 @@ _LETTING_LOOK: Final = (*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerRe
 _OF_NAMES: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand))
 """Events that concern the graph alone; so do letters of the update protocol, and receipts of them."""
 
-_WITHOUT_MEANING: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand, PeerMessage, PeerPosts, PeerReceived))
+_WITHOUT_MEANING: Final = _OF_NAMES | {PeerMessage, PeerPosts, PeerReceived}
 """Events that are frequent, and of which the delivery half takes nothing but what the graph has kept for it."""
 
 
@@ -271,14 +271,15 @@ class DeliveryCore:
         answers = [*self._answers, *self.spreading.answers]
         self._answers, self.spreading.answers = [], []
         self._unkept += self._end_of_memory(now)
-        self._is_unused = self.spreading.is_unused and self.log.is_empty and self._has_nothing_else()
+        self._is_unused = self._has_nothing()
         return letters, answers
 
-    def _has_nothing_else(self) -> bool:
-        """Return True if nothing is kept in memory, nothing is queued, and nothing is to be forgotten."""
-        if not self.in_memory.is_unused or self._held_since or self.gateways.has_more:
+    def _has_nothing(self) -> bool:
+        """Return True if there is no message, durable or in memory, none is queued, and nothing is to be forgotten."""
+        if not (self.spreading.is_unused and self.log.is_empty and self.in_memory.is_unused):
             return False
-        return self._has_started and not self.giving_up.may_have_some
+        has_more = self._held_since or self.gateways.has_more or self.giving_up.may_have_some
+        return self._has_started and not has_more
 
     def _rename(self, old: NodeId, new: NodeId) -> None:
         """Let all that is known of a group by its name go on under its new one."""

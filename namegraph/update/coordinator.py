@@ -83,7 +83,7 @@ COORDINATED_LIMIT = 1_000
 """Updates of clients, over several servers, that are not over: under way, or queued here."""
 
 BEGUN_LIMIT = 100
-"""Of these, how many are under way at once: other servers keep something of each until it is decided."""
+"""Updates of clients that are under way at once. Other servers keep something of each until it is decided."""
 
 QUEUED_OPERATIONS_LIMIT = 100
 """Operations of an update that may be queued. A larger one begins at once."""

@@ -37,7 +37,7 @@ class Phase(Enum):
     FINISHED = 4
     """Decided before the present view was installed: its caller is answered when that opens."""
     QUEUED = 5
-    """Not begun: as many updates of this server as may be are under way."""
+    """The update waits for the end of others: as many of this server are under way as may be."""
 
 
 @dataclass(frozen=True, slots=True)

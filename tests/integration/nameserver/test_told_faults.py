@@ -165,6 +165,7 @@ async def test_a_flood_of_calls(telling):
         found = await asyncio.to_thread(scraped, metrics)
         assert value(found, "shadowtree_calls_under_way") >= STREAMS
         assert value(found, "grpc_server_started_total", grpc_method="Watch") == STREAMS
+        assert found["shadowtree_requests_refused_total", ()] == 0, "a flood of small requests refuses none"
         for stream in streams:
             stream.cancel()
     await asyncio.to_thread(
