@@ -49,7 +49,7 @@ def failed_run(seed):
 
 def test_a_failing_seed_becomes_a_short_scenario_that_needs_the_clause():
     with without("turns are awaited"):
-        recorded, kind = failed_run(0)
+        recorded, kind = failed_run(1)
         text = write_scenario(shrink(recorded, kind=kind, time_used=Attempts(400).used))
         with pytest.raises(FAULTS):
             ScenarioRunner(read_scenario(text)).run()
