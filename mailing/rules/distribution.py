@@ -56,7 +56,15 @@ from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
 from mailing.rules.retries import TRIED_FOR_S, delay_s
 from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
-from mailing.rules.works import Work, chunks_of, is_share_on_its_way, shares_for, with_own_share, with_share
+from mailing.rules.works import (
+    Work,
+    chunks_of,
+    is_share_on_its_way,
+    mailboxes_in,
+    shares_for,
+    with_own_share,
+    with_share,
+)
 from shadowtree.vocabulary import GroupId, MemberId
 
 LONGEST_LOOK_S = 300
@@ -330,12 +338,14 @@ class Distribution:
         earlier = event.earlier if work is None else work.spooled
         known = None if earlier is None else earlier.message
         if event.is_own:
-            if known is None or not is_share_on_its_way(event, known, is_final=work is None):
+            if earlier is None or known is None or not is_share_on_its_way(event, known, is_final=work is None):
                 return [Answer(event.transaction, is_refused=True)]
-            if known.is_dropped or (known.post is not None and known.post.is_here):
-                # It comes once more: whom it names is in the ledger.
-                return [answer]
             message, people = with_own_share(event, known)
+            has_come = known.post is not None and known.post.is_here
+            reached = mailboxes_in(earlier.chunks) | event.reached if work is None else work.reached
+            if known.is_dropped or (has_come and all(mailbox_of(person) in reached for person, _ in people)):
+                # A share comes once more where servers that were away have shown whom else it reaches here.
+                return [answer]
         else:
             found = with_share(event, known, now.date)
             if found is None:

@@ -6,11 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mailing.rules.addresses import mailbox_of
 from mailing.rules.events import Effect, Now, Save, Spooled
 from mailing.rules.notes import Notes
 from mailing.rules.spooled import Chunk, Message, Standing, State
-from mailing.rules.works import Work
+from mailing.rules.works import Work, mailboxes_in
 
 
 class InProgress:
@@ -32,7 +31,7 @@ class InProgress:
         kinship = spooled.message.kinship
         reached = self._reached.setdefault(kinship, set())
         self._kin[kinship] += spooled.message.id not in self.works
-        reached.update(mailbox_of(person) for chunk in spooled.chunks for person in chunk.people)
+        reached |= mailboxes_in(spooled.chunks)
         work = Work(spooled.message, {chunk.number: chunk for chunk in spooled.chunks}, reached)
         work.chunks_at = {chunk.number: 0.0 for chunk in spooled.chunks if chunk.waiting}
         self.works[work.message.id] = work

@@ -142,6 +142,11 @@ class Work:
         return State.HELD if self.message.is_held else State.DONE
 
 
+def mailboxes_in(chunks: Iterable[Chunk]) -> set[str]:
+    """Return the mailboxes of all people in chunks."""
+    return {mailbox_of(person) for chunk in chunks for person in chunk.people}
+
+
 def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
     """Chunks of those who are not reached yet, each person with the position of a destination."""
     destinations, addressed = work.message.destinations, frozenset(work.message.addressed)

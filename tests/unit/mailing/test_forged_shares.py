@@ -20,7 +20,7 @@ from mailing.rules.events import (
 )
 from mailing.rules.events import Spooled as SpooledMessage
 from mailing.rules.in_progress import InProgress
-from mailing.rules.spooled import Destination, Message, Origin, OtherShare, PostState, Standing, State
+from mailing.rules.spooled import Chunk, Destination, Message, Origin, OtherShare, PostState, Standing, State
 
 ALL, BOARD, EVIL = "all@ubc.example", "board@ubc.example", "evil@sfu.example"
 ANN, EVE = "ann@ubc.example", "eve@ubc.example"
@@ -89,13 +89,36 @@ def test_a_share_of_an_own_list_that_was_not_sent_reaches_nobody(made, is_proven
     assert is_refused(made, own_share(ALL, BOARD, is_proven=is_proven))
 
 
-def test_a_share_that_is_on_its_way_counts_once_and_by_its_proof_alone():
+def test_a_share_that_is_on_its_way_counts_once_for_each_person_and_by_its_proof_alone():
     made = core(*POSTED)
     assert is_refused(made, own_share(ALL))
     assert is_refused(made, own_share(ALL, "new@ubc.example", is_proven=True))
     assert handed(made.step(own_share(ALL, people=((ANN, 0),), is_proven=True), NOW)) == [ANN]
-    assert made.step(own_share(ALL, is_proven=True), NOW) == [Answer(2)]
+    assert made.step(own_share(ALL, people=((ANN, 0),), is_proven=True), NOW) == [Answer(2)]
     assert is_refused(made, own_share(ALL))
+
+
+def test_an_own_share_that_comes_again_reaches_whom_the_first_one_did_not():
+    """A server was away through which a way leads back here: the parcel comes for its people once that is there."""
+    made = core(*POSTED, own_share(ALL, people=((ANN, 0),), is_proven=True))
+    again = own_share(ALL, people=((ANN, 0), (EVE, 0)), is_proven=True)
+    assert handed(made.step(again, NOW)) == [EVE]
+    assert made.step(again, NOW) == [Answer(2)]
+
+
+def test_a_final_message_takes_its_own_share_again_for_whom_it_has_not_reached():
+    made = core(*POSTED, own_share(ALL, people=((ANN, 0),), is_proven=True), Handed("m", 0))
+    effects = made.step(Posted("m", (0,), is_spread=True), NOW)
+    chunks = made_final(effects)
+    again = own_share(ALL, people=((ANN, 0),), is_proven=True, earlier=chunks)
+    assert made.step(again, NOW) == [Answer(2)]
+    assert handed(made.step(replace(again, people=((ANN, 0), (EVE, 0))), NOW)) == [EVE]
+
+
+def made_final(effects):
+    """Return a message as the spool has it once it has become final with a single chunk, for one person."""
+    (saved,) = (each for each in effects if isinstance(each, Save) and each.message.state is State.DONE)
+    return SpooledMessage(saved.message, (Chunk("m", 0, 0, (ANN,), ()),))
 
 
 def test_a_message_that_is_dropped_takes_not_even_its_own_share():
