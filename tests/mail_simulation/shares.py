@@ -39,6 +39,8 @@ WAITS = "news@a.example"
 """Nobody gets a message to this list while a part of it is out of reach."""
 NATIVE = [f"p{number}@{server}" for server in SERVERS for number in range(6)]
 FOREIGN = [f"f{number}@nowhere.example" for number in range(4)]
+BY_WAY_OF = 0.2
+"""How many memberships lead through a group of some server, and are unknown while that one is away."""
 STEPS = 200
 
 
@@ -65,8 +67,8 @@ class Sending:
     message: str
     groups: tuple
     waiting: set
-    served: dict = field(default_factory=dict)
-    """By whom a person whom nobody owns is served."""
+    told: set = field(default_factory=set)
+    """People for whom it has come to a server."""
 
 
 class Gateway:
@@ -149,7 +151,8 @@ class Gateway:
             return
         away = [server for server in SERVERS if server in world.away]
         counts, people, unsure = Counter(), [], []
-        for person, at in world.reached({at: each.group for at, each in asked.destinations.items()}).items():
+        groups = {at: each.group for at, each in asked.destinations.items()}
+        for person, at in world.reached(groups, away=world.away).items():
             servers = [server for server in world.servers_of(person) if server not in away]
             if servers and not any(server in world.gateways for server in servers):
                 (unsure if away and not home_of(person) else people).append((person, at))
@@ -245,6 +248,13 @@ class World:
         }
         self.places = {person: sorted(self.random.sample(SERVERS, self.random.randint(1, 2))) for person in FOREIGN}
         """Of those whom nobody owns: whose groups they are in."""
+        self.ways = {
+            (group, person): self.random.choice(SERVERS)
+            for group in every
+            for person in (*NATIVE, *FOREIGN)
+            if self.random.random() < BY_WAY_OF
+        }
+        """Memberships by the server whose group they lead through; without an entry they are direct."""
         self.always = {group: set(people) for group, people in self.members.items()}
         self.ever = {group: set(people) for group, people in self.members.items()}
         self.accepted = defaultdict(set)
@@ -259,11 +269,17 @@ class World:
     def servers_of(self, person):
         return [home_of(person)] if home_of(person) else self.places[person]
 
-    def reached(self, groups):
+    def reached(self, groups, *, away, is_direct=True):
+        """Return the people of groups, each with the key of the first.
+
+        `away`: servers whose groups are unknown; `is_direct`: whether direct members count.
+        """
         found = {}
         for at, group in groups.items():
             for person in sorted(self.members[group]):
-                found.setdefault(person, at)
+                way = self.ways.get((group, person))
+                if way not in away and (is_direct or way is not None):
+                    found.setdefault(person, at)
         return found
 
     def send(self, message, groups):
@@ -275,18 +291,24 @@ class World:
         return sending
 
     def spread(self, sending):
-        for server in sorted(sending.waiting - self.away):
-            sending.waiting.discard(server)
-            people = []
-            for person, group in self.reached({group: group for group in sending.groups}).items():
-                with_gateway = [each for each in self.servers_of(person) if each in self.gateways]
-                if not with_gateway:
-                    continue
-                served_by = self.served.setdefault(person, self.random.choice(with_gateway))
-                if served_by == server:
-                    people.append((person, group))
-            if people and server in self.gateways:
-                self.by_server[server].log.append(Entry(sending.message, sending.groups, tuple(people)))
+        """Bring it to servers that are back, and once more to those where these reach further people."""
+        back = sending.waiting - self.away
+        sending.waiting -= back
+        people = defaultdict(list)
+        every = {group: group for group in sending.groups}
+        now_reached = self.reached(every, away=sending.waiting)
+        newly_reached = self.reached(every, away=set(SERVERS) - back, is_direct=False)
+        for person, group in (newly_reached | now_reached).items() if back else ():
+            with_gateway = [each for each in self.servers_of(person) if each in self.gateways]
+            if not with_gateway:
+                continue
+            server = self.served.setdefault(person, self.random.choice(with_gateway))
+            is_found_late = server not in sending.waiting and person in newly_reached and person not in sending.told
+            if server in back or is_found_late:
+                people[server].append((person, group))
+                sending.told.add(person)
+        for server, found in sorted(people.items()):
+            self.by_server[server].log.append(Entry(sending.message, sending.groups, tuple(found)))
 
     def step(self):
         what, gateway = self.random.random(), self.by_server[self.random.choice(sorted(self.by_server))]
