@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from delivery.spreading import Spreading
-from delivery.wire import Confirm, PostMessage
+from delivery.spreading.parcel_pipeline import Spreading
+from delivery.wire.posts import Confirm, PostMessage
 from namegraph import ServerId
 from shadowtree.cli.main import run
 

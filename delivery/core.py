@@ -19,13 +19,17 @@ from typing import Final, get_args
 
 from pyroaring import BitMap
 
-from delivery.admission import goes_on, require_backlog, require_size, require_targets
-from delivery.arrivals import Arrivals
-from delivery.audiences import Audiences
-from delivery.backlogs import Unconfirmed
-from delivery.datagrams import Datagrams, Shown, require_datagram
-from delivery.dead_letters import DeadLetters, DeadReason, LossReason
-from delivery.events import (
+from delivery.arrival.arrivals import Arrivals
+from delivery.arrival.log_writer import LogWriter
+from delivery.arrival.recent_downstream import LostWays
+from delivery.arrival.retention import Retention
+from delivery.log.log import Log
+from delivery.mailboxes.audiences import Audiences
+from delivery.mailboxes.gateways import Gateways
+from delivery.mailboxes.listeners import Listeners
+from delivery.mailboxes.mailboxes import Mailboxes
+from delivery.mailboxes.subscriptions import Subscriptions
+from delivery.model.events import (
     Acknowledge,
     AcknowledgeAll,
     Answer,
@@ -55,29 +59,25 @@ from delivery.events import (
     Subscribe,
     Subscribed,
 )
-from delivery.gateways import Gateways
-from delivery.giving_up import GivingUp
-from delivery.in_memory import InMemory
-from delivery.listeners import Listeners
-from delivery.log import Log
-from delivery.log_writer import LogWriter
-from delivery.lost_ways import LostWays
-from delivery.mailboxes import Mailboxes
-from delivery.model import Kept, Quality
-from delivery.origin import UNCLAIMED_BYTES_LIMIT, Origin
-from delivery.policy import Policies
-from delivery.post import Post
-from delivery.queue import Queue, QueuedMessage
-from delivery.rates import Rates
-from delivery.reach import Reach
-from delivery.retention import Retention
-from delivery.running_time import RunningTime
-from delivery.senders import Numbering, Senders
-from delivery.servers_below import is_home
-from delivery.spreading import Spreading
-from delivery.subscriptions import Subscriptions
-from delivery.unkept import RingGrew, Unkept, is_told_unkept
-from delivery.wire import (
+from delivery.model.policy import Policies
+from delivery.model.reach import Reach
+from delivery.model.uptime import RunningTime
+from delivery.model.words import Kept, Quality
+from delivery.origin.admission import goes_on, require_backlog, require_size, require_targets
+from delivery.origin.backlog_expiry import GivingUp
+from delivery.origin.backlogs import Unconfirmed
+from delivery.origin.dead_letters import DeadLetters, DeadReason, LossReason
+from delivery.origin.origin import UNCLAIMED_BYTES_LIMIT, Origin
+from delivery.origin.queue import Queue, QueuedMessage
+from delivery.origin.rates import Rates
+from delivery.origin.senders import Numbering, Senders
+from delivery.origin.servers_below import is_home
+from delivery.spreading.parcel_pipeline import Spreading
+from delivery.volatile.datagrams import Datagrams, Shown, require_datagram
+from delivery.volatile.in_memory import InMemory
+from delivery.volatile.output import RingGrew, Unkept, is_told_unkept
+from delivery.wire.post_lanes import Post
+from delivery.wire.posts import (
     SENDER_ID_LIMIT,
     Carried,
     Datagram,

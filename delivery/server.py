@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from delivery.core import DeliveryCore
-from delivery.events import Answer, DeliveryEvent
-from delivery.post import Post
-from delivery.reach import Reach
+from delivery.model.events import Answer, DeliveryEvent
+from delivery.model.reach import Reach
 from delivery.snapshot import MessageSnapshot
-from delivery.unkept import Unkept
+from delivery.volatile.output import Unkept
+from delivery.wire.post_lanes import Post
 from namegraph import (
     Channels,
     CoreQueries,

@@ -19,12 +19,13 @@ from typing import NamedTuple
 import msgspec
 from pyroaring import BitMap
 
-from delivery.audiences import without_recipients
-from delivery.log import Log
-from delivery.mailboxes import Cursor, Mailbox, Mailboxes
-from delivery.model import Position
-from delivery.wire import decode_stored
-from namegraph import DurableState, LogRecord, NodeId, ProtocolRow, Records, ServerId, TargetSet
+from delivery.log.log import Log
+from delivery.mailboxes.audiences import without_recipients
+from delivery.mailboxes.mailboxes import Cursor, Mailbox, Mailboxes
+from delivery.model.words import Position
+from delivery.origin.unsettled import UnsettledParcel
+from delivery.wire.posts import decode_stored
+from namegraph import DurableState, LogRecord, NodeId, ProtocolRow, Records, TargetSet
 
 PIECE_ROWS = 150
 """Rows of a piece: a millisecond of work, after which others get their turn."""
@@ -61,20 +62,6 @@ class AudienceRow(NamedTuple):
 
     number: int
     mailboxes: bytes | None
-
-
-class UnsettledParcel(NamedTuple):
-    """A parcel of this server on its way."""
-
-    sequence: int
-    start: int
-    first_serial: int
-    messages: int
-    round: int
-    posted: tuple[ServerId, ...]
-    confirmed: tuple[ServerId, ...]
-    delivered: tuple[ServerId, ...]
-    """Who has confirmed it, and has it in the log because somebody there gets it."""
 
 
 class UnsettledRow(NamedTuple):

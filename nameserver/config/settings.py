@@ -13,9 +13,9 @@ from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
-from delivery.giving_up import BACKLOG_SECONDS_LIMIT
-from delivery.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
-from delivery.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
+from delivery.log.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
+from delivery.origin.backlog_expiry import BACKLOG_SECONDS_LIMIT
+from delivery.origin.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
 from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
 from nameserver.config.addresses import InvalidAddressError, parse_address
 from nameserver.config.located_toml import ConfigFile, ConfigFileError

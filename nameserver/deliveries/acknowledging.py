@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-from delivery.events import Acknowledge, AcknowledgeAll
-from delivery.model import Kept, Position
-from delivery.reading import Standing
+from delivery.mailboxes.subscription_read import Standing
+from delivery.model.events import Acknowledge, AcknowledgeAll
+from delivery.model.words import Kept, Position
 from namegraph import RefusedError
 from nameserver.deliveries.endpoints import Endpoint
 from nameserver.deliveries.machine import DeliveryMachine

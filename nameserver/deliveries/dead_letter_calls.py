@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from delivery.dead_letters import DeadLetter, DeadReason
-from delivery.events import (
+from delivery.model.events import (
     Answer,
     DeadLettersDropped,
     DeadLettersReplayed,
@@ -13,6 +12,7 @@ from delivery.events import (
     DropDeadLetters,
     ReplayDeadLetters,
 )
+from delivery.origin.dead_letters import DeadLetter, DeadReason
 from namegraph import Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries.machine import DeliveryMachine

@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from delivery.datagrams import Shown
-from delivery.dead_letters import DeadLetter
-from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, Send, SendAll, Settled
-from delivery.gateways import Recipients
-from delivery.policy import Policy
-from delivery.queue import Due
+from delivery.mailboxes.gateways import Recipients
+from delivery.model.events import Answer, DeliveryRefused, Notice, OwnRequest, Send, SendAll, Settled
+from delivery.model.policy import Policy
+from delivery.origin.dead_letters import DeadLetter
+from delivery.origin.queue import Due
 from delivery.server import Server
+from delivery.volatile.datagrams import Shown
 from namegraph import LogRecord, NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.calls.stable_listing import made
 from nameserver.deliveries.machine import MailboxState, Progress

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap
 
-from delivery.gateways import NOBODY
-from delivery.mailboxes import SubscriptionKey
-from delivery.model import EVERYTHING, Filter
+from delivery.mailboxes.gateways import NOBODY
+from delivery.mailboxes.mailboxes import SubscriptionKey
+from delivery.model.words import EVERYTHING, Filter
 from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
 
 ENDPOINTS_LIMIT: Final = 10_000

@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
-from delivery.model import Message, Position, PositionToken
-from delivery.wire import Lost, Parcel, decode_stored_post
+from delivery.model.words import Message, Position, PositionToken
+from delivery.wire.posts import Lost, Parcel, decode_stored_post
 from namegraph import LogRecord, NodeId
 from nameserver.deliveries.machine import DeliveryMachine
 from nameserver.deliveries.message_wire import WIRE_OF_KEPT, size_told

@@ -7,13 +7,13 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
-from delivery.datagrams import Shown
-from delivery.dead_letters import DeadLetter
-from delivery.events import Answer, Notice, OwnRequest, Send, Settled
-from delivery.gateways import Recipients
-from delivery.model import Position
-from delivery.policy import Policy
-from delivery.queue import Due
+from delivery.mailboxes.gateways import Recipients
+from delivery.model.events import Answer, Notice, OwnRequest, Send, Settled
+from delivery.model.policy import Policy
+from delivery.model.words import Position
+from delivery.origin.dead_letters import DeadLetter
+from delivery.origin.queue import Due
+from delivery.volatile.datagrams import Shown
 from namegraph import LogRecord, NodeId, Refusal, RefusedError, ServerId, Subnet
 from nameserver.deliveries.ring_view import RingView
 from nameserver.driver.letting_out import DatagramCounts

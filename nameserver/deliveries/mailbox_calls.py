@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from delivery.events import CloseMailbox, DeliveryRefused, MailboxClosed, MailboxOpened, OpenMailbox
-from delivery.model import PositionToken, is_pattern
+from delivery.model.events import CloseMailbox, DeliveryRefused, MailboxClosed, MailboxOpened, OpenMailbox
+from delivery.model.words import PositionToken, is_pattern
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.config.addresses import is_loopback

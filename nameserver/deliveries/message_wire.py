@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Final
 
-from delivery.events import Accepted, Answer, DatagramSent, Queued, Settled
-from delivery.model import EVERYBODY, Filter, Kept, Message, Position, PositionToken, Quality
-from delivery.wire import SENDER_ID_LIMIT, Datagram
+from delivery.model.events import Accepted, Answer, DatagramSent, Queued, Settled
+from delivery.model.words import EVERYBODY, Filter, Kept, Message, Position, PositionToken, Quality
+from delivery.wire.posts import SENDER_ID_LIMIT, Datagram
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Target, TargetSet, refuse
 from nameserver.deliveries.endpoints import ShownDatagram
 from nameserver.wire import conversion

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from delivery.events import DeliveryRefused, PolicySet, SetPolicy
-from delivery.policy import ANYONE, MEMBERS, Policy
+from delivery.model.events import DeliveryRefused, PolicySet, SetPolicy
+from delivery.model.policy import ANYONE, MEMBERS, Policy
 from namegraph import NodeId, Reason, RefusedError, group_not_found, refuse
 from nameserver.calls.adapters import Context
 from nameserver.deliveries import message_wire

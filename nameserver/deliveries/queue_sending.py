@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Container
 from typing import Final, Protocol
 
-from delivery.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
-from delivery.queue import Due
+from delivery.model.events import Answer, DeliveryRefused, Notice, OwnRequest, QueuedEnded, QueueMessage
+from delivery.origin.queue import Due
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet, refuse
 from nameserver.deliveries import message_wire
 from nameserver.deliveries.send_lanes import HomeLane

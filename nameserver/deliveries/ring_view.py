@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from delivery.gateways import Recipients
-from delivery.in_memory import POSITIONS_OF_START, InMemory
+from delivery.mailboxes.gateways import Recipients
+from delivery.volatile.in_memory import POSITIONS_OF_START, InMemory
 from namegraph import LogRecord
 
 

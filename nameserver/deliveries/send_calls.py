@@ -18,8 +18,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
-from delivery.model import Message
+from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, Send, Settled
+from delivery.model.words import Message
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace, network_of_caller

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from delivery.gateways import Recipients
-from delivery.model import Kept
-from delivery.reading import Standing
+from delivery.mailboxes.gateways import Recipients
+from delivery.mailboxes.subscription_read import Standing
+from delivery.model.words import Kept
 from nameserver.deliveries.log_tail import ENTRIES_AT_ONCE, LogEntry, LogTail
 from nameserver.deliveries.machine import DeliveryMachine
 

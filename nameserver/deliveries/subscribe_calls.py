@@ -18,10 +18,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final
 
-from delivery.datagrams import Shown
-from delivery.events import DeliveryRefused, Start, StopListening, Subscribe, Subscribed
-from delivery.model import Filter, Kept, Position, PositionToken
-from delivery.reading import Standing
+from delivery.mailboxes.subscription_read import Standing
+from delivery.model.events import DeliveryRefused, Start, StopListening, Subscribe, Subscribed
+from delivery.model.words import Filter, Kept, Position, PositionToken
+from delivery.volatile.datagrams import Shown
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.calls.adapters import Context
 from nameserver.calls.stream_places import StreamPlace

@@ -18,8 +18,8 @@ from typing import Final
 
 import grpc
 
-from delivery.model import TARGETS_LIMIT, target_not_found
-from delivery.policy import Policy
+from delivery.model.policy import Policy
+from delivery.model.words import TARGETS_LIMIT, target_not_found
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, TargetSet, refuse
 from nameserver.calls.adapters import Context, Method
 from nameserver.calls.read_your_writes import PEER_SERVICE

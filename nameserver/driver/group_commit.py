@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
-from delivery.events import Answer
-from delivery.unkept import RingGrew, Unkept
+from delivery.model.events import Answer
+from delivery.volatile.output import RingGrew, Unkept
 from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, ServerId
 
 

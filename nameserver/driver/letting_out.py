@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from delivery.datagrams import PeerDatagram, Shown
-from delivery.unkept import RingGrew, Unkept
+from delivery.volatile.datagrams import PeerDatagram, Shown
+from delivery.volatile.output import RingGrew, Unkept
 from namegraph import ServerId
 from nameserver.driver.group_commit import Batch
 from nameserver.driver.ports import DeliveryDesk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import Effects, Event, Lane, PeerMessage, PeerPosts, PeerRestored, Restored, ServerId
 from nameserver.driver.gc_tuning import keep_apart, paused_collector
 from nameserver.driver.group_commit import Flow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import Command, Effects, Event, Outcome
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from delivery.datagrams import Shown
-from delivery.events import Answer, DeliveryEvent
+from delivery.model.events import Answer, DeliveryEvent
+from delivery.volatile.datagrams import Shown
 from namegraph import Channels, Effects, Event, Lane, LeftBehind, LogRecord, Records, Refusal, ServerId, Slices
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 

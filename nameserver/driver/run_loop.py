@@ -38,7 +38,7 @@ from concurrent.futures import Executor
 from itertools import count, islice
 from typing import NamedTuple
 
-from delivery.events import CloseParcels, DatagramCame, DeliveryEvent
+from delivery.model.events import CloseParcels, DatagramCame, DeliveryEvent
 from delivery.server import ServerEffects
 from namegraph import (
     AddPeer,

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import Command, Effects, Event, ImportCommand, Outcome, PeerLost, PeerMet, Refusal, UpdateCommand
 from nameserver.calls.adapters import Context
 from nameserver.driver.observer import Observer

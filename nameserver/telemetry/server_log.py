@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import (
     Command,
     Committed,

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from delivery.dead_letters import Undelivered
-from delivery.in_memory import MemoryCounts
-from delivery.rates import Rates
+from delivery.origin.dead_letters import Undelivered
+from delivery.origin.rates import Rates
+from delivery.volatile.in_memory import MemoryCounts
 from namegraph import CoreQueries
 from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.settings import MEBIBYTE, Settings

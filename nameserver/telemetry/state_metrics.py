@@ -19,8 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from delivery.dead_letters import Undelivered
-from delivery.in_memory import MemoryCounts
+from delivery.origin.dead_letters import Undelivered
+from delivery.volatile.in_memory import MemoryCounts
 from namegraph import PROTOCOL_VERSION, CoreQueries
 from nameserver.calls.stream_places import StreamPlaces
 from nameserver.detector.liveness import Life

@@ -23,7 +23,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer, set_span_in_context
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import Command, Effects, Event, ImportCommand, Outcome, Refusal, RequestId, ServerId, UpdateCommand
 from nameserver.calls.adapters import Context
 from nameserver.driver.observer import Observer

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from delivery.backlogs import Unconfirmed
+from delivery.origin.backlogs import Unconfirmed
 from namegraph import Channels, ServerId, Subnet
 from nameserver.detector.liveness import Life, Liveness
 from nameserver.session.frames import GoodbyeReason, Hello

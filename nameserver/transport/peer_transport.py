@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import assert_never
 
-from delivery.backlogs import Unconfirmed
+from delivery.origin.backlogs import Unconfirmed
 from namegraph import (
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,

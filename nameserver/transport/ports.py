@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import Channels, Event, Incarnations, Lane, ServerId, Subnet
 from nameserver.session.durable_outbox import UndurableLetters
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 
-from delivery.events import DeliveryEvent, PeerStarted
+from delivery.model.events import DeliveryEvent, PeerStarted
 from namegraph import GREATEST_LEAP, LEAST_LEAP, Channels, Event, Incarnations, PeerRestored, Restored, ServerId
 from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 from nameserver.transport.session_runner import SessionRunner

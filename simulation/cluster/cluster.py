@@ -16,10 +16,10 @@ from functools import partial
 from random import Random
 from typing import Protocol
 
-from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import Answer, DatagramCame, DeliveryEvent
+from delivery.model.events import Answer, DatagramCame, DeliveryEvent
 from delivery.server import Server, ServerEffects
-from delivery.unkept import RingGrew, UnkeptAnswer
+from delivery.volatile.datagrams import PeerDatagram, Shown
+from delivery.volatile.output import RingGrew, UnkeptAnswer
 from namegraph import (
     AddPeer,
     ChangeRecord,

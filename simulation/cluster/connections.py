@@ -27,7 +27,7 @@ from itertools import combinations
 from random import Random
 from typing import NamedTuple, Protocol
 
-from delivery.events import DeliveryEvent, PeerStarted
+from delivery.model.events import DeliveryEvent, PeerStarted
 from namegraph import Event, Lane, PeerLost, PeerMet, PeerReceived, PeerRestored, Restored, ServerId, Subnet
 from simulation.cluster.cluster import Cluster
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork

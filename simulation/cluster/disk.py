@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import NamedTuple
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from delivery.server import ServerEffects
 from namegraph import (
     ArcRecord,

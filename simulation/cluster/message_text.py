@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import assert_never
 
-from delivery.wire import (
+from delivery.wire.posts import (
     Claims,
     Confirm,
     Elsewhere,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import NamedTuple, Protocol
 
-from delivery.events import DatagramCame, DeliveryEvent
+from delivery.model.events import DatagramCame, DeliveryEvent
 from namegraph import Event, Lane, PeerMessage, PeerPosts, ServerId
 from namegraph.wire.codec import Message
 

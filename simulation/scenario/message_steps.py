@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from delivery.events import (
+from delivery.mailboxes.subscription_read import gap, read
+from delivery.model.events import (
     Accepted,
     Acknowledge,
     Answer,
@@ -22,8 +23,7 @@ from delivery.events import (
     Subscribe,
     Subscribed,
 )
-from delivery.model import Message, Position
-from delivery.reading import gap, read
+from delivery.model.words import Message, Position
 from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.scenario.schedule import (

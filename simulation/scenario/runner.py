@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import assert_never
 
-from delivery.events import DeliveryEvent
+from delivery.model.events import DeliveryEvent
 from namegraph import (
     ArcId,
     Committed,

@@ -46,8 +46,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never, get_args
 
-from delivery.model import target_set
-from delivery.wire import PostMessage
+from delivery.model.words import target_set
+from delivery.wire.posts import PostMessage
 from namegraph import (
     ArcId,
     CreateGroup,

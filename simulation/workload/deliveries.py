@@ -15,9 +15,7 @@ from collections import Counter
 from functools import partial
 from random import Random
 
-from delivery import history
-from delivery.datagrams import Shown
-from delivery.events import (
+from delivery.model.events import (
     Accepted,
     Answer,
     DatagramSent,
@@ -28,13 +26,15 @@ from delivery.events import (
     ReplayDeadLetters,
     Settled,
 )
-from delivery.history import History
-from delivery.properties import check
 from delivery.server import Server, ServerEffects
-from delivery.unkept import RingGrew, UnkeptAnswer
+from delivery.volatile.datagrams import Shown
+from delivery.volatile.output import RingGrew, UnkeptAnswer
 from namegraph import ServerId
 from simulation.cluster.cluster import Cluster, Watcher
 from simulation.cluster.networks import Errand
+from simulation.history import recorded
+from simulation.history.properties import check
+from simulation.history.recorded import History
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
@@ -78,7 +78,7 @@ class Deliveries(Watcher):
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster, self._chance = cluster, chance
-        self._history: list[history.Happening] = []
+        self._history: list[recorded.Happening] = []
         self._ticket = FIRST_TICKET
         self.tally: Counter[str] = Counter()
         note, tally = self._history.append, self.tally
@@ -153,7 +153,7 @@ class Deliveries(Watcher):
             self._handing.goes_back(core.server)
             self._senders.send_before_told(core.server)
         elif self._memory.has_started(core.server):
-            self._history.append(history.Restarted(self._cluster.instant, core.server))
+            self._history.append(recorded.Restarted(self._cluster.instant, core.server))
         self._memory.starts(core, self._recorder.note_given_up, partial(self._recorder.note_in_memory, core.server))
         if self._are_short_lived:
             core.delivery.giving_up.limit_seconds = self._backlog_seconds
@@ -187,7 +187,7 @@ class Deliveries(Watcher):
                 if self._policies is not None:
                     self._policies.let_out(unkept)
                 self.tally["datagrams sent"] += 1
-                sent = history.DatagramSent(instant, unkept.message_id, send.targets, send.message.payload)
+                sent = recorded.DatagramSent(instant, unkept.message_id, send.targets, send.message.payload)
                 self._history.append(sent)
             case Shown():
                 self._endpoints.shown(server, unkept)

@@ -15,9 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from random import Random
 
-from delivery import history
-from delivery.datagrams import Shown
-from delivery.events import (
+from delivery.model.events import (
     Acknowledge,
     Answer,
     CloseMailbox,
@@ -29,10 +27,12 @@ from delivery.events import (
     Subscribe,
     Subscribed,
 )
-from delivery.history import SubscriptionId
-from delivery.model import EVERYBODY, EVERYTHING, Filter, Kept, is_pattern
+from delivery.model.words import EVERYBODY, EVERYTHING, Filter, Kept, is_pattern
+from delivery.volatile.datagrams import Shown
 from namegraph import NodeId, ServerId, subnet_of
 from simulation.cluster.cluster import Cluster
+from simulation.history import recorded
+from simulation.history.recorded import SubscriptionId
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import FOREIGN, Population
 from simulation.workload.handing import Endpoint, Handing
@@ -119,7 +119,7 @@ class Endpoints:
         submit: Callable[[ServerId, DeliveryEvent], None],
         later: Callable[[partial[None], float], None],
         new_ticket: Callable[[], int],
-        note: Callable[[history.Happening], None],
+        note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
         """`submit`, `later`: as of `Senders`. `note`: puts something into the history."""
@@ -311,7 +311,7 @@ class Endpoints:
             if is_here and endpoint.mailbox in datagram.mailboxes:
                 self._tally["datagrams handed"] += 1
                 message_id, payload = datagram.datagram.message_id, datagram.datagram.message.payload
-                self._note(history.DatagramHanded(self._cluster.instant, endpoint.subscription, message_id, payload))
+                self._note(recorded.DatagramHanded(self._cluster.instant, endpoint.subscription, message_id, payload))
 
     # -- how they end
 
@@ -350,8 +350,8 @@ class Endpoints:
             endpoint.is_open = False
             at = self._cluster.instant
             for one in self._readers.read_by(endpoint.subscription):
-                self._note(history.StreamEnded(at, one, endpoint.stream))
-                self._note(history.StreamEnded(at, one._replace(kept=Kept.MEMORY), endpoint.stream))
+                self._note(recorded.StreamEnded(at, one, endpoint.stream))
+                self._note(recorded.StreamEnded(at, one._replace(kept=Kept.MEMORY), endpoint.stream))
             if endpoint.is_ephemeral:
                 self._submit(endpoint.subscription.server, StopListening(endpoint.ticket))
 

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from delivery import history
 from delivery.core import DeliveryCore
-from delivery.history import SubscriptionId
-from delivery.in_memory import POSITIONS_OF_START
-from delivery.model import EVERYTHING, Filter, Kept, Position, is_pattern
-from delivery.reading import Item, gap, read
+from delivery.mailboxes.subscription_read import Item, gap, read
+from delivery.model.words import EVERYTHING, Filter, Kept, Position, is_pattern
+from delivery.volatile.in_memory import POSITIONS_OF_START
 from namegraph import ServerId
 from simulation.cluster.cluster import Cluster
+from simulation.history import recorded
+from simulation.history.recorded import SubscriptionId
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.kept_in_memory import KeptInMemory
 from simulation.workload.readers import Readers, served_by
@@ -60,7 +60,7 @@ class Handing:
         readers: Readers,
         memory: KeptInMemory,
         *,
-        note: Callable[[history.Happening], None],
+        note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
         """`note`: puts something into the history."""
@@ -84,7 +84,7 @@ class Handing:
         endpoint.handed, endpoint.is_open = cursor, True
         sought = cursor if endpoint.is_ephemeral else None
         for one in self._readers.read_by(endpoint.subscription):
-            self._note(history.StreamBegan(self._at, one, endpoint.stream, sought, wanted=endpoint.wanted))
+            self._note(recorded.StreamBegan(self._at, one, endpoint.stream, sought, wanted=endpoint.wanted))
         self._begin_in_memory(endpoint, in_memory)
 
     def _begin_in_memory(self, endpoint: Endpoint, cursor: Position) -> None:
@@ -101,15 +101,15 @@ class Handing:
             of_memory = one._replace(kept=Kept.MEMORY)
             sought = cursor if endpoint.is_ephemeral else None
             if not endpoint.is_ephemeral and endpoint.known_in_memory == cursor:
-                self._note(history.Acknowledged(self._at, of_memory, cursor))
-            self._note(history.StreamBegan(self._at, of_memory, endpoint.stream, sought, wanted=endpoint.wanted))
+                self._note(recorded.Acknowledged(self._at, of_memory, cursor))
+            self._note(recorded.StreamBegan(self._at, of_memory, endpoint.stream, sought, wanted=endpoint.wanted))
         if is_again and of_start != began:
             endpoint.in_memory = known
             self._tell_gap_in_memory(endpoint, cursor)
             endpoint.known_in_memory = cursor
             # It knows of the gap, and the server has its cursor behind it: a later start tells what came since.
             for one in () if endpoint.is_ephemeral else self._readers.read_by(endpoint.subscription):
-                self._note(history.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
+                self._note(recorded.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
 
     def hand_all(self, endpoint: Endpoint) -> None:
         """Hand out all there is: of what is in memory, as everywhere, what the server has let out."""
@@ -123,7 +123,7 @@ class Handing:
         through = gap(endpoint.handed, cut=core.log.cut)
         if through is not None:
             for one in self._readers.read_by(endpoint.subscription):
-                self._note(history.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
+                self._note(recorded.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
         records = [log[position] for position in sorted(log) if position >= endpoint.handed.entry]
         for end, items, _ in read(
@@ -144,7 +144,7 @@ class Handing:
         if first < before:
             if core.log.lost(first, before - 1, lambda audience: core.audiences.is_for(audience, endpoint.mailbox)):
                 for one in self._readers.read_by(endpoint.subscription):
-                    self._note(history.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
+                    self._note(recorded.GapTold(self._at, one, endpoint.stream, endpoint.handed, through))
             endpoint.handed = through
 
     def hand_from_memory(self, endpoint: Endpoint, *, at_most: int) -> None:
@@ -172,7 +172,7 @@ class Handing:
         self._tally["gaps told of what is in memory"] += 1
         for one in self._readers.read_by(endpoint.subscription):
             of_memory = one._replace(kept=Kept.MEMORY)
-            self._note(history.GapTold(self._at, of_memory, endpoint.stream, endpoint.in_memory, through))
+            self._note(recorded.GapTold(self._at, of_memory, endpoint.stream, endpoint.in_memory, through))
         endpoint.in_memory = through
 
     def _note_handed(self, endpoint: Endpoint, item: Item, *, kept: Kept = Kept.DURABLE) -> None:
@@ -186,7 +186,7 @@ class Handing:
                 raise InvariantViolatedError(f"messages: {subscription} is handed {message_id} for {item.recipients}")
         for one in readers:
             what = (item.position, message_id, item.message.payload, item.is_late)
-            self._note(history.Handed(self._at, one, endpoint.stream, *what))
+            self._note(recorded.Handed(self._at, one, endpoint.stream, *what))
             self._tally["handed"] += 1
             self._tally["handed from memory"] += kept is Kept.MEMORY
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from random import Random
 
-from delivery.events import SetPolicy
-from delivery.in_memory import Ring
-from delivery.model import Kept
+from delivery.model.events import SetPolicy
+from delivery.model.words import Kept
 from delivery.server import Server
+from delivery.volatile.in_memory import Ring
 from namegraph import LogRecord, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 

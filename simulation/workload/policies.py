@@ -14,9 +14,9 @@ from random import Random
 
 from msgspec import structs
 
-from delivery.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
-from delivery.model import Kept, Message, Quality
-from delivery.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.events import Accepted, Answer, DatagramSent, DeliveryRefused, PolicySet, Send, SetPolicy
+from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.words import Kept, Message, Quality
 from namegraph import NodeId, Reason, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.oracle.violation import InvariantViolatedError

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from delivery.dead_letters import QUEUED_FROM
-from delivery.events import Accepted, Answer, DeliveryRefused, Queued, QueuedEnded, QueueMessage, Send
-from delivery.model import Message
-from delivery.queue import QueuedMessage
+from delivery.model.events import Accepted, Answer, DeliveryRefused, Queued, QueuedEnded, QueueMessage, Send
+from delivery.model.words import Message
+from delivery.origin.dead_letters import QUEUED_FROM
+from delivery.origin.queue import QueuedMessage
 from delivery.server import Server
 from namegraph import ProtocolRow, Refusal, ServerId, Subnet, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster

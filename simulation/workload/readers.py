@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from delivery.audiences import processes_below
-from delivery.history import SubscriptionId
-from delivery.model import is_pattern, serves
+from delivery.mailboxes.audiences import processes_below
+from delivery.model.words import is_pattern, serves
 from namegraph import NodeId, ServerId, TargetSet
 from simulation.cluster.cluster import Cluster
+from simulation.history.recorded import SubscriptionId
 from simulation.oracle.serial_model import TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population

@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 from pyroaring import BitMap
 
-from delivery import history
-from delivery.events import Accepted, Send, Settled, Subscribed
-from delivery.history import SubscriptionId
-from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import EVERYBODY, Kept
+from delivery.mailboxes.mailboxes import Cursor, Mailbox
+from delivery.model.events import Accepted, Send, Settled, Subscribed
+from delivery.model.words import EVERYBODY, Kept
+from delivery.origin.unsettled import ParcelRow
 from delivery.server import Server, ServerEffects
-from delivery.unsettled import ParcelRow
-from delivery.wire import Parcel, decode_stored, decode_stored_post
+from delivery.wire.posts import Parcel, decode_stored, decode_stored_post
 from namegraph import LogRecord, NodeId, ServerId, TargetSet
 from simulation.cluster.cluster import Cluster
+from simulation.history import recorded
+from simulation.history.recorded import SubscriptionId
 from simulation.workload import known_members
 from simulation.workload.clients import FOREIGN, Population, is_foreign
 from simulation.workload.kept_in_memory import KeptInMemory
@@ -43,7 +43,7 @@ class Recorder:
         readers: Readers,
         memory: KeptInMemory,
         sends: Mapping[int, Send],
-        note: Callable[[history.Happening], None],
+        note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
         """`sends`: all that was sent, by ticket. `note`: puts something into the history."""
@@ -80,7 +80,7 @@ class Recorder:
         """A server starts on an older disk, with the mailboxes of then."""
         server = core.server
         self._gone_back[server] = core.incarnations.own
-        self._note(history.WentBack(self._at, server))
+        self._note(recorded.WentBack(self._at, server))
         self._known[server] = {position: _ids_in(record) for position, record in self._cluster.log_of(server).items()}
         self._unread.went_back(core)
         for key in [key for key in self._numbers if key[0] == server]:
@@ -89,7 +89,7 @@ class Recorder:
         for process, number in (*mailboxes.numbers.items(), *mailboxes.gateways.items()):
             self._numbers[server, process] = number
             for one in self._readers.read_by(SubscriptionId(server, process, "")):
-                self._note(history.MailboxOpened(self._at, server, one.process, number))
+                self._note(recorded.MailboxOpened(self._at, server, one.process, number))
 
     # -- what they make durable
 
@@ -116,7 +116,7 @@ class Recorder:
         for begun in effects.answers:
             if isinstance(begun, Subscribed) and begun.ticket in self._readers.ephemeral:
                 reader = self._readers.ephemeral[begun.ticket].subscription.process
-                self._note(history.MailboxOpened(instant, server, reader, begun.mailbox))
+                self._note(recorded.MailboxOpened(instant, server, reader, begun.mailbox))
         for part, key, value in effects.records.protocol:
             if part == "mailbox":
                 self._note_mailbox(server, NodeId(key), value, instant)
@@ -147,7 +147,7 @@ class Recorder:
             self._memory.accepted(server, answer.message_id)
         of_start = f" in memory since {answer.message_id.rpartition('#')[2]}" if is_in_memory else ""
         self._note(
-            history.Accepted(
+            recorded.Accepted(
                 instant,
                 answer.message_id,
                 server,
@@ -165,19 +165,19 @@ class Recorder:
         """These are settled, as far as they were accepted."""
         for message_id in sorted({each for each in ids if each in self._accepted} - self._settled):
             self._settled.add(message_id)
-            self._note(history.SettledAt(self._at, message_id, 0))
+            self._note(recorded.SettledAt(self._at, message_id, 0))
 
     def note_given_up(self, ids: list[str]) -> None:
         """A server has no room for these in its memory."""
         for message_id in ids:
             self._tally["given up in memory"] += 1
-            self._note(history.DeadLettered(self._at, message_id, "no room in memory"))
+            self._note(recorded.DeadLettered(self._at, message_id, "no room in memory"))
 
     def note_lost(self) -> None:
         """All is at rest: what servers that are gone for good have not settled, they never will."""
         for message_id, origin in self._accepted.items():
             if origin in self._cluster.gone and message_id not in self._settled:
-                self._note(history.DeadLettered(self._at, message_id, "its origin is gone for good"))
+                self._note(recorded.DeadLettered(self._at, message_id, "its origin is gone for good"))
 
     def note_in_memory(self, server: ServerId, record: LogRecord) -> None:
         """Something is in the memory of a server for those who read there."""
@@ -195,21 +195,21 @@ class Recorder:
             if any(number in audience for number in numbers if number is not None):
                 readers = (process, *(served_by(NodeId(pattern), process) for pattern in (EVERYBODY, f"*@{FOREIGN}")))
                 for message_id in ids:
-                    self._note(history.Logged(self._at, server, process, message_id, readers, is_late))
+                    self._note(recorded.Logged(self._at, server, process, message_id, readers, is_late))
 
     def _note_dead(self, server: ServerId, position: int) -> None:
         for message_id in self._known[server].get(position, ()):
             if message_id not in self._dead:
                 self._dead.add(message_id)
                 self._tally["dead letters"] += 1
-                self._note(history.DeadLettered(self._at, message_id, "given up"))
+                self._note(recorded.DeadLettered(self._at, message_id, "given up"))
 
     def note_apart(self, ids: Iterable[str]) -> None:
         """These were sent while servers were apart."""
         for message_id in ids:
             if message_id not in self._apart:
                 self._apart.add(message_id)
-                self._note(history.FoundApart(self._at, message_id))
+                self._note(recorded.FoundApart(self._at, message_id))
 
     def _note_mailbox(self, server: ServerId, process: NodeId, value: bytes | None, instant: int) -> None:
         readers = self._readers.read_by(SubscriptionId(server, process, ""))
@@ -217,18 +217,20 @@ class Recorder:
             number, unread = self._numbers.pop((server, process), 0), self._unread.closed[server, process]
             self._tally["unread when a mailbox was closed"] += unread.messages
             for one in readers:
-                self._note(history.MailboxClosed(instant, server, one.process, number, unread.messages, unread.counted))
+                self._note(
+                    recorded.MailboxClosed(instant, server, one.process, number, unread.messages, unread.counted)
+                )
             return
         number = self._numbers[server, process] = msgspec.msgpack.decode(value, type=Mailbox).number
         for one in readers:
-            self._note(history.MailboxOpened(instant, server, one.process, number))
+            self._note(recorded.MailboxOpened(instant, server, one.process, number))
 
     def _note_cursor(self, server: ServerId, key: str, cursor: Cursor) -> None:
         number, _, name = key.partition(" ")
         for (home, process), mailbox in self._numbers.items():
             if home == server and mailbox == int(number):
                 for one in self._readers.read_by(SubscriptionId(server, process, name)):
-                    self._note(history.Acknowledged(self._at, one, cursor.position))
+                    self._note(recorded.Acknowledged(self._at, one, cursor.position))
 
     # -- who is below what
 
@@ -257,7 +259,7 @@ class Recorder:
                     found = (is_below or is_cut_off, is_owed and self._members_known.is_so_at(process, known, server))
                     if self._members.get((server, reader, targets)) != found:
                         self._members[server, reader, targets] = found
-                        self._note(history.Membership(self._at, server, reader, targets, *found))
+                        self._note(recorded.Membership(self._at, server, reader, targets, *found))
 
     @property
     def _at(self) -> int:

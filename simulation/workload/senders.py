@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from delivery.events import Accepted, Answer, CloseParcels, DeliveryEvent, DeliveryRefused, Send, Settled
-from delivery.model import Message, Quality, target_set
+from delivery.model.events import Accepted, Answer, CloseParcels, DeliveryEvent, DeliveryRefused, Send, Settled
+from delivery.model.words import Message, Quality, target_set
 from namegraph import ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 from simulation.workload.clients import Population

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 from pyroaring import BitMap
 
-from delivery.dead_letters import LossReason
-from delivery.mailboxes import Cursor, Mailbox
-from delivery.model import Position
+from delivery.mailboxes.mailboxes import Cursor, Mailbox
+from delivery.model.words import Position
+from delivery.origin.dead_letters import LossReason
 from delivery.server import Server
-from delivery.wire import decode_stored
+from delivery.wire.posts import decode_stored
 from namegraph import NodeId, Records, ServerId
 
 

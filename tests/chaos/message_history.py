@@ -1,4 +1,4 @@
-"""What senders and endpoints wrote down, put in the words of `delivery.history`; `delivery.properties` judges it.
+"""Notes of senders and endpoints as happenings of `simulation.history`, whose properties are judged.
 
 A client does not see when things become durable. So what it was told is taken for what accuses nobody who is innocent:
 
@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
 
-from delivery import history as recorded
-from delivery.history import SubscriptionId
-from delivery.model import Position, target_set
-from delivery.properties import check
+from delivery.model.words import Position, target_set
 from namegraph import ServerId
 from namegraph.model.names import parse_name
 from namegraph.model.operations import JoinArc, LeaveArc
+from simulation.history import recorded
+from simulation.history.properties import check
+from simulation.history.recorded import SubscriptionId
 
 LAST_WORD = b"the last word"
 """What is sent when all else is settled. Whoever is handed it was handed all."""

@@ -17,7 +17,7 @@ from typing import Any
 
 import grpc
 
-from delivery.model import is_pattern, serves
+from delivery.model.words import is_pattern, serves
 from namegraph.model.names import InvalidNameError, parse_name, subnet_of
 from namegraph.model.refusals import Reason
 from shadowtree.v1 import delivery_pb2

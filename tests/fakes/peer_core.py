@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from delivery.events import PeerStarted
+from delivery.model.events import PeerStarted
 from namegraph.events import (
     AddPeer,
     Effects,

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import msgspec
 import pytest
 
-from delivery.arrivals import Arrivals
-from delivery.origin import STUB, UNCONFIRMED, Origin
-from delivery.senders import Senders
+from delivery.arrival.arrivals import Arrivals
+from delivery.origin.origin import STUB, UNCONFIRMED, Origin
+from delivery.origin.senders import Senders
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.graph.name_graph import NameGraph
 from namegraph.replication.ancestry_store import AncestryStore

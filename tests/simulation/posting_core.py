@@ -1,7 +1,7 @@
 """A core that sends posts beside its letters; what comes waits while servers are not sure of one another."""
 
 from delivery.server import Server
-from delivery.wire import Over, encode
+from delivery.wire.posts import Over, encode
 from namegraph.events import Lane, PeerMessage
 from namegraph.state.durable_maps import BYTES, NUMBERS_OF_SERVERS, DurableMap
 

@@ -7,23 +7,23 @@ from itertools import chain
 import pyroaring
 import pytest
 
-from delivery.arrivals import Arrivals
-from delivery.assignments import Assignments
-from delivery.audiences import Audiences
+from delivery.arrival.arrivals import Arrivals
+from delivery.arrival.recent_downstream import LostWays
+from delivery.arrival.recipient_claims import ForeignRecipients
 from delivery.core import DeliveryCore
-from delivery.datagrams import Datagrams, PeerDatagram
-from delivery.dead_letters import DeadLetters
-from delivery.foreign import ForeignRecipients
-from delivery.gateways import FIRST_RECIPIENT, Gateways
-from delivery.in_memory import InMemory
-from delivery.listeners import Listeners
-from delivery.log import Log
-from delivery.lost_ways import LostWays
-from delivery.model import Filter
-from delivery.origin import Origin
-from delivery.reading import read
-from delivery.servers_below import onward
-from delivery.wire import encode
+from delivery.log.log import Log
+from delivery.mailboxes.audiences import Audiences
+from delivery.mailboxes.gateways import FIRST_RECIPIENT, Gateways
+from delivery.mailboxes.listeners import Listeners
+from delivery.mailboxes.subscription_read import read
+from delivery.model.words import Filter
+from delivery.origin.dead_letters import DeadLetters
+from delivery.origin.origin import Origin
+from delivery.origin.servers_below import onward
+from delivery.spreading.lease_table import Assignments
+from delivery.volatile.datagrams import Datagrams, PeerDatagram
+from delivery.volatile.in_memory import InMemory
+from delivery.wire.posts import encode
 from simulation.run import run_seed
 from tests.simulation.clauses import without
 

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 from pyroaring import BitMap
 
-from delivery.model import Quality
-from delivery.policy import Policy
+from delivery.model.policy import Policy
+from delivery.model.words import Quality
 from delivery.server import ServerEffects
 from namegraph import Committed, Lane, PeerLetter, Records, ServerId
 from namegraph.events import Reply

@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
-from delivery.events import PolicySet
-from delivery.model import target_set
-from delivery.policy import Policy
+from delivery.model.events import PolicySet
+from delivery.model.policy import Policy
+from delivery.model.words import target_set
 from namegraph.model.operations import CreateGroup, DeleteGroup
 from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.policies import PolicySetting

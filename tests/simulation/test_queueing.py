@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from delivery.queue import Queue
-from delivery.senders import Senders
+from delivery.origin.queue import Queue
+from delivery.origin.senders import Senders
 from simulation.run import run_seed
 from simulation.workload.queueing import Queueing
 

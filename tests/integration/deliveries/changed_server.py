@@ -2,10 +2,10 @@
 
 from msgspec import structs
 
-import delivery.backlogs
-from delivery.arrivals import Arrivals
-from delivery.spreading import Spreading
-from delivery.wire import Confirm
+from delivery.arrival.arrivals import Arrivals
+from delivery.origin import backlogs
+from delivery.spreading.parcel_pipeline import Spreading
+from delivery.wire.posts import Confirm
 
 SILENT, SMALL, GHOSTS = "silent", "small", "ghosts"
 """A receiver that confirms no message; small limits of what waits for a receiver; one that names 10,000 servers."""
@@ -17,7 +17,7 @@ STUCK_SECONDS = 0.3
 def change_server(kind):
     """Change the server of this process; `kind`: one of these."""
     if kind == SMALL:
-        delivery.backlogs.BACKLOG_BYTES_LIMIT, delivery.backlogs.STUCK_SECONDS = LIMIT_BYTES, STUCK_SECONDS
+        backlogs.BACKLOG_BYTES_LIMIT, backlogs.STUCK_SECONDS = LIMIT_BYTES, STUCK_SECONDS
         return
     if kind == GHOSTS:
         confirm, ghosts = Arrivals._confirm, tuple(f"ghost{number}.x" for number in range(10_000))

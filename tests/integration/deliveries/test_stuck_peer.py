@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.servers_below import UNKNOWN_LIMIT
+from delivery.origin.servers_below import UNKNOWN_LIMIT
 from shadowtree.errors import BacklogFull
 from tests.integration.deliveries.changed_server import GHOSTS, LIMIT_BYTES, SILENT, SMALL
 from tests.integration.nameserver.server_process import wait_until

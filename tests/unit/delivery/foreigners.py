@@ -1,6 +1,6 @@
 """Three servers, of which two have a mailbox for a process that nobody owns; what is to be seen of them."""
 
-from delivery.wire import Claims, Elsewhere, Parcel, decode, decode_stored
+from delivery.wire.posts import Claims, Elsewhere, Parcel, decode, decode_stored
 from namegraph import Lane, NodeId, PeerMessage, ServerId
 from tests.unit.delivery.servers import Servers
 

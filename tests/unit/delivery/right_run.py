@@ -9,7 +9,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
-from delivery.history import (
+from delivery.model.words import Position, target_set
+from namegraph import NodeId, ServerId
+from simulation.history.recorded import (
     Accepted,
     Acknowledged,
     GapTold,
@@ -25,8 +27,6 @@ from delivery.history import (
     SubscriptionId,
     WentBack,
 )
-from delivery.model import Position, target_set
-from namegraph import NodeId, ServerId
 
 SERVERS = (ServerId("a"), ServerId("b"))
 PROCESSES = {NodeId(f"{name}@{server}.example"): server for server in SERVERS for name in ("ann", "bob")}

@@ -2,8 +2,7 @@
 
 from collections import deque
 
-from delivery.datagrams import PeerDatagram, Shown
-from delivery.events import (
+from delivery.model.events import (
     Accepted,
     CloseParcels,
     DatagramCame,
@@ -14,10 +13,11 @@ from delivery.events import (
     Settled,
     Subscribe,
 )
-from delivery.in_memory import SHARE_SECONDS_LIMIT
-from delivery.model import Message, Quality, target_set
+from delivery.model.words import Message, Quality, target_set
 from delivery.server import Server
-from delivery.wire import decode_stored
+from delivery.volatile.datagrams import PeerDatagram, Shown
+from delivery.volatile.in_memory import SHARE_SECONDS_LIMIT
+from delivery.wire.posts import decode_stored
 from namegraph import (
     AddPeer,
     CreateGroup,

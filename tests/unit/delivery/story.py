@@ -2,7 +2,10 @@
 
 from dataclasses import replace
 
-from delivery.history import (
+from delivery.model.words import Position, target_set
+from namegraph import NodeId, ServerId
+from simulation.history.properties import Violation, check
+from simulation.history.recorded import (
     Accepted,
     Acknowledged,
     DeadLettered,
@@ -22,9 +25,6 @@ from delivery.history import (
     SubscriptionId,
     WentBack,
 )
-from delivery.model import Position, target_set
-from delivery.properties import Violation, check
-from namegraph import NodeId, ServerId
 
 ORIGIN, HOME = ServerId("a"), ServerId("b")
 ANN = NodeId("ann@b.example")

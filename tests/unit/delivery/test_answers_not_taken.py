@@ -2,10 +2,10 @@
 
 import pytest
 
-from delivery.backlogs import STUCK_SECONDS
-from delivery.events import Settled
-from delivery.memory_lanes import MemoryLanes
-from delivery.post import ANSWER_BYTES
+from delivery.model.events import Settled
+from delivery.origin.backlogs import STUCK_SECONDS
+from delivery.volatile.memory_lanes import MemoryLanes
+from delivery.wire.post_lanes import ANSWER_BYTES
 from namegraph import ServerId
 from tests.unit.delivery.servers import Servers
 

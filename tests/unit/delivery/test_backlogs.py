@@ -2,9 +2,9 @@
 
 import pytest
 
-from delivery.backlogs import PARCEL_BYTES, STUCK_SECONDS
-from delivery.events import Accepted, DeliveryRefused, SetPolicy, Settled
-from delivery.model import Kept
+from delivery.model.events import Accepted, DeliveryRefused, SetPolicy, Settled
+from delivery.model.words import Kept
+from delivery.origin.backlogs import PARCEL_BYTES, STUCK_SECONDS
 from namegraph import NodeId, Reason, ServerId
 from tests.counted_work import instructions
 from tests.unit.delivery.servers import Servers

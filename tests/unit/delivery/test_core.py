@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from pyroaring import BitMap
 
-from delivery.events import (
+from delivery.model.events import (
     Accepted,
     Acknowledge,
     AcknowledgeAll,
@@ -16,8 +16,8 @@ from delivery.events import (
     Start,
     Subscribed,
 )
-from delivery.model import PAYLOAD_BYTES_LIMIT, Position
-from delivery.wire import PARCEL_MESSAGES_LIMIT, NotAPostError, Remembered, decode, encode
+from delivery.model.words import PAYLOAD_BYTES_LIMIT, Position
+from delivery.wire.posts import PARCEL_MESSAGES_LIMIT, NotAPostError, Remembered, decode, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, PeerPosts, PeerRestored, Reason, Restored, ServerId
 from tests.unit.delivery.servers import Servers
 
@@ -472,7 +472,7 @@ def test_garbage_is_a_fault_and_the_lane_goes_on(loop, encoded):
 
 
 def test_a_confirmation_of_what_was_not_sent_is_a_fault(loop):
-    from delivery.wire import Confirm, encode
+    from delivery.wire.posts import Confirm, encode
 
     number = loop.servers[A].delivery.post.handled_through(B) + 1
     loop.step(A, PeerMessage(B, number, encode(Confirm(7, 0, 1, 5, ())), Lane.POST))
@@ -480,7 +480,7 @@ def test_a_confirmation_of_what_was_not_sent_is_a_fault(loop):
 
 
 def test_a_closed_mailbox_gets_nothing_and_its_number_is_not_used_again(loop):
-    from delivery.events import CloseMailbox
+    from delivery.model.events import CloseMailbox
 
     before = loop.servers[B].delivery.mailboxes.numbers[NodeId(BOB)]
     loop.send("g@a.x", payload=b"old")

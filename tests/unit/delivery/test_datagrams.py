@@ -2,10 +2,10 @@
 
 import pytest
 
-from delivery import datagrams
-from delivery.events import DatagramCame, DatagramSent, DeliveryRefused
-from delivery.model import DATAGRAM_BYTES_LIMIT, Message, target_set
-from delivery.wire import Datagram, Onward, encode
+from delivery.model.events import DatagramCame, DatagramSent, DeliveryRefused
+from delivery.model.words import DATAGRAM_BYTES_LIMIT, Message, target_set
+from delivery.volatile import datagrams
+from delivery.wire.posts import Datagram, Onward, encode
 from namegraph import NodeId, PeerFault, Reason, ServerId
 from tests.unit.delivery.servers import Servers
 

@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from delivery.events import DeadLettersDropped, DeadLettersReplayed, DropDeadLetters, ReplayDeadLetters, Settled
-from delivery.wire import Confirm, Over, Remembered, decode, encode
+from delivery.model.events import DeadLettersDropped, DeadLettersReplayed, DropDeadLetters, ReplayDeadLetters, Settled
+from delivery.wire.posts import Confirm, Over, Remembered, decode, encode
 from namegraph import Lane, PeerMessage, ServerId
 from tests.unit.delivery.servers import Servers
 

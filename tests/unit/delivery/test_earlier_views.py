@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.events import Accepted, Settled
+from delivery.model.events import Accepted, Settled
 from namegraph import NodeId, PeerLost, PeerMet, ServerId, Subnet
 from tests.unit.delivery.servers import Servers
 

@@ -2,10 +2,11 @@
 
 import pytest
 
-from delivery import origin, running_time
-from delivery.events import Accepted, DeliveryRefused, Settled
-from delivery.model import target_set
-from delivery.wire import read_message_id
+from delivery.model.events import Accepted, DeliveryRefused, Settled
+from delivery.model.words import target_set
+from delivery.model import uptime
+from delivery.origin import origin
+from delivery.wire.posts import read_message_id
 from namegraph import NodeId, Reason, ServerId, Tick, only
 from tests.unit.delivery.servers import Servers
 
@@ -62,7 +63,7 @@ def let_pass(servers, seconds):
 def test_a_sequence_goes_when_nothing_was_sent_for_a_week(servers, monkeypatch):
     assert origin.SEQUENCE_SECONDS == 7 * 86_400
     monkeypatch.setattr(origin, "SEQUENCE_SECONDS", 20)
-    monkeypatch.setattr(running_time, "WRITTEN_EVERY_SECONDS", 1.0)
+    monkeypatch.setattr(uptime, "WRITTEN_EVERY_SECONDS", 1.0)
     servers.send(STAFF)
     let_pass(servers, 10)
     # Days in which the server does not run do not count, and those before a restart do.

@@ -3,15 +3,15 @@
 import pytest
 from pyroaring import BitMap
 
-from delivery import gateways
-from delivery.dead_letters import LossReason
-from delivery.events import Acknowledge, CloseMailbox, DeliveryRefused, OpenMailbox, Start, Subscribed
-from delivery.gateways import FIRST_RECIPIENT
-from delivery.log import SEGMENT_ENTRIES
-from delivery.mailboxes import GATEWAYS_LIMIT
-from delivery.model import Position, serves
-from delivery.reading import Standing, read
-from delivery.wire import decode_stored
+from delivery.log.log import SEGMENT_ENTRIES
+from delivery.mailboxes import gateways
+from delivery.mailboxes.gateways import FIRST_RECIPIENT
+from delivery.mailboxes.mailboxes import GATEWAYS_LIMIT
+from delivery.mailboxes.subscription_read import Standing, read
+from delivery.model.events import Acknowledge, CloseMailbox, DeliveryRefused, OpenMailbox, Start, Subscribed
+from delivery.model.words import Position, serves
+from delivery.origin.dead_letters import LossReason
+from delivery.wire.posts import decode_stored
 from namegraph import NodeId, Reason, ServerId
 from tests.unit.delivery.servers import Servers
 

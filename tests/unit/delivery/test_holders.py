@@ -2,9 +2,9 @@
 
 import pytest
 
-from delivery.assigning import Assigning
-from delivery.assignments import Assignments
-from delivery.events import CloseMailbox
+from delivery.model.events import CloseMailbox
+from delivery.spreading.lease_table import Assignments
+from delivery.spreading.recipient_leases import Assigning
 from namegraph import NodeId, PeerLost, Tick
 from tests.unit.delivery.foreigners import (
     EVE,
@@ -200,7 +200,7 @@ def test_a_server_may_claim_somebody_for_what_it_was_posted_only_once_servers_ha
     with monkeypatch.context() as apart:
         apart.setattr(core.reach, "is_steady", lambda: False)
         for name in ("servers_below", "own_onward"):
-            apart.setattr(f"delivery.origin.{name}", lambda *_, **__: [C])
+            apart.setattr(f"delivery.origin.origin.{name}", lambda *_, **__: [C])
         servers.send(TOP, payload=b"1")
     assert B not in copies(servers, b"1")
     servers.held_posts = {(C, A)}

@@ -2,13 +2,22 @@
 
 import pytest
 
-from delivery.datagrams import PeerDatagram
-from delivery.events import BEGINNING, Accepted, DatagramCame, DeliveryRefused, SendAll, SetPolicy, Settled, Subscribe
-from delivery.in_memory import POSITIONS_OF_START, SHARE_SECONDS, SHARE_SECONDS_LIMIT
-from delivery.memory_lanes import WINDOW_BYTES
-from delivery.model import Kept
-from delivery.reading import read
-from delivery.wire import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
+from delivery.mailboxes.subscription_read import read
+from delivery.model.events import (
+    BEGINNING,
+    Accepted,
+    DatagramCame,
+    DeliveryRefused,
+    SendAll,
+    SetPolicy,
+    Settled,
+    Subscribe,
+)
+from delivery.model.words import Kept
+from delivery.volatile.datagrams import PeerDatagram
+from delivery.volatile.in_memory import POSITIONS_OF_START, SHARE_SECONDS, SHARE_SECONDS_LIMIT
+from delivery.volatile.memory_lanes import WINDOW_BYTES
+from delivery.wire.posts import PARCEL_BYTES_LIMIT, Carried, Lost, decode_datagram, encode
 from namegraph import NodeId, PeerFault, PeerMet, Reason, ServerId, Subnet, Tick
 from tests.unit.delivery.servers import Servers
 

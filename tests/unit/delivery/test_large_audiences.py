@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.events import Accepted, CloseParcels
+from delivery.model.events import Accepted, CloseParcels
 from namegraph import PeerMessage, ServerId, Tick
 from tests.unit.delivery.servers import Servers
 

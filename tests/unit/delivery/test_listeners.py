@@ -3,9 +3,9 @@
 import pytest
 from pyroaring import BitMap
 
-from delivery.events import Acknowledge, Start, StopListening, Subscribed
-from delivery.mailboxes import Places
-from delivery.model import Position
+from delivery.mailboxes.mailboxes import Places
+from delivery.model.events import Acknowledge, Start, StopListening, Subscribed
+from delivery.model.words import Position
 from namegraph import Reason, ServerId
 from tests.unit.delivery.servers import Servers
 

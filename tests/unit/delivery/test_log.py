@@ -2,8 +2,8 @@
 
 import pytest
 
-from delivery.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES, SEGMENT_ENTRIES, SEGMENT_SECONDS, Log
-from delivery.model import Position
+from delivery.log.log import CUT_AT_LEAST, CUT_AT_LEAST_BYTES, SEGMENT_ENTRIES, SEGMENT_SECONDS, Log
+from delivery.model.words import Position
 from namegraph import DurableState
 
 

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from delivery.dead_letters import DeadReason, LossReason
-from delivery.log import SEGMENT_BYTES_AT_LEAST, Log
-from delivery.log_segments import Writer
-from delivery.model import Position
-from delivery.open_messages import OpenMessages
-from delivery.reading import read
+from delivery.log.log import SEGMENT_BYTES_AT_LEAST, Log
+from delivery.log.segments import Writer
+from delivery.mailboxes.subscription_read import read
+from delivery.model.words import Position
+from delivery.origin.dead_letters import DeadReason, LossReason
+from delivery.origin.parcel_builder import OpenMessages
 from namegraph import NUMBERS, DurableMap, DurableState, ServerId, Tick, packed
 from tests.unit.delivery.servers import Servers
 

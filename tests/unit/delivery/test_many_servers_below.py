@@ -3,10 +3,10 @@
 import pytest
 from msgspec import structs
 
-from delivery.arrivals import Arrivals
-from delivery.events import Settled
-from delivery.servers_below import ONWARD_TAKEN_LIMIT, UNKNOWN_LIMIT, bounded_onward, servers_below
-from delivery.unsettled import NAMING_LIMIT
+from delivery.arrival.arrivals import Arrivals
+from delivery.model.events import Settled
+from delivery.origin.servers_below import ONWARD_TAKEN_LIMIT, UNKNOWN_LIMIT, bounded_onward, servers_below
+from delivery.origin.unsettled import NAMING_LIMIT
 from namegraph import PeerFault, ServerId
 from resolver.reach import GraphReach
 from tests.unit.delivery.servers import Servers

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from delivery.events import DeliveryRefused, Subscribed
-from delivery.mailboxes import Cursor
+from delivery.mailboxes.mailboxes import Cursor
+from delivery.model.events import DeliveryRefused, Subscribed
 from namegraph import NodeId, ServerId
 from tests.unit.delivery.servers import Servers
 

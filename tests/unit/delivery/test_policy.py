@@ -2,9 +2,9 @@
 
 import pytest
 
-from delivery.events import Accepted, DatagramSent, DeliveryRefused, PolicySet, SetPolicy
-from delivery.model import Quality
-from delivery.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.events import Accepted, DatagramSent, DeliveryRefused, PolicySet, SetPolicy
+from delivery.model.policy import ANYONE, DEFAULT, MEMBERS, Policy
+from delivery.model.words import Quality
 from namegraph import DeleteGroup, NodeId, Reason, Refusal, ServerId
 from tests.unit.delivery.servers import Servers
 

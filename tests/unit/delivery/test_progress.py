@@ -2,8 +2,8 @@
 
 import pytest
 
-from delivery.model import Kept
-from delivery.wire import PARCEL_MESSAGES_LIMIT, kept_of, message_id, read_message_id
+from delivery.model.words import Kept
+from delivery.wire.posts import PARCEL_MESSAGES_LIMIT, kept_of, message_id, read_message_id
 from namegraph import SLICE_ITEMS, NodeId, ServerId, at_once
 from namegraph.model.target_sets import Target
 from tests.unit.delivery.servers import Servers

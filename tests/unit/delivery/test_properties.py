@@ -8,7 +8,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from delivery.history import (
+from delivery.model.words import Filter, Kept, Position
+from namegraph import NodeId, ServerId
+from simulation.history.properties import check, p10_no_memory
+from simulation.history.recorded import (
     Accepted,
     Acknowledged,
     DatagramHanded,
@@ -24,9 +27,6 @@ from delivery.history import (
     StreamBegan,
     WentBack,
 )
-from delivery.model import Filter, Kept, Position
-from delivery.properties import check, p10_no_memory
-from namegraph import NodeId, ServerId
 from tests.unit.delivery.right_run import right_run
 from tests.unit.delivery.story import DESK, HOME, ORIGIN, PHONE, STAFF, Story, at, listening
 

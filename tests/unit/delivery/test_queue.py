@@ -2,8 +2,7 @@
 
 import pytest
 
-from delivery.dead_letters import QUEUED_FROM, DeadReason
-from delivery.events import (
+from delivery.model.events import (
     DeadLettersReplayed,
     DeliveryRefused,
     DropDeadLetters,
@@ -12,7 +11,8 @@ from delivery.events import (
     QueueMessage,
     ReplayDeadLetters,
 )
-from delivery.giving_up import BACKLOG_SECONDS_LIMIT
+from delivery.origin.backlog_expiry import BACKLOG_SECONDS_LIMIT
+from delivery.origin.dead_letters import QUEUED_FROM, DeadReason
 from namegraph import NodeId, Reason, Refusal, ServerId, Subnet, Tick
 from tests.unit.delivery.servers import Servers
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.rates import SENDERS_LIMIT, Rates
+from delivery.origin.rates import SENDERS_LIMIT, Rates
 from namegraph import Reason
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from delivery.events import Settled
+from delivery.model.events import Settled
 from namegraph import Lane, Reason, RemovePeer, ServerId, Subnet, at_once
 from tests.unit.delivery.servers import Servers
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from delivery.events import Accepted, Acknowledge, DeliveryRefused, SetPolicy, Settled
-from delivery.model import Kept, Position
-from delivery.policy import DEFAULT
+from delivery.model.events import Accepted, Acknowledge, DeliveryRefused, SetPolicy, Settled
+from delivery.model.policy import DEFAULT
+from delivery.model.words import Kept, Position
 from namegraph import (
     Committed,
     CreateGroup,

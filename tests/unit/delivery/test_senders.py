@@ -2,8 +2,8 @@
 
 import pytest
 
-from delivery import senders as module
-from delivery.senders import SENDER_REMEMBERED_MS, Senders
+from delivery.origin import senders as module
+from delivery.origin.senders import SENDER_REMEMBERED_MS, Senders
 from namegraph import DurableState, NodeId
 
 G = NodeId("g@a.x")

@@ -4,8 +4,8 @@ from copy import deepcopy
 
 import pytest
 
-from delivery import origin
-from delivery.events import Settled
+from delivery.model.events import Settled
+from delivery.origin import origin
 from namegraph import Lane, PeerLetter, PeerMessage, PeerMet, PeerRestored, ServerId, Subnet
 from tests.unit.delivery.servers import Servers
 

@@ -4,8 +4,8 @@ import pytest
 from pyroaring import BitMap
 
 from delivery import snapshot as snapshot_module
-from delivery.events import Acknowledge, CloseMailbox
-from delivery.model import Position
+from delivery.model.events import Acknowledge, CloseMailbox
+from delivery.model.words import Position
 from delivery.snapshot import entries
 from nameserver.wire.message_columns import encode_messages, encode_messages_end
 from shadowtree.client.snapshots.messages import MessageCollector

@@ -4,9 +4,9 @@ from copy import deepcopy
 
 import pytest
 
-from delivery.model import Message, Quality, target_set
-from delivery.origin import START_CHANCES
-from delivery.wire import Parcel, encode
+from delivery.model.words import Message, Quality, target_set
+from delivery.origin.origin import START_CHANCES
+from delivery.wire.posts import Parcel, encode
 from namegraph import Lane, NodeId, PeerMessage, ServerId
 from tests.unit.delivery.servers import Servers
 

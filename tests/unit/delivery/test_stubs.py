@@ -3,10 +3,10 @@
 import pytest
 from msgspec import structs
 
-from delivery.arrivals import Arrivals
-from delivery.events import Accepted, CloseMailbox, ReplayDeadLetters, Settled
-from delivery.model import Message, Quality
-from delivery.wire import Confirm, NotAPostError, Parcel, Stub, Want, decode, encode
+from delivery.arrival.arrivals import Arrivals
+from delivery.model.events import Accepted, CloseMailbox, ReplayDeadLetters, Settled
+from delivery.model.words import Message, Quality
+from delivery.wire.posts import Confirm, NotAPostError, Parcel, Stub, Want, decode, encode
 from namegraph import Lane, NodeId, PeerFault, PeerMessage, ServerId
 from tests.simulation.clauses import without
 from tests.unit.delivery.servers import Servers

@@ -2,11 +2,11 @@
 
 import pytest
 
-from delivery.dead_letters import DeadReason, LossReason
-from delivery.events import Acknowledge, ReplayDeadLetters, Settled
-from delivery.log import SEGMENT_SECONDS
-from delivery.model import Position
-from delivery.running_time import LONGEST_PAUSE_SECONDS
+from delivery.log.log import SEGMENT_SECONDS
+from delivery.model.events import Acknowledge, ReplayDeadLetters, Settled
+from delivery.model.uptime import LONGEST_PAUSE_SECONDS
+from delivery.model.words import Position
+from delivery.origin.dead_letters import DeadReason, LossReason
 from namegraph import NodeId, RemovePeer, RetirePeer, ServerId, Subnet, Tick
 from tests.unit.delivery.servers import Servers
 

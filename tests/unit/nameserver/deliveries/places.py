@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, nullcontext
 
 import grpc
 
-from delivery.events import CloseParcels, SendAll, Settled
+from delivery.model.events import CloseParcels, SendAll, Settled
 from namegraph import NodeId, Reason, ServerId, at_once, group_not_found, refuse
 from nameserver.calls.places import Places, RequestBytes, guarded
 from nameserver.calls.read_your_writes import PEER_SERVICE

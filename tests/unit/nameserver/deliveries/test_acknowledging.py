@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from delivery.events import AcknowledgeAll
-from delivery.model import Kept, Position
-from delivery.reading import Standing
+from delivery.mailboxes.subscription_read import Standing
+from delivery.model.events import AcknowledgeAll
+from delivery.model.words import Kept, Position
 from namegraph import NodeId, Reason, RefusedError, refuse
 from nameserver.deliveries.acknowledging import Acknowledgements, Acknowledging
 from nameserver.deliveries.endpoints import Endpoint

@@ -7,11 +7,11 @@ import grpc
 import pytest
 
 import shadowtree
-from delivery.dead_letters import DeadReason
-from delivery.events import CloseMailbox
-from delivery.log import CUT_AT_LEAST
-from delivery.model import Message, Quality, target_set
-from delivery.wire import Parcel, encode
+from delivery.log.log import CUT_AT_LEAST
+from delivery.model.events import CloseMailbox
+from delivery.model.words import Message, Quality, target_set
+from delivery.origin.dead_letters import DeadReason
+from delivery.wire.posts import Parcel, encode
 from namegraph import DeleteGroup, LogRecord, NodeId, Reason, refuse
 from nameserver.deliveries import endpoints, log_tail, send_calls, subscribe_calls
 from shadowtree.v1 import delivery_pb2 as wire

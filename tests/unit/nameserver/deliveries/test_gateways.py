@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 import shadowtree
-from delivery.gateways import FIRST_RECIPIENT
+from delivery.mailboxes.gateways import FIRST_RECIPIENT
 from nameserver.wire.metadata import FORWARDED_KEY
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
@@ -114,7 +114,7 @@ async def test_many_are_named_in_several_responses_and_the_client_puts_them_toge
 
 async def test_a_number_that_another_one_has_got_meanwhile_is_told_with_its_new_name(scene, names, monkeypatch):
     """The audience is the same bit as that of the message before."""
-    monkeypatch.setattr("delivery.reading.CUT_AT_LEAST", 1)
+    monkeypatch.setattr("delivery.mailboxes.subscription_read.CUT_AT_LEAST", 1)
     servers, place = scene
     place.machine.core.log.cut_at_least = 1
     recipients = servers.servers["a.x"].durable.maps["recipient"]

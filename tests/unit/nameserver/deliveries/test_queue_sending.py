@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from delivery.events import QueuedEnded
-from delivery.queue import Due
+from delivery.model.events import QueuedEnded
+from delivery.origin.queue import Due
 from namegraph import NodeId, Reason, Refusal, RefusedError, ServerId, Subnet
 from nameserver.deliveries.message_wire import refused
 from nameserver.deliveries.queue_sending import QueueSending

@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 import shadowtree
-from delivery.log import CUT_AT_LEAST
+from delivery.log.log import CUT_AT_LEAST
 from nameserver.calls import stream_places
 from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from delivery.datagrams import PeerDatagram
-from delivery.events import DatagramSent, OpenMailbox, Send
-from delivery.model import Message, Quality, target_set
+from delivery.model.events import DatagramSent, OpenMailbox, Send
+from delivery.model.words import Message, Quality, target_set
 from delivery.server import Server as BothHalves
-from delivery.wire import Datagram, encode
+from delivery.volatile.datagrams import PeerDatagram
+from delivery.wire.posts import Datagram, encode
 from namegraph import Effects, Lane, ProtocolRow, Records, Tick
 from namegraph.core import ServerCore
 from namegraph.events import CutCommand, ImportCommand, UpdateCommand

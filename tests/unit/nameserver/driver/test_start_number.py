@@ -1,7 +1,7 @@
 """Numbers of starts."""
 
-from delivery.origin import START_CHANCES
-from delivery.wire import NUMBER_LIMIT
+from delivery.origin.origin import START_CHANCES
+from delivery.wire.posts import NUMBER_LIMIT
 from nameserver.driver.start_number import CHANCE_BITS, start_number
 
 YEAR_2100_MS = 4_102_444_800_000

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from delivery.events import PeerStarted
+from delivery.model.events import PeerStarted
 from namegraph.events import PeerRestored, Restored
 from nameserver.session.frames import GoodbyeReason, Hello
 from nameserver.session.session import Ending

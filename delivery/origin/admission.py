@@ -1,0 +1,65 @@
+"""What an origin takes, whoever sends it: sizes, and targets that exist.
+
+Source: delivery.md section 5, item 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from delivery.model.events import Send
+from delivery.model.reach import Reach
+from delivery.model.words import HEADERS_BYTES_LIMIT, PAYLOAD_BYTES_LIMIT, TARGETS_LIMIT, Message, target_not_found
+from delivery.origin.origin import Origin
+from namegraph import NodeId, Reason, ServerId, TargetSet, refuse
+
+NAMES_LIMIT = TARGETS_LIMIT * 2
+"""Targets and exceptions of one message."""
+
+
+def require_size(message: Message) -> None:
+    """Raise `RefusedError` where a message is too large."""
+    if len(message.payload) > PAYLOAD_BYTES_LIMIT:
+        raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
+    if message.size - len(message.payload) > HEADERS_BYTES_LIMIT:
+        raise refuse(Reason.LIMIT_EXCEEDED, f"headers have at most {HEADERS_BYTES_LIMIT} bytes")
+
+
+def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_for: Callable[[NodeId], bool]) -> None:
+    """Raise `RefusedError` where `server` cannot send to some targets.
+
+    Of names that are at home elsewhere, the shell has asked: this server cannot say whether they are there.
+    """
+    if not 0 < len(targets) <= TARGETS_LIMIT or sum(1 + len(one.excluding) for one in targets) > NAMES_LIMIT:
+        raise refuse(Reason.LIMIT_EXCEEDED, f"a message has 1 to {TARGETS_LIMIT} targets, and as many exceptions")
+    addressed = targets[0].name
+    if reach.home_of(addressed) not in (None, server):
+        raise refuse(Reason.INVALID_REQUEST, f"{addressed} is not at home at the server {server}")
+    for name in (target.name for target in targets):
+        is_others = reach.home_of(name) not in (None, server)
+        if not (is_others or reach.is_group(name) or reach.is_process(name) or listens_for(name)):
+            raise target_not_found(name, server, reach.renamed_to(name))
+
+
+def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
+    """Raise `RefusedError` where a receiver below some targets leaves too much unconfirmed."""
+    receiver = origin.full_receiver(targets, reach)
+    if receiver is not None:
+        raise refuse(
+            Reason.BACKLOG_FULL,
+            f"the server {receiver} has not confirmed {origin.backlogs.limit_bytes >> 20} MiB of earlier messages; "
+            "messages that go there, or may, are refused until it does (see `shadowtree peers`)",
+            server=receiver,
+        )
+
+
+def goes_on(before: Send, send: Send) -> bool:
+    """Whether a message is the next of the same sender, to the same targets: what holds for the one holds for both."""
+    return (
+        0 < before.number == send.number - 1
+        and send.targets is before.targets
+        and send.quality is before.quality
+        and send.message.sender == before.message.sender
+        and not send.request_id
+        and send.objection is None
+    )

@@ -1,0 +1,358 @@
+"""From messages that are accepted to the logs of all servers below: one machinery, for each way of keeping them.
+
+    take --> [ open ] --close--> origin --> log here, and posts to other servers
+    posts of others --> wait until settled with the sender --> log here --> Confirm
+
+Its parts are given: what they write to, and what their posts travel in, is all that tells one way of keeping from
+another.
+
+Source: delivery.md sections 3 to 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec import structs
+
+from delivery.arrival.arrivals import Arrivals
+from delivery.arrival.log_writer import LogWriter
+from delivery.log.segments import Writer
+from delivery.model.events import Accepted, Answer, Send
+from delivery.model.reach import Reach
+from delivery.model.words import Quality
+from delivery.origin.dead_letters import DeadLetters
+from delivery.origin.origin import Origin
+from delivery.origin.parcel_builder import Waiting, source_of
+from delivery.origin.senders import Senders
+from delivery.origin.servers_below import ONWARD_TAKEN_LIMIT
+from delivery.origin.unsettled import NO_VIEW, ParcelKey
+from delivery.spreading.recipient_leases import Assigning
+from delivery.wire.post_lanes import Postage
+from delivery.wire.posts import (
+    Claims,
+    Confirm,
+    Elsewhere,
+    Lost,
+    Over,
+    Parcel,
+    PostMessage,
+    Probe,
+    Probed,
+    Remembered,
+    Stub,
+    Want,
+    encode,
+    kept_of,
+)
+from namegraph import PeerFault, PeerLetter, ServerId
+
+
+class Spreading:
+    """All that is sent from this server, and what others post, kept in one way."""
+
+    def __init__(
+        self,
+        *,
+        origin: Origin,
+        post: Postage,
+        arrivals: Arrivals,
+        writer: LogWriter,
+        senders: Senders,
+        dead_letters: DeadLetters,
+    ) -> None:
+        self._origin, self._post, self._arrivals, self._writer = origin, post, arrivals, writer
+        self._senders, self._dead_letters = senders, dead_letters
+        self._assigning = Assigning(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
+        self._open: dict[tuple[str, str, int | str], Waiting] = {}
+        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
+        self._is_closing = False
+        """Whether they are to be made parcels as soon as it is found whom they reach."""
+        self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
+        """Parcels that are to be posted once more, as soon as the view is another one, or is healed."""
+        self._looked_in = NO_VIEW
+        """The view in which that was done last."""
+        self.letters: list[PeerLetter] = []
+        """What the step posts; whoever carries it out takes them."""
+        self.answers: list[Answer] = []
+        """What it tells callers; the same."""
+
+    # -- sending
+
+    def is_known(self, send: Send, other: Spreading) -> bool:
+        """Have a message that was accepted before, or waits, answered as then; whether it was. Raises `RefusedError`.
+
+        It is refused where its number is out of sequence. `other`: has what is kept in the other way, and answers it.
+        """
+        numbering = (send.message.sender, send.targets[0].name)
+        key = _key_of(send)
+        if key in self._open:
+            self._open[key].also_for(send)
+            return True
+        first = self._senders.first_answer(numbering, send.number, send.request_id)
+        if first is None:
+            return False
+        whose = self if kept_of(first) is self._origin.kept else other
+        whose.answer_again(send, first)
+        return True
+
+    def answer_again(self, send: Send, message_id: str) -> None:
+        """Answer a message that was accepted here before."""
+        self.answers.append(Accepted(send.ticket, message_id, is_repeated=True, kept=self._origin.kept))
+        if send.wants_settled:
+            self.answers += self._origin.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
+
+    def require_place(self, send: Send, quality: Quality) -> None:
+        """Raise `RefusedError` if messages to too many sets of targets are not settled."""
+        self._origin.require_place(send.targets, quality)
+
+    def take(self, send: Send, quality: Quality) -> None:
+        """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
+        waiting = self._origin.open.take(send, quality)
+        self._senders.begin((send.message.sender, send.targets[0].name), send.number)
+        if send.number or send.request_id:
+            self._open[_key_of(send)] = waiting
+
+    def take_next(self, send: Send) -> None:
+        """The same of a message that follows the one that was taken last, in the same step: by number, and alike."""
+        sender, addressed = send.message.sender, send.targets[0].name
+        self._senders.begin((sender, addressed), send.number)
+        self._open[sender, addressed, send.number] = self._origin.open.take_next(send)
+
+    def close(self) -> None:
+        """Have parcels made of all that waits, in this step, or in a later one where they reach very many."""
+        self._is_closing = bool(self._origin.open)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something waits for nothing but another step."""
+        return self._is_closing or self._arrivals.has_more or self._origin.posts_again
+
+    @property
+    def is_unused(self) -> bool:
+        """Return True if no step is about anything that is here: no sequence is known, and no post waits."""
+        origin = self._origin
+        is_at_origin = origin.has_sequences or origin.open or self._rounds or origin.posts_again
+        return not (is_at_origin or self._arrivals.has_some)
+
+    def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
+        """Make the parcels, log them here and post them, if they are to be made. `at`: the running time.
+
+        They wait for servers that are posted much, unless `is_now`.
+        """
+        origin = self._origin
+        if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
+            return
+        if not origin.is_short and not is_now:
+            letters, is_done = origin.catch_up_for_open(reach)
+            self.letters += letters
+            if not is_done:
+                return
+        self._is_closing = False
+        self._open.clear()
+        made = origin.close(view_number=reach.view_number(), at=at, is_apart=self._writer.is_heavy)
+        for parcel, together in made:
+            self._accept(parcel, together)
+            servers = self._assigning.servers_for(parcel, origin.servers_below(parcel, reach), reach)
+            left_out = self._assigning.left_out(parcel, reach)
+            audience = self._writer.audience(parcel.targets, reach) - left_out
+            if not audience and not servers:
+                self.answers += origin.settled_at_once(parcel, together)
+                continue
+            encoded = encode(parcel)
+            # It is in the log, though nobody here gets it, as long as it must be kept for others.
+            writer = Writer(source_of(together), parcel.targets[0].name)
+            position = self._writer.append(audience, encoded, len(parcel.messages), writer)
+            origin.keep(position, encoded)
+            here = self._writer.here(audience, parcel.targets, reach)
+            self.letters += origin.begin(parcel, together, servers, reach, position=position, here=here, at=at)
+            self._assigning.logged(position, parcel)
+            self.go_on(position, reach)
+
+    def forget_idle(self, reach: Reach, *, at: float) -> None:
+        """Forget sequences that are idle, and have the servers below forget them. `at`: the running time."""
+        for number, receivers, over in self._origin.forget_idle(at):
+            self._assigning.forget_sequence(number)
+            for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
+                self._answer_post(server, over)
+
+    def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
+        """Answer the messages of a new parcel, and know them again."""
+        addressed, kept = parcel.targets[0].name, self._origin.kept
+        numbered: dict[str, tuple[Send, str]] = {}
+        """The last message of each sender: its number stands for those before it."""
+        for name, waiting in zip(parcel.message_ids(), together, strict=True):
+            send = waiting.send
+            self.answers.append(Accepted(send.ticket, name, kept=kept))
+            self.answers += [Accepted(again.ticket, name, kept=kept) for again in waiting.again]
+            if send.number:
+                numbered[send.message.sender] = (send, name)
+            else:
+                self._senders.remember_request(send.request_id, name)
+        for sender, (send, name) in numbered.items():
+            numbering = (sender, addressed)
+            self._senders.remember(numbering, send.number, name, sent_at_ms=send.message.sent_at_ms)
+
+    def go_on(self, position: int, reach: Reach) -> None:
+        """A parcel of this server may be settled, or is to be posted once more."""
+        origin = self._origin
+        if origin.needs_round(position) and reach.is_steady() and not origin.is_posted_in(position, reach.view()):
+            last, before = origin.once_more(position)
+            parcel = structs.replace(last, round=last.round + 1, accepted_in=reach.view_number())
+            here = self._assigning.log_again(parcel, before, reach)
+            self.letters += origin.begin_round(position, parcel, reach, here)
+            self._assigning.logged(position, parcel)
+        if origin.needs_round(position):
+            # Whoever has taken it was in the same view: there the same arcs are suspended.
+            self._rounds[position] = None
+            if not reach.is_steady():
+                self._looked_in = NO_VIEW
+            return
+        self._rounds.pop(position, None)
+        answers, letters = origin.settle(position)
+        self.answers += answers
+        self.letters += letters
+
+    def end_step(self, reach: Reach) -> None:
+        """Do what is due now: post once more what waited until the view is healed, if it is; have others serve whom
+        servers hold that are out of reach; say what is over."""
+        self._assigning.look(reach)
+        if self._origin.posts_again:
+            self.letters += self._origin.post_more_again(reach)
+        if self._rounds and reach.is_steady() and self._looked_in != reach.view():
+            self._looked_in = reach.view()
+            for position in list(self._rounds):
+                self.go_on(position, reach)
+        for server, over in self._dead_letters.take_over():
+            if reach.is_known(server):
+                self._answer_post(server, over)
+
+    def forget_removed(self, reach: Reach) -> None:
+        """Servers that are not known any more are gone for good."""
+        self._arrivals.forget_removed(reach)
+        self._assigning.move(reach)
+        self._origin.look_again()
+        self._looked_in = NO_VIEW
+
+    def forget_claims(self, server: ServerId, reach: Reach) -> None:
+        """A server has started again: it claims anew whom it has below that no server owns."""
+        self._assigning.forget(server, reach)
+
+    def begin_again(self, server: ServerId) -> None:
+        """The lanes from and to a server begin anew."""
+        for asked in self._arrivals.begin_again(server):
+            self._answer_post(server, asked)
+
+    def end_round(self, position: int, reach: Reach) -> None:
+        """A parcel is posted once more to nobody."""
+        self._rounds.pop(position, None)
+        self.go_on(position, reach)
+
+    def go_back(self, reach: Reach) -> None:
+        """This server goes on from an older copy of its database: no round goes on that was to begin."""
+        rounds, self._rounds = self._rounds, {}
+        for position in rounds:
+            self.go_on(position, reach)
+
+    # -- what other servers post
+
+    def take_posts(self, reach: Reach) -> None:
+        """Take what has come, and can be taken."""
+        for sender, message, encoded in self._arrivals.take(reach, self._is_caught_up):
+            self._take_post(sender, message, encoded, reach)
+
+    def _is_caught_up(self, sender: ServerId, message: PostMessage, reach: Reach) -> bool:
+        """Return True if all that a post has this server post takes no time; else this step posts a slice of it."""
+        if self._origin.is_short:
+            return True
+        match message:
+            case Confirm():
+                letters, is_done = self._origin.catch_up_for_confirm(sender, message, reach)
+            case Claims(sequence) if self._origin.backlog.is_receiver(sequence, sender):
+                letters, is_done = self._origin.catch_up(sequence, [sender], reach)
+            case Want():
+                letters, is_done = self._origin.catch_up_for_want(sender, message)
+            case _:
+                return True
+        self.letters += letters
+        return is_done
+
+    def _take_post(self, sender: ServerId, message: PostMessage, encoded: bytes, reach: Reach) -> None:
+        match message:
+            case Parcel() if message.kept is not self._origin.kept:
+                self._post.faults[sender, PeerFault.UNREADABLE] += 1
+            case Parcel():
+                confirm = self._arrivals.log(sender, message, encoded, reach)
+                self._tell_claims()
+                if confirm is not None:
+                    self._answer_post(sender, confirm)
+            case Stub():
+                answer = self._arrivals.answer_stub(sender, message, reach)
+                self._tell_claims()
+                if answer is not None:
+                    self._answer_post(sender, answer)
+            case Claims():
+                if not self._assigning.claimed(sender, message, reach):
+                    self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+            case Elsewhere():
+                self._arrivals.foreign.decide(sender, message)
+            case Confirm():
+                self._confirmed(sender, message, reach)
+            case Want():
+                self._wanted(sender, message)
+            case Probe(asked):
+                self._answer_post(sender, Probed(asked))
+            case Probed(answered):
+                again = self._dead_letters.probed(sender, answered)
+                self._leave(self._post.send_inline(sender, encode(parcel)) for parcel in again)
+            case Remembered(sequence, start, first_serials):
+                for first_serial in first_serials:
+                    self._say_if_over(sender, (sequence, start, first_serial))
+            case Over():
+                self._arrivals.over(sender, message)
+            case Lost():
+                confirm = self._arrivals.lose(sender, message, reach)
+                if confirm is not None:
+                    self._answer_post(sender, confirm)
+
+    def _tell_claims(self) -> None:
+        for origin, claims in self._arrivals.foreign.take_claims():
+            self._answer_post(origin, claims)
+
+    def _answer_post(self, sender: ServerId, message: PostMessage) -> None:
+        self._leave([self._post.send_answer(sender, encode(message))])
+
+    def _leave(self, letters: Iterable[PeerLetter]) -> None:
+        self.letters += letters
+
+    def _confirmed(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
+        if max(len(confirm.onward), len(confirm.onward_before)) > ONWARD_TAKEN_LIMIT:
+            self._post.faults[sender, PeerFault.TOO_MANY_SERVERS] += 1
+        was_lacking = self._dead_letters.confirmed(sender, confirm)
+        self._assigning.confirming(sender, confirm, reach)
+        is_ours, positions, letters = self._origin.confirm(sender, confirm, reach)
+        if not is_ours and not was_lacking:
+            self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        elif confirm.is_remembered:
+            self._say_if_over(sender, (confirm.sequence, confirm.start, confirm.first_serial))
+        self.letters += letters
+        for position in positions:
+            if confirm.has_left_out:
+                self._assigning.confirmed(sender, position, confirm)
+            self.go_on(position, reach)
+
+    def _say_if_over(self, sender: ServerId, parcel: ParcelKey) -> None:
+        """A server remembers who got a parcel: it need not, unless that is not settled, or a dead letter for it."""
+        if not (self._dead_letters.note_remembered(sender, parcel) or self._origin.note_remembered(sender, parcel)):
+            self._answer_post(sender, Over(*parcel))
+
+    def _wanted(self, sender: ServerId, want: Want) -> None:
+        is_ours, letters = self._origin.want(sender, want)
+        if not is_ours:
+            self._post.faults[sender, PeerFault.NOT_OUR_PARCEL] += 1
+        self.letters += letters
+
+
+def _key_of(send: Send) -> tuple[str, str, int | str]:
+    """By what a message is known if it is sent again."""
+    return (send.message.sender, send.targets[0].name, send.number) if send.number else ("", "", send.request_id)

@@ -1,0 +1,548 @@
+"""A history put in order for its judges: what became of each message, who was reached when, what each reader got.
+
+Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
+
+    an origin went back to an older copy of its database
+        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`). What it had settled may not
+        be settled in the copy, and come to who is below since (`Sent.is_reopened`). A dead letter of the copy may have
+        been replayed since; replayed from it, that comes once more, and so does what becomes one in the copy, where
+        it is not settled (`Sent.may_be_replayed_twice`).
+    a server with mailboxes went back
+        Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
+        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
+        copy need not have a subscription, so each begins anew when something is next heard of it.
+    a mailbox was closed
+        Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
+    a message expired or became a dead letter
+        It is owed to nobody any more. Replayed, a dead letter comes to who is below its targets then.
+    a message is kept in memory, and its origin had no room for it while servers were away
+        It is owed to nobody any more: members behind these may miss it, and are not told.
+    an endpoint asked to go on further on
+        It skipped what lies between, as if it were told a gap.
+    an endpoint wants some groups or senders alone
+        What else there is is not owed to its subscription.
+    a message is kept in memory, and a server started again
+        Its origin, before it was settled: it is owed to nobody any more. That of a mailbox, before it was handed over:
+        it is not owed to that (`Hindsight.may_be_lost`). What comes of it comes once, and in order.
+    a process has mailboxes at several servers, for it is foreign
+        What one of them was handed, the others are not owed; nor what one of these servers has in its log for it. What
+        is logged late may lie in any gap that is told behind what was seen when it was accepted.
+
+What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import NamedTuple
+
+from delivery.model.words import Filter, Kept, Position
+from namegraph import NodeId, ServerId, TargetSet
+from simulation.history.recorded import (
+    Accepted,
+    Acknowledged,
+    DatagramHanded,
+    DatagramSent,
+    DeadLettered,
+    FoundApart,
+    GapTold,
+    Handed,
+    History,
+    Logged,
+    MailboxClosed,
+    MailboxOpened,
+    Membership,
+    Restarted,
+    SettledAt,
+    Sizes,
+    StreamBegan,
+    StreamEnded,
+    SubscriptionId,
+    WentBack,
+)
+
+NOTHING = Position(-1, -1)
+"""Before all positions of a log."""
+
+BEYOND = Position(2**63, 0)
+"""Behind all positions of a log."""
+
+
+class Mailbox(NamedTuple):
+    """The mailbox that a process has at a server, each time it has one."""
+
+    server: ServerId
+    process: NodeId
+
+
+class Span(NamedTuple):
+    """From one place to before another: a state that held meanwhile."""
+
+    since: int
+    until: int
+    """The length of the history where it held to the end."""
+
+
+class Reached(NamedTuple):
+    """That a process is below a target set: as its own home knows, or as all homes above it do."""
+
+    targets: TargetSet
+    is_certain: bool
+
+
+@dataclass(slots=True)
+class Sent:
+    """A message that was accepted, and what became of it."""
+
+    accepted: Accepted
+    place: int
+    origin_log: int
+    """How often its origin had gone back by then."""
+    settled: int | None = None
+    """The place where it first was."""
+    is_dead: bool = False
+    is_forgotten: bool = False
+    is_reopened: bool = False
+    may_be_replayed_twice: bool = False
+    again: list[Accepted] = field(default_factory=list)
+    """Further messages accepted under its id."""
+
+
+@dataclass(slots=True)
+class SentDatagram:
+    """A datagram, and who got it."""
+
+    sent: DatagramSent
+    place: int
+    handed: list[tuple[int, DatagramHanded]] = field(default_factory=list)
+    """With their places."""
+
+
+Step = StreamBegan | StreamEnded | Handed | Acknowledged | GapTold
+
+
+class First(NamedTuple):
+    """The first time that a reading was handed a message as one that is not late."""
+
+    position: Position
+    place: int
+    sent: Sent
+
+
+@dataclass(slots=True)
+class Reading:
+    """All that a subscription got while its mailbox stayed open and the log at its server was the same one."""
+
+    subscription: SubscriptionId
+    began: int
+    """The place of its first stream, or of its first acknowledgement, where that comes before."""
+    log: int
+    """How often the server had gone back by then."""
+    floor: int
+    """The place where it last did; -1: it never did."""
+    opened: int
+    """The place where the mailbox was opened; -1: it never was."""
+    steps: list[tuple[int, Step]] = field(default_factory=list)
+    """With their places."""
+    wanted: set[Filter] = field(default_factory=set)
+    """By each of its streams."""
+    open_stream: int | None = None
+    """The stream that can be handed something at the end of the history."""
+
+    @property
+    def mailbox(self) -> Mailbox:
+        """Whose log entries it reads."""
+        return Mailbox(self.subscription.server, self.subscription.process)
+
+    def wants(self, sent: Sent) -> bool:
+        """Whether all its streams want a message, and it is kept where this reads."""
+        is_here = sent.accepted.kept is self.subscription.kept
+        return is_here and all(_passes(wanted, sent) for wanted in self.wanted)
+
+    def handed(self) -> list[tuple[int, Handed]]:
+        """All hand-overs, with their places."""
+        return [(place, step) for place, step in self.steps if isinstance(step, Handed)]
+
+
+def is_wanted(stream: StreamBegan, sent: Sent) -> bool:
+    """Whether the endpoint of a stream wants a message."""
+    return _passes(stream.wanted, sent)
+
+
+def _passes(wanted: Filter, sent: Sent) -> bool:
+    return wanted.passes(sent.accepted.targets[0].name, sent.accepted.sender)
+
+
+class Hindsight:
+    """See the module."""
+
+    def __init__(self, history: History) -> None:
+        self.length = len(history)
+        self.messages: dict[str, Sent] = {}
+        """By id, in the order of acceptance."""
+        self.by_targets: dict[TargetSet, list[Sent]] = defaultdict(list)
+        self.by_sequence: dict[str, list[Sent]] = defaultdict(list)
+        self.readings: list[Reading] = []
+        self.datagrams: dict[str, SentDatagram] = {}
+        """By id."""
+        self.stray_datagrams: list[DatagramHanded] = []
+        """Those that nobody had sent by then."""
+        self.strays: list[Handed | GapTold] = []
+        """What came on streams that had not begun."""
+        self.closed: list[MailboxClosed] = []
+        self.sizes: list[Sizes] = []
+        self.instants: list[int] = []
+        """Of each place."""
+        self._restarts: dict[ServerId, list[int]] = defaultdict(list)
+        self._memory_lost: dict[ServerId, list[int]] = defaultdict(list)
+        """The places where each server lost what was in its memory."""
+        self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
+        self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
+        self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
+        """By process that no server owns, and message: who has that in its log for it, and has not gone back since."""
+        self._late: set[tuple[Mailbox, str]] = set()
+        """By such a mailbox, and message, what was logged late."""
+        self.apart: set[str] = set()
+        """Messages that were sent while servers were apart."""
+        self._read(history)
+        self.runs = [Runs(self, reading) for reading in self.readings]
+
+    def _read(self, history: History) -> None:
+        watch = _Watch(self)
+        for place, happening in enumerate(history):
+            self.instants.append(happening.at)
+            match happening:
+                case DatagramSent():
+                    self.datagrams[happening.message_id] = SentDatagram(happening, place)
+                case DatagramHanded():
+                    datagram = self.datagrams.get(happening.message_id)
+                    if datagram is None:
+                        self.stray_datagrams.append(happening)
+                    else:
+                        datagram.handed.append((place, happening))
+                case Accepted() | SettledAt() | DeadLettered():
+                    watch.message(place, happening)
+                case MailboxOpened() | MailboxClosed() | Membership():
+                    watch.reach(place, happening)
+                case StreamBegan() | StreamEnded() | Handed() | Acknowledged() | GapTold():
+                    watch.subscription(place, happening)
+                case Logged():
+                    self.servers_that_serve[happening.process, happening.message_id].add(happening.server)
+                    for reader in happening.readers:
+                        self._servers_that_handed[reader, happening.message_id].add(happening.server)
+                        if happening.is_late:
+                            self._late.add((Mailbox(happening.server, reader), happening.message_id))
+                case FoundApart():
+                    self.apart.add(happening.message_id)
+                case Restarted():
+                    self._restarts[happening.server].append(place)
+                    self._memory_lost[happening.server].append(place)
+                case WentBack():
+                    self._memory_lost[happening.server].append(place)
+                    watch.went_back(place, happening.server)
+                    for servers in self.servers_that_serve.values():
+                        servers.discard(happening.server)
+                case Sizes():
+                    self.sizes.append(happening)
+        watch.end()
+
+    def add_span(self, mailbox: Mailbox, reached: Reached, span: Span) -> None:
+        """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
+        self._reach[mailbox][reached].append(span)
+
+    def add_handed(self, handed: Handed) -> None:
+        """A mailbox was handed a message."""
+        subscription = handed.subscription
+        self._servers_that_handed[subscription.process, handed.message_id].add(subscription.server)
+
+    def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
+        """Of each target set, the spans in which all homes above a process knew that it was below."""
+        for reached in self._reach.get(mailbox, {}):
+            if reached.is_certain:
+                yield reached.targets, self.spans(mailbox, reached, since, until)
+
+    def spans(self, mailbox: Mailbox, reached: Reached, since: int, until: int) -> list[Span]:
+        """When a mailbox was open and its process below a target set, in order, as far as it was between two places."""
+        spans = self._reach.get(mailbox, {}).get(reached, [])
+        first = bisect_right(spans, since, key=lambda span: span.until)
+        return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
+
+    def settled(self, sent: Sent) -> int:
+        """The place where a message was settled; the end of the history, where it was not."""
+        return self.length if sent.settled is None else sent.settled
+
+    def holds_at(self, span: Span, place: int) -> bool:
+        """Whether what held over a span, which began before a place, still holds there."""
+        return place < span.until or span.until == self.length
+
+    def is_reached(self, reading: Reading, sent: Sent) -> bool:
+        """Whether its mailbox was open and the process below the targets in some state until a message settled.
+
+        A dead letter may be replayed at any time, and an origin that went back may post it again.
+        """
+        since = max(sent.place, reading.opened)
+        reached = Reached(sent.accepted.targets, is_certain=False)
+        until = self.length if sent.is_dead or sent.is_reopened else self.settled(sent)
+        return bool(self.spans(reading.mailbox, reached, since, until))
+
+    def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
+        """Whether it was open and its process below some targets in some state between two places."""
+        return bool(self.spans(mailbox, Reached(targets, is_certain=False), since, until))
+
+    def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
+        """Whether a server restarted between two places."""
+        return _is_one_between(self._restarts.get(server, []), since, until)
+
+    def may_be_lost(self, sent: Sent, reader: ServerId, place: int) -> bool:
+        """Whether a message is kept in memory and may be lost, before a place, to those who read at a server."""
+        return sent.accepted.kept is Kept.MEMORY and (
+            self.may_be_lost_at_origin(sent) or _is_one_between(self._memory_lost.get(reader, []), sent.place, place)
+        )
+
+    def may_be_lost_at_origin(self, sent: Sent) -> bool:
+        """Whether its origin lost what was in its memory before it was settled."""
+        lost = self._memory_lost.get(sent.accepted.origin, [])
+        return sent.accepted.kept is Kept.MEMORY and _is_one_between(lost, sent.place, self.settled(sent))
+
+    def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
+        """Whether the mailbox of the same process at another server was handed a message, or is to be."""
+        return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
+
+    def is_late(self, mailbox: Mailbox, sent: Sent) -> bool:
+        """Whether a message was logged late for a process that no server owns."""
+        return (mailbox, sent.accepted.message_id) in self._late
+
+    def is_given_up(self, sent: Sent, place: int) -> bool:
+        """Whether a message that was not handed over before a place is owed to nobody any more."""
+        return sent.is_dead or sent.is_forgotten or self.is_expired(sent, place)
+
+    def is_expired(self, sent: Sent, place: int) -> bool:
+        """Whether the deadline of a message has come at a place."""
+        return sent.accepted.expires_at is not None and sent.accepted.expires_at <= self.instants[place]
+
+
+class Runs:
+    """What a reading was handed of each sequence, apart from what was late; and where a message it lacks would lie."""
+
+    def __init__(self, past: Hindsight, reading: Reading) -> None:
+        self._past = past
+        self.reading = reading
+        late: set[str] = set()
+        first: dict[str, First] = {}
+        for place, handed in reading.handed():
+            sent = past.messages.get(handed.message_id)
+            if handed.is_late:
+                late.add(handed.message_id)
+            elif sent is not None:
+                first.setdefault(handed.message_id, First(handed.position, place, sent))
+        self.in_order = sorted(first.values(), key=lambda each: (each.position, each.place))
+        self.by_sequence: dict[str, list[First]] = defaultdict(list)
+        for each in self.in_order:
+            self.by_sequence[each.sent.accepted.sequence].append(each)
+        self._by_serial = {
+            sequence: sorted(run, key=lambda each: each.sent.accepted.serial)
+            for sequence, run in self.by_sequence.items()
+        }
+        self._ids = first.keys() | late
+        self._seen_places, self._seen = _highest_seen(reading)
+        self._gaps = _united(_gaps(reading))
+
+    def has(self, message_id: str) -> bool:
+        """Whether the reading was handed a message, late or not."""
+        return message_id in self._ids
+
+    def around(self, sent: Sent) -> tuple[First | None, First | None]:
+        """What was handed of the same sequence with the next lower and the next higher serial."""
+        run = self._by_serial.get(sent.accepted.sequence, [])
+        serial = sent.accepted.serial
+        before = bisect_left(run, serial, key=lambda each: each.sent.accepted.serial) - 1
+        behind = bisect_right(run, serial, key=lambda each: each.sent.accepted.serial)
+        return run[before] if before >= 0 else None, run[behind] if behind < len(run) else None
+
+    def is_told(self, sent: Sent) -> bool:
+        """Whether a message that was not handed over may lie in a gap that the reading was told.
+
+        Its position is behind all that was seen of the log before it was accepted, and between its neighbours, unless
+        it was logged late.
+        """
+        before, behind = (None, None) if self._past.is_late(self.reading.mailbox, sent) else self.around(sent)
+        seen = bisect_left(self._seen_places, sent.place) - 1
+        low = max(before.position if before else NOTHING, self._seen[seen] if seen >= 0 else NOTHING)
+        high = behind.position if behind else BEYOND
+        last = bisect_left(self._gaps, high, key=lambda gap: gap[0]) - 1
+        return last >= 0 and self._gaps[last][1] > low
+
+
+def _is_one_between(places: list[int], since: int, until: int) -> bool:
+    """Whether some of these places, which are sorted, is behind one and before another."""
+    first = bisect_right(places, since)
+    return first < len(places) and places[first] < until
+
+
+def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
+    """Places, and the highest position that was handed, told as a gap or sought through each."""
+    seen: list[tuple[int, Position]] = []
+    for place, step in reading.steps:
+        match step:
+            case Handed():
+                seen.append((place, step.position))
+            case GapTold():
+                seen.append((place, step.through))
+            case StreamBegan(sought=Position() as sought):
+                seen.append((place, sought))
+            case _:
+                pass
+    return [place for place, _ in seen], list(accumulate((position for _, position in seen), max))
+
+
+def _gaps(reading: Reading) -> list[tuple[Position, Position]]:
+    """What the reading was told it cannot get, or did not want to get: behind one position, through another."""
+    gaps = []
+    stands = NOTHING
+    for _, step in reading.steps:
+        match step:
+            case GapTold():
+                gaps.append((step.after, step.through))
+            case StreamBegan(sought=Position() as sought):
+                if sought > stands:
+                    gaps.append((stands, sought))
+                stands = sought
+            case Acknowledged():
+                stands = max(stands, step.through)
+            case _:
+                pass
+    return gaps
+
+
+def _united(gaps: list[tuple[Position, Position]]) -> list[tuple[Position, Position]]:
+    united: list[tuple[Position, Position]] = []
+    for after, through in sorted(gaps):
+        if united and after <= united[-1][1]:
+            united[-1] = (united[-1][0], max(united[-1][1], through))
+        else:
+            united.append((after, through))
+    return united
+
+
+class _Watch:
+    """What is true at the place that hindsight has read as far as."""
+
+    def __init__(self, past: Hindsight) -> None:
+        self._past = past
+        self._went_back: dict[ServerId, list[int]] = defaultdict(list)
+        self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
+        self._open: dict[Mailbox, int] = {}
+        """Where each was opened."""
+        self._below: dict[Mailbox, dict[Reached, int]] = defaultdict(dict)
+        """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
+        self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
+        self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
+
+    def message(self, place: int, happening: Accepted | SettledAt | DeadLettered) -> None:
+        """A message begins, or something becomes of it."""
+        sent = self._past.messages.get(happening.message_id)
+        match happening:
+            case Accepted():
+                if sent is not None:
+                    sent.again.append(happening)
+                    return
+                sent = Sent(happening, place, len(self._went_back[happening.origin]))
+                self._past.messages[happening.message_id] = sent
+                self._past.by_targets[happening.targets].append(sent)
+                self._past.by_sequence[happening.sequence].append(sent)
+                self._unsettled[happening.origin][happening.message_id] = sent
+            case SettledAt() if sent is not None and sent.settled is None:
+                sent.settled = place
+                self._unsettled[sent.accepted.origin].pop(happening.message_id, None)
+            case DeadLettered() if sent is not None:
+                sent.is_dead = True
+                sent.may_be_replayed_twice |= sent.is_reopened
+            case _:
+                pass
+
+    def reach(self, place: int, happening: MailboxOpened | MailboxClosed | Membership) -> None:
+        """A mailbox opens or closes, or its process comes to or leaves a target set."""
+        mailbox = Mailbox(happening.server, happening.process)
+        below = self._below[mailbox]
+        match happening:
+            case MailboxOpened():
+                if mailbox not in self._open:
+                    self._open[mailbox] = place
+                    below.update(dict.fromkeys(below, place))
+            case MailboxClosed():
+                if mailbox in self._open:
+                    for reached, since in below.items():
+                        self._past.add_span(mailbox, reached, Span(since, place))
+                    del self._open[mailbox]
+                self._past.closed.append(happening)
+                self._end_readings(mailbox)
+            case Membership():
+                for is_certain in (False, True):
+                    reached = Reached(happening.targets, is_certain)
+                    if happening.is_below and (happening.is_certain or not is_certain):
+                        below.setdefault(reached, place)
+                        continue
+                    began = below.pop(reached, None)
+                    if began is not None and mailbox in self._open:
+                        self._past.add_span(mailbox, reached, Span(began, place))
+
+    def subscription(self, place: int, step: Step) -> None:
+        """A subscription goes on."""
+        subscription = step.subscription
+        match step:
+            case StreamBegan():
+                reading = self._reading(place, subscription)
+                self._of_stream[subscription, step.stream] = reading
+                reading.open_stream = step.stream
+                reading.wanted.add(step.wanted)
+                reading.steps.append((place, step))
+            case Acknowledged():
+                self._reading(place, subscription).steps.append((place, step))
+            case StreamEnded() | Handed() | GapTold():
+                of_stream = self._of_stream.get((subscription, step.stream))
+                if of_stream is not None:
+                    of_stream.steps.append((place, step))
+                    if isinstance(step, StreamEnded) and of_stream.open_stream == step.stream:
+                        of_stream.open_stream = None
+                elif not isinstance(step, StreamEnded):
+                    self._past.strays.append(step)
+                if isinstance(step, Handed):
+                    self._past.add_handed(step)
+
+    def _reading(self, place: int, subscription: SubscriptionId) -> Reading:
+        """The one that goes on; it begins here, where there is none."""
+        mailbox = Mailbox(subscription.server, subscription.process)
+        reading = self._current[mailbox].get(subscription)
+        if reading is None:
+            copies = self._went_back[subscription.server]
+            floor = copies[-1] if copies else -1
+            reading = Reading(subscription, place, len(copies), floor, self._open.get(mailbox, -1))
+            self._current[mailbox][subscription] = reading
+            self._past.readings.append(reading)
+        return reading
+
+    def went_back(self, place: int, server: ServerId) -> None:
+        """A server goes on from an older copy of its database."""
+        self._went_back[server].append(place)
+        for sent in self._unsettled.pop(server, {}).values():
+            sent.is_forgotten = True
+        for sent in self._past.messages.values():
+            if sent.accepted.origin == server:
+                sent.is_reopened = True
+                sent.may_be_replayed_twice |= sent.is_dead
+        for mailbox in [mailbox for mailbox in self._current if mailbox.server == server]:
+            self._end_readings(mailbox)
+
+    def end(self) -> None:
+        """The history ends here: what holds now held to the end."""
+        for mailbox in self._open:
+            for reached, since in self._below[mailbox].items():
+                self._past.add_span(mailbox, reached, Span(since, self._past.length))
+
+    def _end_readings(self, mailbox: Mailbox) -> None:
+        for reading in self._current.pop(mailbox, {}).values():
+            reading.open_stream = None
