@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mailing.rules.active_messages import Work
 from mailing.rules.events import Admitted, Answer, Effect, HandOver, NotAdmitted, Now, Save, Spooled, Written
 from mailing.rules.in_progress import InProgress
 from mailing.rules.joining import UNDECIDED, answer_to, is_outdated
 from mailing.rules.retries import delay_s
 from mailing.rules.spooled import Chunk, Standing
-from mailing.rules.works import Work
 from shadowtree.vocabulary import GroupId
 
 

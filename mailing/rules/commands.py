@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from email.utils import mktime_tz, parsedate_tz
 from enum import StrEnum
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_same_person
 from mailing.rules.authors import Author, shown
 from mailing.rules.automatic import is_automatic, seems_automatic
 from mailing.rules.lists import Join
 from mailing.rules.mailboxes import mailboxes_in
 from mailing.rules.message import ID_DIGITS, Content
-from mailing.rules.places import Word
 from mailing.rules.signatures import TRACE
 from mailing.rules.spooled import Message, Wish
 from mailing.rules.text import lines_of

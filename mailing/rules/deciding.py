@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from enum import StrEnum
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_deliverable, unquoted
 from mailing.rules.lists import REQUEST_ADDRESS, address_beside
-from mailing.rules.places import Word
 from mailing.rules.spooled import Destination, Message, Standing
 from mailing.rules.tokens import mac_of
 from shadowtree.vocabulary import GroupId

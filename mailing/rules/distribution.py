@@ -15,6 +15,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import assert_never
 
+from mailing.rules.active_messages import (
+    Work,
+    chunks_of,
+    is_share_on_its_way,
+    mailboxes_in,
+    shares_for,
+    with_own_share,
+    with_share,
+)
 from mailing.rules.addresses import mailbox_of
 from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
@@ -56,15 +65,6 @@ from mailing.rules.joining import REJECTED
 from mailing.rules.own_messages import OwnMessages
 from mailing.rules.retries import TRIED_FOR_S, delay_s
 from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
-from mailing.rules.works import (
-    Work,
-    chunks_of,
-    is_share_on_its_way,
-    mailboxes_in,
-    shares_for,
-    with_own_share,
-    with_share,
-)
 from shadowtree.vocabulary import GroupId, MemberId
 
 LONGEST_LOOK_S = 300

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mailing.rules.active_messages import Work, mailboxes_in
 from mailing.rules.events import Effect, Now, Save, Spooled
 from mailing.rules.notes import Notes
 from mailing.rules.spooled import Chunk, Message, Standing, State
-from mailing.rules.works import Work, mailboxes_in
 
 
 class InProgress:

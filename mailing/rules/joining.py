@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import mailbox_of
 from mailing.rules.authors import shown
 from mailing.rules.commands import Command, Deed
 from mailing.rules.letters import outcome_of, written
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.places import Word
 from mailing.rules.spooled import Destination, Message, Standing, Wish
 from shadowtree.vocabulary import GroupId, MemberId
 

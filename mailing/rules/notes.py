@@ -9,10 +9,10 @@ from email.message import EmailMessage
 from email.policy import SMTP, SMTPUTF8
 from email.utils import formatdate
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.authors import shown
 from mailing.rules.deciding import DAY_SECONDS, DECISION_SECONDS, decision_token, how_to_decide
 from mailing.rules.message import ID_DIGITS
-from mailing.rules.places import Word
 from mailing.rules.spooled import Destination, Message, Standing
 from shadowtree.vocabulary import GroupId
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from mailing.rules.active_messages import Work
 from mailing.rules.admissions import Admissions
 from mailing.rules.events import (
     Answer,
@@ -23,7 +24,6 @@ from mailing.rules.giving_up import report_to_author
 from mailing.rules.in_progress import InProgress
 from mailing.rules.notes import Noted, note_about, without_note
 from mailing.rules.spooled import Chunk, Message
-from mailing.rules.works import Work
 from shadowtree.vocabulary import MemberId
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mailing.rules.address_kinds import place_of
 from mailing.rules.addresses import name_of, unquoted
 from mailing.rules.authors import Author
 from mailing.rules.envelope import forwarded_for, untagged
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import POST_ANYONE, POST_MEMBERS, POST_NOBODY, Lists, ListSettings
-from mailing.rules.places import place_of
 from shadowtree.vocabulary import GroupId, MemberId
 
 STATE_OF_RECIPIENTS = "RCPT"

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import logging
 
+from mailing.rules.address_kinds import owners_of
 from mailing.rules.addresses import is_deliverable, mailbox_of, name_of
 from mailing.rules.authors import Author
 from mailing.rules.commands import (
@@ -39,16 +40,15 @@ from mailing.rules.letters import (
 from mailing.rules.lists import Lists, owners_address
 from mailing.rules.lookups import why_not
 from mailing.rules.message import ID_DIGITS, Content, key_of
-from mailing.rules.places import owners_of
 from mailing.rules.posting import is_list_address
 from mailing.rules.return_path import bounce_place
 from mailing.rules.spooled import Wish
 from mailing.shell.deciding import Deciding
-from mailing.shell.deeds import Deeds
 from mailing.shell.log import say
+from mailing.shell.membership_changes import Deeds
+from mailing.shell.membership_paths import WaysUnknownError, ways_to
 from mailing.shell.names import Names
 from mailing.shell.spooling import Spooling, read_clocks
-from mailing.shell.ways import WaysUnknownError, ways_to
 from mailing.spool.store import SpoolError
 from shadowtree.errors import ShadowtreeError
 from shadowtree.vocabulary import GroupId, MemberId

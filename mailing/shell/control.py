@@ -20,8 +20,8 @@ from mailing.rules.events import Cleared, Dropped, Retried
 from mailing.rules.queue import Queued, Reached, Stats, Suppressed, queued, suppressed
 from mailing.rules.spooled import State
 from mailing.shell.deciding import Deciding
+from mailing.shell.delivery_report import Seeing
 from mailing.shell.log import say
-from mailing.shell.seeing import Seeing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError
 from shadowtree.vocabulary import MemberId

@@ -9,8 +9,8 @@ from mailing.rules.deciding import Outcome, outcome_of_decision
 from mailing.rules.events import Admit, Admitted, Approved, NotAdmitted, Rejected
 from mailing.rules.lookups import why_not
 from mailing.rules.spooled import Message
-from mailing.shell.deeds import Deeds
 from mailing.shell.log import say
+from mailing.shell.membership_changes import Deeds
 from mailing.shell.spooling import Spooling, read_clocks
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.vocabulary import GroupId

@@ -17,17 +17,17 @@ from mailing.shell.commands import Commands
 from mailing.shell.control import Control
 from mailing.shell.conversations import Listener, why_not_listening
 from mailing.shell.deciding import Deciding
-from mailing.shell.deeds import Deeds
+from mailing.shell.delivery_report import Seeing
 from mailing.shell.handover import HandingOver
 from mailing.shell.intake import MessageIntake
 from mailing.shell.lmtp import LmtpListener
 from mailing.shell.log import Repeated, say
+from mailing.shell.membership_changes import Deeds
 from mailing.shell.names import Names
 from mailing.shell.other_bounces import detector
-from mailing.shell.others import Others
+from mailing.shell.peer_gateways import Others
 from mailing.shell.resolving import Resolving
 from mailing.shell.sealing import Sealing
-from mailing.shell.seeing import Seeing
 from mailing.shell.sharing import Sharing
 from mailing.shell.spooling import Spooling
 from mailing.spool.store import SpoolError, open_spool

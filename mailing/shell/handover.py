@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import aiosmtplib
 
+from mailing.rules.address_kinds import CommandPlace, owners_of, place_of
 from mailing.rules.addresses import is_deliverable, quoted, unquoted
 from mailing.rules.clicks import PATH, URL_LIMIT, click_token
 from mailing.rules.events import Handed, HandOver
@@ -24,7 +25,6 @@ from mailing.rules.lists import (
     owners_address,
 )
 from mailing.rules.message import Content, read_content
-from mailing.rules.places import CommandPlace, owners_of, place_of
 from mailing.rules.return_path import XVERP_DELIMITERS, fits_verp, return_path, token_of
 from mailing.rules.spooled import Chunk, Destination, Message
 from mailing.shell.log import say

@@ -6,6 +6,15 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from mailing.rules.address_kinds import (
+    Ambiguous,
+    CommandPlace,
+    ListPlace,
+    OwnersPlace,
+    owners_of,
+    place_of,
+    split_command,
+)
 from mailing.rules.addresses import UndeliverableError, name_of, quoted, unquoted
 from mailing.rules.authors import Author, author_of, shown, subject_of
 from mailing.rules.automatic import seems_automatic
@@ -27,7 +36,6 @@ from mailing.rules.lists import OWNER_ADDRESS, Lists, owners_address, without
 from mailing.rules.lmtp import Path
 from mailing.rules.lookups import why_not
 from mailing.rules.message import Content, MalformedError, addressed_people, key_of, message_id_of, read_content
-from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of, split_command
 from mailing.rules.posting import (
     NO_ANSWER,
     Unconfirmed,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
+from mailing.rules.address_kinds import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of
 from mailing.rules.addresses import unquoted
 from mailing.rules.framing import netstring
 from mailing.rules.lists import MUTED, Lists, beside, target_of
@@ -25,7 +26,6 @@ from mailing.rules.lookups import (
     temporary,
     why_reply,
 )
-from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, owners_of, place_of
 from mailing.rules.posting import people_of_sender
 from mailing.rules.return_path import bounce_place
 from mailing.shell.exceptions import without_excepted

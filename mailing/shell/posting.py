@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
 
+from mailing.rules.address_kinds import Ambiguous, CommandPlace, ListPlace, place_of
 from mailing.rules.lists import Lists
 from mailing.rules.lookups import why_not
-from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, place_of
 from mailing.rules.postfix import ROLES
 from mailing.rules.posting import (
     NO_ANSWER,

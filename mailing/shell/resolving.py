@@ -8,18 +8,18 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+from mailing.rules.address_kinds import owners_of
 from mailing.rules.events import Event, ListGone, NotResolved, Resolve, Resolved
 from mailing.rules.giving_up import organisation_of
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import shown, why_not
-from mailing.rules.places import owners_of
 from mailing.rules.shares import Named, sort_out
 from mailing.rules.spooled import Destination, OtherShare
 from mailing.shell.exceptions import without_excepted
 from mailing.shell.log import say
 from mailing.shell.names import Names
-from mailing.shell.others import Others
+from mailing.shell.peer_gateways import Others
 from shadowtree.errors import GroupNotFound, ShadowtreeError
 from shadowtree.results import Resolution
 from shadowtree.updates import Target

@@ -32,7 +32,7 @@ from mailing.shell.exceptions import without_excepted
 from mailing.shell.handover import HandingOver
 from mailing.shell.log import Repeated, say
 from mailing.shell.names import Names
-from mailing.shell.others import Others
+from mailing.shell.peer_gateways import Others
 from mailing.shell.resolving import target_for
 from mailing.shell.sealing import Sealing
 from mailing.shell.spooling import Spooling

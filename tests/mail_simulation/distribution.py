@@ -13,6 +13,7 @@ import random
 import re
 from collections import Counter
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.commands import Command
 from mailing.rules.deciding import Decidable, Outcome, decision_token, outcome_of_decision
 from mailing.rules.distribution import Distribution
@@ -41,7 +42,6 @@ from mailing.rules.events import (
     Written,
 )
 from mailing.rules.joining import UNDECIDED, request_of
-from mailing.rules.places import Word
 from mailing.rules.spooled import FINAL_STATES, Destination, Message, Standing, State, Wish
 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")

@@ -2,9 +2,9 @@
 
 import pytest
 
+from delivery.model import uptime
 from delivery.model.events import Accepted, DeliveryRefused, Settled
 from delivery.model.words import target_set
-from delivery.model import uptime
 from delivery.origin import origin
 from delivery.wire.posts import read_message_id
 from namegraph import NodeId, Reason, ServerId, Tick, only

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_deliverable, quoted
 from mailing.rules.authors import Author
 from mailing.rules.commands import (
@@ -45,7 +46,6 @@ from mailing.rules.letters import (
 )
 from mailing.rules.lists import Join
 from mailing.rules.message import read_content
-from mailing.rules.places import Word
 from mailing.rules.spooled import Wish
 
 ALL, ANN = "all@ubc.example", "ann@x.example"

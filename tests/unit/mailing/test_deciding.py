@@ -5,6 +5,7 @@ from email import message_from_bytes, policy
 
 import pytest
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.commands import Command
 from mailing.rules.deciding import DECISION_SECONDS, Decidable, Outcome, decision_token, outcome_of_decision
 from mailing.rules.distribution import Distribution
@@ -27,7 +28,6 @@ from mailing.rules.events import (
 )
 from mailing.rules.joining import REQUEST_SECONDS, request_of
 from mailing.rules.letters import decision_of
-from mailing.rules.places import Word
 from mailing.rules.queue import queued
 from mailing.rules.spooled import Destination, Message, Standing, State
 

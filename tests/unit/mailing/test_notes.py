@@ -6,6 +6,7 @@ from email import message_from_bytes, policy
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from mailing.rules.address_kinds import Word
 from mailing.rules.addresses import is_deliverable, quoted
 from mailing.rules.commands import Command
 from mailing.rules.deciding import decision_token, how_to_decide
@@ -13,7 +14,6 @@ from mailing.rules.distribution import Distribution
 from mailing.rules.events import Accepted, Now, Resolve, Save, Ticked
 from mailing.rules.joining import request_of
 from mailing.rules.notes import PAUSE_S, TOLD_LIMIT, Noted, note_about, without_note
-from mailing.rules.places import Word
 from mailing.rules.spooled import Destination, Message, Standing
 
 ALL = "all@ubc.example"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from mailing.rules.address_kinds import owners_of
 from mailing.rules.addresses import name_of, unquoted
 from mailing.rules.lists import MUTED, Lists, beside, target_of
 from mailing.rules.lookups import why_not
-from mailing.rules.places import owners_of
 from mailing.rules.posting import people_of_sender
 from mailing.rules.queue import ListMembership, Reached, reached, served_elsewhere, why_left_out
 from mailing.rules.spooled import Destination, Standing
 from mailing.shell.names import Names
-from mailing.shell.others import Others
+from mailing.shell.peer_gateways import Others
 from mailing.shell.people import spelled, spelled_in
 from mailing.shell.spooling import Spooling
 from shadowtree.errors import GroupNotFound, ShadowtreeError

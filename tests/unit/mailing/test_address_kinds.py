@@ -2,9 +2,9 @@
 
 import pytest
 
+from mailing.rules.address_kinds import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 from mailing.rules.index import GroupIndex
 from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe, beside, target_of, without
-from mailing.rules.places import Ambiguous, CommandPlace, ListPlace, OwnersPlace, Word, place_of, split_command
 
 LISTS = Lists(
     {"lists.ubc.example": "ubc.example"},

@@ -1,10 +1,10 @@
 """How people are put into chunks: each mailbox into one, by whichever name it comes first."""
 
+from mailing.rules.active_messages import chunks_of
 from mailing.rules.events import Spooled
 from mailing.rules.in_progress import InProgress
 from mailing.rules.lookups import deliverable
 from mailing.rules.spooled import Destination, Message
-from mailing.rules.works import chunks_of
 
 LISTS = tuple(Destination(group, group, True) for group in ("a@l.example", "b@l.example"))
 

@@ -11,9 +11,9 @@ from mailing.rules.lists import MUTED, beside
 from mailing.rules.posting import people_of_sender
 from mailing.rules.spooled import Wish
 from mailing.shell.log import say
+from mailing.shell.membership_paths import WaysUnknownError, pathnames_to
 from mailing.shell.names import Names
 from mailing.shell.people import spelled, spelled_in
-from mailing.shell.ways import WaysUnknownError, pathnames_to
 from shadowtree.errors import (
     AlreadyMember,
     GroupExists,
