@@ -49,15 +49,13 @@ from delivery.origin.servers_below import (
 )
 from delivery.origin.unsettled import (
     IDLE,
-    LOST,
+    NEVER_CONFIRMED,
     NO_VIEW,
-    STUB,
-    UNCONFIRMED,
-    UNCONFIRMED_AGAIN,
     Backlog,
     Here,
     ParcelKey,
     ParcelRow,
+    ParcelState,
     Progress,
     Sequence,
 )
@@ -225,7 +223,7 @@ class Origin:
                 sequence.settled.add(position)
             sequence.receivers.update(row.posted)
             # Else something newer would overtake what they want of these.
-            sequence.stubs |= {server for server, count in row.posted.items() if count == STUB}
+            sequence.stubs |= {server for server, count in row.posted.items() if count == ParcelState.STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
 
     @property
@@ -489,15 +487,15 @@ class Origin:
         if self._is_short(sequence) or sender not in sequence.stubs:
             return leaving, True
         position = self._by_serial.get((want.sequence, want.start, want.first_serial))
-        is_wanted = position is not None and self._parcels[position].posted.get(sender) == STUB
+        is_wanted = position is not None and self._parcels[position].posted.get(sender) == ParcelState.STUB
         if not is_wanted and sender not in sequence.made_whole:
             return leaving, True
         for position in sequence.behind(sequence.made_whole.get(sender, 0)):
-            if self._parcels[position].posted.get(sender) == STUB:
+            if self._parcels[position].posted.get(sender) == ParcelState.STUB:
                 if self._room <= 0:
                     return leaving, False
                 self._room -= 1
-                self._mark(position, sender, UNCONFIRMED)
+                self._mark(position, sender, ParcelState.UNCONFIRMED)
                 leaving += self._post_in_turn(sender, position)
             sequence.made_whole[sender] = position
         sequence.made_whole.pop(sender, None)
@@ -524,14 +522,14 @@ class Origin:
         row = self._parcels[position]
         leaving = self._end_stubs(server, sequence) if row.round else []
         if server in self.backlogs.full and self.backlogs.takes_no_more(server):
-            row.posted[server] = UNCONFIRMED
+            row.posted[server] = ParcelState.UNCONFIRMED
             self.forgo(position, server)
             encoded = self._post.parcels[position]
             self._not_posted.append(NotPosted(position, server, encoded, self.ids(position)))
             return leaving
         if row.unknown:
             row.unknown = tuple(other for other in row.unknown if other != server)
-        self._mark(position, server, STUB if server in sequence.stubs else UNCONFIRMED)
+        self._mark(position, server, ParcelState.STUB if server in sequence.stubs else ParcelState.UNCONFIRMED)
         if self._left_again and self._waits_its_turn(server, position):
             return leaving
         leaving.append(self._posted(server, position))
@@ -583,7 +581,7 @@ class Origin:
         """Post a parcel as it is in the present round, or its stub."""
         row = self._parcels[position]
         number = row.round
-        if row.posted[server] == STUB:
+        if row.posted[server] == ParcelState.STUB:
             of = self._rows[row.sequence]
             stub = Stub(row.sequence, row.start, row.first_serial, of.targets, of.quality, row.messages)
             return self._post.send_inline(server, encode(stub))
@@ -610,10 +608,10 @@ class Origin:
             return False, [], []
         count = row.posted[sender]
         confirmed: list[int] = []
-        if count == LOST:
+        if count == ParcelState.LOST:
             until = takewhile(lambda each: each <= position, sequence.unsettled)
-            confirmed = [each for each in until if self._parcels[each].posted.get(sender) == LOST]
-        elif count < 0 and confirm.round == row.round and confirm.is_of_stub == (count == STUB):
+            confirmed = [each for each in until if self._parcels[each].posted.get(sender) == ParcelState.LOST]
+        elif count < 0 and confirm.round == row.round and confirm.is_of_stub == (count == ParcelState.STUB):
             confirmed = [position]
             if confirm.takes_stubs and not confirm.mailboxes:
                 sequence.stubs.add(sender)
@@ -652,7 +650,7 @@ class Origin:
     def _note_confirmed(self, position: int, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
         row = self._parcels[position]
         self.backlogs.note_confirmed(sender)
-        self._mark(position, sender, 0 if row.posted[sender] == LOST else confirm.mailboxes)
+        self._mark(position, sender, 0 if row.posted[sender] == ParcelState.LOST else confirm.mailboxes)
         if not row.is_of_copy:
             # A server that was removed here is waited for by nobody here, whatever others still have of it.
             row.is_apart |= any(map(reach.is_known, confirm.apart))
@@ -664,7 +662,7 @@ class Origin:
     def post_again(self, position: int, server: ServerId) -> list[PeerLetter]:
         """Post a parcel once more in its round to a server that has confirmed it, for those whom it left out."""
         row = self._parcels[position]
-        self._mark(position, server, UNCONFIRMED_AGAIN)
+        self._mark(position, server, ParcelState.UNCONFIRMED_AGAIN)
         leaving = self._end_stubs(server, self._sequences[row.sequence])
         again, _ = self.once_more(position)
         return [*leaving, self._post.send_inline(server, encode(again))]
@@ -689,7 +687,7 @@ class Origin:
             return self.is_forgotten(want.sequence), []
         sequence = self._sequences.get(want.sequence, IDLE)
         position = self._by_serial.get((want.sequence, want.start, want.first_serial))
-        if position is None or self._parcels[position].posted.get(sender) != STUB:
+        if position is None or self._parcels[position].posted.get(sender) != ParcelState.STUB:
             # Given up for it, or posted whole since.
             return True, []
         return True, self._end_stubs(sender, sequence)
@@ -702,8 +700,8 @@ class Origin:
         leaving: list[PeerLetter] = []
         for position in sequence.unsettled:
             row = self._parcels[position]
-            if row.posted.get(server) == STUB:
-                self._mark(position, server, UNCONFIRMED)
+            if row.posted.get(server) == ParcelState.STUB:
+                self._mark(position, server, ParcelState.UNCONFIRMED)
                 leaving += self._post_in_turn(server, position)
         return leaving
 
@@ -720,7 +718,7 @@ class Origin:
         self.logged_again(position, here)
         below = filter(reach.is_known, own_onward(parcel.targets, reach, here=self.server))
         again = filter(reach.is_known, row.posted)
-        posted = dict.fromkeys(below, UNCONFIRMED) | dict.fromkeys(again, UNCONFIRMED_AGAIN)
+        posted = dict.fromkeys(below, ParcelState.UNCONFIRMED) | dict.fromkeys(again, ParcelState.UNCONFIRMED_AGAIN)
         row.posted = {}
         for server, count in (posted | dict.fromkeys(row.lost, 0)).items():
             self._mark(position, server, count)
@@ -935,7 +933,7 @@ class Origin:
         """
         row = self._parcels[position]
         self._parcels.touch(position)
-        is_there = row.posted.pop(server) not in (UNCONFIRMED, STUB)
+        is_there = row.posted.pop(server) not in NEVER_CONFIRMED
         self._uncount(position, server)
         if is_there and server not in row.leaving_out:
             return None
@@ -954,10 +952,10 @@ class Origin:
         """
         row = self._parcels[position]
         count = row.posted[server]
-        if count in (UNCONFIRMED, STUB):
+        if count in NEVER_CONFIRMED:
             row.unknown = tuple(sorted({*row.unknown, server}))
         if count < 0:
-            self._mark(position, server, LOST)
+            self._mark(position, server, ParcelState.LOST)
         row.lost = tuple(sorted({*row.lost, server}))
         self._parcels.touch(position)
         return count < 0
@@ -1053,7 +1051,7 @@ class Origin:
                 left.append(position)
                 if position not in self._sequences[row.sequence].settled:
                     # It becomes durable when it is posted.
-                    row.posted[server] = UNCONFIRMED
+                    row.posted[server] = ParcelState.UNCONFIRMED
         return left
 
     @property

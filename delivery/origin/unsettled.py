@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,13 +21,27 @@ from namegraph import ServerId
 NO_VIEW = "-"
 """No view has this name."""
 
-UNCONFIRMED = -1
-UNCONFIRMED_AGAIN = -2
-"""It has the parcel, and has not confirmed it in this round yet."""
-STUB = -3
-"""It was posted the stub alone, and has not confirmed it."""
-LOST = -4
-"""It does not get the parcel. It was told so, and has not said yet who is further below."""
+
+class ParcelState(IntEnum):
+    """State of a parcel at a server from which no count of mailboxes is known. Rows keep the number.
+
+    | state | the server has the parcel | next |
+    |---|---|---|
+    | `UNCONFIRMED` | perhaps: it was posted | a count; `LOST` |
+    | `UNCONFIRMED_AGAIN` | yes, of an earlier round | a count; `LOST` |
+    | `STUB` | no: the stub alone was posted | a count; `UNCONFIRMED`, whole; `LOST` |
+    | `LOST` | no, and it was told so | 0, with the servers further below |
+    | a count, 0 or more | yes, for so many mailboxes | `UNCONFIRMED_AGAIN`, in the next round |
+    """
+
+    UNCONFIRMED = -1
+    UNCONFIRMED_AGAIN = -2
+    STUB = -3
+    LOST = -4
+
+
+NEVER_CONFIRMED = (ParcelState.UNCONFIRMED, ParcelState.STUB)
+"""States of a parcel that no confirmation shows at the server."""
 
 NAMING_LIMIT = 1_000
 """Parcels for which unknown servers are noted in one step, and unknown servers that a sequence has noted for all."""
@@ -86,7 +101,7 @@ class ParcelRow(Struct, array_like=True):
     mailboxes: int
     """How many these are."""
     posted: dict[ServerId, int]
-    """To whom it was posted, with how many get it there; negative where that one has not said so yet."""
+    """Count of mailboxes that get it, by server to which it was posted; below 0 a `ParcelState`."""
     unknown: tuple[ServerId, ...] = ()
     """Servers that others name as further below and that are not known here, or not any more. Sorted."""
     round: int = 0
@@ -282,7 +297,7 @@ class Backlog:
     def has_confirmed(self, position: int, server: ServerId) -> bool:
         """Whether a parcel, which is not settled, was confirmed by a server that may be posted it again."""
         row = self._parcels[position]
-        return server not in row.lost and row.posted.get(server, UNCONFIRMED) >= 0
+        return server not in row.lost and row.posted.get(server, ParcelState.UNCONFIRMED) >= 0
 
     def is_receiver(self, number: int, server: ServerId) -> bool:
         """Whether there is a sequence of a number, and a server was posted some of it."""
@@ -293,16 +308,16 @@ class Backlog:
         return [
             (position, (row.sequence, row.start, row.first_serial))
             for position, row in self._parcels.items()
-            if server in row.posted and (server not in row.lost or row.posted[server] == LOST)
+            if server in row.posted and (server not in row.lost or row.posted[server] == ParcelState.LOST)
         ]
 
     def is_lost(self, position: int, server: ServerId) -> bool:
         """Whether a server does not get a parcel, and has not said yet who is further below."""
-        return self._parcels[position].posted[server] == LOST
+        return self._parcels[position].posted[server] == ParcelState.LOST
 
     def had_before(self, position: int, server: ServerId) -> bool:
         """Whether a server that has not confirmed a parcel in this round had it before."""
-        return self._parcels[position].posted[server] == UNCONFIRMED_AGAIN
+        return self._parcels[position].posted[server] == ParcelState.UNCONFIRMED_AGAIN
 
     def accepted_before(self, at: float, *, at_most: int, among: Iterable[int] | None = None) -> list[int]:
         """The positions of parcels that are not settled and were accepted before a running time; sorted, so many.

@@ -7,8 +7,9 @@ import msgspec
 import pytest
 
 from delivery.arrival.arrivals import Arrivals
-from delivery.origin.origin import STUB, UNCONFIRMED, Origin
+from delivery.origin.origin import Origin
 from delivery.origin.senders import Senders
+from delivery.origin.unsettled import ParcelState
 from namegraph.graph.controlled_sinks import Sinks
 from namegraph.graph.name_graph import NameGraph
 from namegraph.replication.ancestry_store import AncestryStore
@@ -88,8 +89,8 @@ def _end_stubs_with_the_oldest(origin, server, sequence):
     sequence.stubs.discard(server)
     for position in sequence.unsettled:
         row = origin._parcels[position]
-        if row.posted.get(server) == STUB:
-            row.posted[server] = UNCONFIRMED
+        if row.posted.get(server) == ParcelState.STUB:
+            row.posted[server] = ParcelState.UNCONFIRMED
             origin._parcels.touch(position)
             return [origin._posted(server, position)]
     return []
