@@ -10,7 +10,7 @@ JOBS = $$($(PYTHON) -c "import os; print(os.cpu_count())")
 # (tests/parallel.py says which).
 PYTEST = $(BIN)/pytest --numprocesses $$(($(JOBS) + 1)) --dist loadscope
 
-.PHONY: help run wheel quick test thorough check format proto bench simulate fingerprints tour chaos mailchaos containers clean
+.PHONY: help run wheel quick test thorough check format proto client bench simulate fingerprints tour chaos mailchaos containers clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1 - /'
@@ -64,6 +64,9 @@ format: $(READY)  ## put the code into its one format
 
 proto: $(READY)  ## generate shadowtree/v1 from proto/shadowtree/v1
 	$(BIN)/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. --grpc_python_out=. proto/shadowtree/v1/*.proto
+
+client: $(READY)  ## generate the synchronous client from the asynchronous one
+	$(BIN)/python -m tests.project.synchronous_client
 
 bench: $(READY)  ## what the README claims about speed, measured here (more than half an hour)
 	$(BIN)/python -m benchmarks

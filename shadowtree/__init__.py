@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from shadowtree import aio as aio
-    from shadowtree.client.sync import Client as Client
+    from shadowtree.client.synchronous.client import Client as Client
     from shadowtree.errors import AlreadyMember as AlreadyMember
     from shadowtree.errors import BacklogFull as BacklogFull
     from shadowtree.errors import BadFile as BadFile
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     from shadowtree.updates import Target as Target
 
 _PUBLIC_NAMES = {
-    "shadowtree.client.sync": ("Client",),
+    "shadowtree.client.synchronous.client": ("Client",),
     "shadowtree.errors": (
         "AlreadyMember",
         "BacklogFull",

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from shadowtree.client.asynchronous import Client
+from shadowtree.client.asynchronous.client import Client
 
 __all__ = ["Client"]

@@ -22,7 +22,7 @@ from mailing.rules.plurals import counted
 from mailing.shell.kept_answers import Asked, KeptAnswers
 from mailing.shell.log import say
 from shadowtree.aio import Client
-from shadowtree.client.change_record import AsyncChangeStream
+from shadowtree.client.asynchronous.change_stream import ChangeStream
 from shadowtree.errors import DeadlineExceeded, GroupNotFound, ShadowtreeError, Unavailable
 from shadowtree.results import Check, RecordedUpdate, Resolution, Spellings
 from shadowtree.updates import Target
@@ -68,7 +68,7 @@ class SubnetIndex:
         self._own_requests = own_requests
         self.companion_changes = 0
         """Changes to companions of lists that another client made, since the start."""
-        self._changes: AsyncChangeStream | None = None
+        self._changes: ChangeStream | None = None
         """While the index is as the home is; None: it was not read, or what changed since is not known."""
         self._why_not = "they were not read yet"
         self._confirmed_at = -CONFIRMED_SECONDS
@@ -138,7 +138,7 @@ class SubnetIndex:
         finally:
             await changes.close()
 
-    async def _read(self, changes: AsyncChangeStream) -> None:
+    async def _read(self, changes: ChangeStream) -> None:
         """Read the groups while nothing of before may be told; lookups wait for it a while."""
         if self._changes is not None:
             self._changes, self._why_not = None, "too much has changed at once, and they are being read"
@@ -148,7 +148,7 @@ class SubnetIndex:
         finally:
             self._reading = None
 
-    async def _read_all(self, changes: AsyncChangeStream) -> None:
+    async def _read_all(self, changes: ChangeStream) -> None:
         asked_at = time.monotonic()
         listed = await self._names.groups(self._subnet)
         if listed.unreachable:

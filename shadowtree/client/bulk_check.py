@@ -10,7 +10,7 @@ Batches without an answer are kept, to be asked again over another stream where 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Generator, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -36,7 +36,7 @@ Pair = tuple[GroupId, MemberId]
 _Batch = tuple[tuple[GroupId, ...], tuple[MemberId, ...]]
 
 
-def batches(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
+def batches(pairs: Iterable[Pair]) -> Generator[list[Pair], None, None]:
     """Cut pairs into batches; the last one is shorter than the others, or empty."""
     if not isinstance(pairs, Iterable):
         raise _no_pairs(f"not {pairs!r:.80}")

@@ -5,16 +5,14 @@ A stream that is followed is asked for anew, after the last update that was told
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from shadowtree.client.calls import given, message_of
-from shadowtree.client.foreign_text import cleaned, printable
+from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.retry import FIRST_PAUSE_S, LONGEST_PAUSE_S
-from shadowtree.errors import InvalidRequest, ShadowtreeError, Unavailable
+from shadowtree.errors import InvalidRequest, ShadowtreeError
 from shadowtree.results import RecordedChange, RecordedUpdate
 from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2
@@ -117,97 +115,3 @@ class Resumption:
             raise error
         pause, self._pause = self._pause, min(2 * self._pause, LONGEST_PAUSE_S)
         return pause
-
-
-class ChangeStream(Iterator[RecordedUpdate]):
-    """Updates as they are committed, for ever. `revision` is what to resume after: that of the last one told.
-
-    A server that cannot be reached is waited for as long as a restart may take (`RESUME_S`): `is_interrupted`.
-    """
-
-    is_interrupted = False
-
-    def __init__(
-        self,
-        begin: Callable[[Revision | None], Generator[messages.ChangesChunk, None, None]],
-        after_revision: Revision | None,
-    ) -> None:
-        """`begin` opens a stream of chunks after a revision; the first of them is awaited here."""
-        self._begin = begin
-        self._pending: Iterator[RecordedUpdate] = iter(())
-        self._resumption = Resumption()
-        self.revision = after_revision or ""
-        self._chunks = begin(after_revision)
-        self._take(next(self._chunks))
-
-    def __next__(self) -> RecordedUpdate:
-        """The next update, once it is there; raises what ends the stream for good."""
-        while True:
-            for update in self._pending:
-                self.revision = update.revision
-                return update
-            try:
-                self._take(next(self._chunks))
-            except Unavailable as error:
-                self.is_interrupted = True
-                time.sleep(self._resumption.pause_after(error, time.monotonic()))
-                self._chunks = self._begin(self.revision)
-
-    def close(self) -> None:
-        """Give the stream up."""
-        self._chunks.close()
-
-    def _take(self, chunk: messages.ChangesChunk) -> None:
-        self._resumption.goes_on()
-        self.is_interrupted = False
-        self.revision = self.revision or printable(chunk.revision)
-        self._pending = read_updates(chunk)
-
-
-class AsyncChangeStream(AsyncIterator[RecordedUpdate]):
-    """The same, awaited; opened with the first update that is asked for, or by `open`."""
-
-    is_interrupted = False
-
-    def __init__(
-        self,
-        begin: Callable[[Revision | None], AsyncGenerator[messages.ChangesChunk, None]],
-        after_revision: Revision | None,
-    ) -> None:
-        self._begin = begin
-        self._pending: Iterator[RecordedUpdate] = iter(())
-        self._resumption = Resumption()
-        self.revision = after_revision or ""
-        self._chunks: AsyncGenerator[messages.ChangesChunk, None] | None = None
-
-    async def open(self) -> None:
-        """Begin: what is committed after this returns is told."""
-        if self._chunks is None:
-            self._chunks = self._begin(self.revision or None)
-            self._take(await anext(self._chunks))
-
-    async def __anext__(self) -> RecordedUpdate:
-        """The next update, once it is there; raises what ends the stream for good."""
-        await self.open()
-        while True:
-            for update in self._pending:
-                self.revision = update.revision
-                return update
-            assert self._chunks is not None
-            try:
-                self._take(await anext(self._chunks))
-            except Unavailable as error:
-                self.is_interrupted = True
-                await asyncio.sleep(self._resumption.pause_after(error, time.monotonic()))
-                self._chunks = self._begin(self.revision)
-
-    async def close(self) -> None:
-        """Give the stream up."""
-        if self._chunks is not None:
-            await self._chunks.aclose()
-
-    def _take(self, chunk: messages.ChangesChunk) -> None:
-        self._resumption.goes_on()
-        self.is_interrupted = False
-        self.revision = self.revision or printable(chunk.revision)
-        self._pending = read_updates(chunk)

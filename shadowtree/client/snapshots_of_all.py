@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import Final
 
 from shadowtree.client.snapshots.files import forget_snapshots
-from shadowtree.client.sync import Client
+from shadowtree.client.synchronous.client import Client
 from shadowtree.errors import InvalidRequest, ShadowtreeError
 from shadowtree.results import Snapshot
 from shadowtree.vocabulary import Address, Seconds

@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import shadowtree
-from shadowtree.client.messages.async_streams import Listener, Sender
+from shadowtree.client.asynchronous.streams import Listener, Sender
 
 
 class AwaitedClient:

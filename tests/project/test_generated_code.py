@@ -1,10 +1,12 @@
-"""The committed Python of `shadowtree/v1` is what `make proto` makes of `proto/shadowtree/v1`."""
+"""Generated code is current: `shadowtree/v1` by `make proto`, and the synchronous client by `make client`."""
 
 from pathlib import Path
 
 import grpc_tools
 import pytest
 from grpc_tools import protoc
+
+from tests.project import synchronous_client
 
 ROOT = Path(__file__).parents[2]
 PROTOS = sorted((ROOT / "proto/shadowtree/v1").glob("*.proto"))
@@ -34,3 +36,9 @@ def test_generated_code_is_current(generated):
     assert sorted(committed) == sorted(fresh), "run `make proto`"
     stale = [name for name, text in fresh.items() if committed[name] != text]
     assert not stale, f"run `make proto`: {stale}"
+
+
+def test_the_synchronous_client_is_current():
+    folder = ROOT / "shadowtree/client/synchronous"
+    stale = [name for name, text in synchronous_client.generated().items() if (folder / name).read_text() != text]
+    assert not stale, f"run `make client`: {stale}"

@@ -88,7 +88,7 @@ SAID = {
     "shell.resolving.AT_ONCE_LIMIT": "about at once | 64; {:,};",
     "shell.sealing.VERIFIED_BYTES_LIMIT": "verifies itself | {:,} bytes",
     "shell.sharing.AT_ONCE_LIMIT": "about at once | {:,};",
-    "shell.ways.GROUPS_LIMIT": "one path (`mail why`) | {:,} |",
+    "shell.membership_paths.GROUPS_LIMIT": "one path (`mail why`) | {:,} |",
 }
 """What the page says of each limit; a pair of braces stands for its value."""
 

@@ -18,7 +18,7 @@ from shadowtree.cli.support.exit_codes import DONE, UNCERTAIN
 from shadowtree.cli.support.options import Session, everywhere, in_session
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
     from shadowtree.messages import Sent
 
 PAYLOAD_BYTES_LIMIT: Final = 1024 * 1024

@@ -17,7 +17,7 @@ from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 from shadowtree.results import RecordedChange, RecordedUpdate
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 

@@ -94,7 +94,7 @@ def _start(screen: Screen, folder: Path, part: Part) -> DemoServers:
 def _tour(screen: Screen, servers: DemoServers, part: Part) -> None:
     from shadowtree.cli.demo.messages import MessageTour
     from shadowtree.cli.demo.tour import Tour
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
     with ExitStack() as clients:
         connected = {server.name: clients.enter_context(Client(server.address)) for server in servers.all}

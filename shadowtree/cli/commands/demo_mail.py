@@ -112,7 +112,7 @@ def _start_gateways(
 
 
 def _tour(screen: Screen, servers: DemoServers, gateways: MailGateways, postfix: Postfix | None) -> None:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
     with Client(servers.all[0].address) as names:
         tour = MailTour(screen, names, servers, gateways)

@@ -31,7 +31,7 @@ from shadowtree.errors import DeadlineExceeded, GroupNotFound, Unavailable
 from shadowtree.results import Change
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
     from shadowtree.vocabulary import ChildKind
 
 _group_option = click.option("--group", "is_group", is_flag=True, help="MEMBER is a group, and must exist.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mailing.rules.from_mailman import Note, Subnets, Wanted
     from mailing.rules.rosters import Rosters
     from shadowtree.client.imports import ImportProgress
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
     from shadowtree.updates import Arc
     from shadowtree.vocabulary import GroupId
 

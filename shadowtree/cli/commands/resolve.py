@@ -23,7 +23,7 @@ from shadowtree.errors import GroupNotFound
 
 if TYPE_CHECKING:
     from shadowtree.cli.render.trees import Drawing
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
     from shadowtree.results import Child, Resolution
     from shadowtree.vocabulary import Consistency, GroupId
 

@@ -14,7 +14,7 @@ from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import Unavailable
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
     from shadowtree.results import PeerList, ServerStatus
 
 EVERY_SECONDS = 1.0

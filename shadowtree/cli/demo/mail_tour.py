@@ -20,7 +20,7 @@ from shadowtree.updates import Arc
 from shadowtree.vocabulary import GroupId, MemberId
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 ALL: Final[GroupId] = "all@ubc.example"
 LAB: Final[GroupId] = "lab@sfu.example"

@@ -14,8 +14,8 @@ from shadowtree.messages import Sent
 from shadowtree.vocabulary import GroupId, MemberId, Seconds
 
 if TYPE_CHECKING:
-    from shadowtree.client.messages.sync_streams import Listener
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
+    from shadowtree.client.synchronous.streams import Listener
 
 LONGEST_WAIT: Final[Seconds] = 60
 """A tour ends: what does not come for so long is an error."""

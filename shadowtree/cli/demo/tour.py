@@ -15,7 +15,7 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 if TYPE_CHECKING:
     from shadowtree.client.imports import ImportProgress
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 NOBODY: Final = "nobody@nowhere.example"
 

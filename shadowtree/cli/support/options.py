@@ -12,7 +12,7 @@ import click
 from shadowtree.cli.support.waiting import Waiting
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 DEFAULT_SERVER: Final = "127.0.0.1:7400"
 
@@ -52,7 +52,7 @@ class Session:
 
     def connect(self) -> Client:
         """Make a client of the server that was asked for, which may be starting yet."""
-        from shadowtree.client.sync import Client
+        from shadowtree.client.synchronous.client import Client
         from shadowtree.errors import InvalidRequest
 
         try:

@@ -14,7 +14,7 @@ import click
 from shadowtree.errors import DeadlineExceeded, InvalidRequest, ServerFault, Unavailable
 
 if TYPE_CHECKING:
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 NAMED_AT_MOST: Final = 20
 """Pairs of names that are told one by one."""

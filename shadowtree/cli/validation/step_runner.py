@@ -21,7 +21,7 @@ from shadowtree.vocabulary import ChildKind, GroupId
 
 if TYPE_CHECKING:
     from shadowtree import results
-    from shadowtree.client.sync import Client
+    from shadowtree.client.synchronous.client import Client
 
 _ENDS_THE_RUN = (Unavailable, DeadlineExceeded, OutcomeUnknown, ServerFault)
 _NAMES_SHOWN = 5

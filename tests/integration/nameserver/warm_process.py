@@ -23,7 +23,7 @@ OF_METRICS = ["nameserver.telemetry.metrics", "nameserver.telemetry.state_metric
 
 OF_COMMANDS = [
     "shadowtree.cli.main",
-    "shadowtree.client.sync",
+    "shadowtree.client.synchronous.client",
     "shadowtree.client.snapshots_of_all",
     *(f"shadowtree.cli.commands.{name}" for name in ("group", "join_leave", "listen", "mailbox", "resolve", "send")),
 ]

@@ -30,7 +30,13 @@ def test_importing_the_errors_and_results_loads_nothing_heavy():
 
 
 def test_the_client_loads_neither_the_console_nor_what_reads_files():
-    assert not modules_after("import shadowtree.client.sync") & {"rich", "click", "namegraph", "yaml", "gzip"}
+    assert not modules_after("import shadowtree.client.synchronous.client") & {
+        "rich",
+        "click",
+        "namegraph",
+        "yaml",
+        "gzip",
+    }
 
 
 def test_the_help_loads_neither_grpc_nor_rich():

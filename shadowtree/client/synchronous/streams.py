@@ -4,45 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from threading import Condition, Lock, Thread, Timer
 from types import TracebackType
-from typing import Any, Final, Protocol
-
-import grpc
+from typing import Any, Final
 
 from shadowtree.client.failures import Failure, client_closed, failure_of_refusal
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.reconnection import Reconnection
 from shadowtree.client.messages.sending import GATHER_S, NumberedMessages, message_request
-from shadowtree.client.retry import Attempts
+from shadowtree.client.synchronous.transport import RpcError, Way
 from shadowtree.errors import ServerFault, ShadowtreeError
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
-from shadowtree.vocabulary import Address, GroupId, MemberId, Quality, Seconds, SenderId
+from shadowtree.vocabulary import GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
 """How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
-
-
-class Connection(Protocol):
-    """The channel to one address."""
-
-    address: Address
-
-    def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
-        """Begin a stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How the client reaches a server, for streams that it may have to open again."""
-
-    connect: Callable[[], Any]
-    """Gives a `Connection`; raises `ClientClosed`."""
-    failure: Callable[[grpc.RpcError, Any], Failure]
-    begin_attempts: Callable[[], Attempts]
-    tell_wait: Callable[[ShadowtreeError], None]
 
 
 class Sender:
@@ -186,7 +163,7 @@ class Sender:
 
     def _converse(self, reconnection: Reconnection) -> Failure | None:
         """One stream, until it ends; returns why, where something is left to say."""
-        connection = self._way.connect()
+        connection = self._way.connections.current()
         with self._changed:
             self._messages.begin_stream()
             self._stream_number += 1
@@ -205,7 +182,7 @@ class Sender:
                     self._messages.read(response)
                     self._changed.notify_all()
                 reconnection.has_worked()
-        except grpc.RpcError as error:
+        except RpcError as error:
             failure = self._way.failure(error, connection)
         except ShadowtreeError as error:
             failure = failure_of_refusal(error)
@@ -346,12 +323,12 @@ class Listener(Iterator[Message]):
     def _open(self) -> None:
         """Begin a stream, tried again while there is patience; returns once its first response has come."""
         while not self._is_closed:
-            self._connection = self._way.connect()
+            self._connection = self._way.connections.current()
             timeout = self._reconnection.timeout(time.monotonic())
             self._stream = self._connection.call("Subscribe", self._speech.begin_stream(), timeout)
             try:
                 self._take_response()
-            except grpc.RpcError as error:
+            except RpcError as error:
                 self._pause_after(error)
             else:
                 return
@@ -359,7 +336,7 @@ class Listener(Iterator[Message]):
     def _read_more(self) -> None:
         try:
             self._take_response()
-        except grpc.RpcError as error:
+        except RpcError as error:
             if not self._is_closed:
                 self._pause_after(error)
                 self._open()
@@ -374,7 +351,7 @@ class Listener(Iterator[Message]):
         with self._speech.changed:
             self._speech.listening.read(response)
 
-    def _pause_after(self, error: grpc.RpcError) -> None:
+    def _pause_after(self, error: RpcError) -> None:
         """Wait for the next stream; raises where there is none."""
         self._stream = None
         self._speech.end_stream()
@@ -391,7 +368,7 @@ class Listener(Iterator[Message]):
         try:
             for _ in stream:
                 pass
-        except grpc.RpcError:
+        except RpcError:
             # What was acknowledged and did not get there comes again.
             pass
         finally:

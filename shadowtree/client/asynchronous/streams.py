@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final
 
-import grpc.aio
-
+from shadowtree.client.asynchronous.transport import RpcError, Way
 from shadowtree.client.failures import Failure, client_closed, failure_of_refusal
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.messages.reconnection import Reconnection
 from shadowtree.client.messages.sending import NumberedMessages, message_request
-from shadowtree.client.retry import Attempts
 from shadowtree.errors import ServerFault, ShadowtreeError
 from shadowtree.messages import Message
 from shadowtree.v1 import delivery_pb2 as wire
@@ -23,19 +20,6 @@ from shadowtree.vocabulary import GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
 """How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """How the client reaches a server, for streams that it may have to open again."""
-
-    connect: Callable[[], Any]
-    """Gives what begins a stream, by `call`; raises `ClientClosed`."""
-    failure: Callable[[grpc.aio.AioRpcError, Any], Failure]
-    begin_attempts: Callable[[], Attempts]
-    tell_wait: Callable[[ShadowtreeError], None]
-    tell_if_closed: Callable[[], None]
-    """Raises `ClientClosed` where a call was cancelled for that alone."""
 
 
 class Sender:
@@ -171,7 +155,7 @@ class Sender:
 
     async def _converse(self, reconnection: Reconnection) -> Failure | None:
         """One stream, until it ends; returns why, where something is left to say."""
-        connection = self._way.connect()
+        connection = self._way.connections.current()
         self._messages.begin_stream()
         self._stream_number += 1
         requests = self._said(self._stream_number)
@@ -188,12 +172,12 @@ class Sender:
                     self._messages.read(response)
                     self._changed.notify_all()
                 reconnection.has_worked()
-        except grpc.aio.AioRpcError as error:
+        except RpcError as error:
             failure = self._way.failure(error, connection)
         except ShadowtreeError as error:
             failure = failure_of_refusal(error)
         except asyncio.CancelledError:
-            self._way.tell_if_closed()
+            self._way.connections.tell_if_closed()
             raise
         finally:
             self._stream_number += 1
@@ -336,7 +320,7 @@ async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None,
     reconnection = Reconnection(way.begin_attempts, ends_when_broken=speech.listening.is_ephemeral)
     has_begun = False
     while not speech.is_ended:
-        connection = way.connect()
+        connection = way.connections.current()
         stream = connection.call("Subscribe", speech.begin_stream(), reconnection.timeout(time.monotonic()))
         try:
             async for response in stream:
@@ -350,12 +334,12 @@ async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None,
             if speech.is_ended:
                 return
             raise ServerFault("the server ended the stream of messages")
-        except grpc.aio.AioRpcError as error:
+        except RpcError as error:
             if speech.is_ended:
                 return
             failure = way.failure(error, connection)
         except asyncio.CancelledError:
-            way.tell_if_closed()
+            way.connections.tell_if_closed()
             raise
         except GeneratorExit:
             speech.end()
@@ -376,6 +360,6 @@ async def _drain(stream: Any) -> None:
         async with asyncio.timeout(CLOSE_S):
             async for _ in stream:
                 pass
-    except (grpc.aio.AioRpcError, TimeoutError):
+    except (RpcError, TimeoutError):
         # What was acknowledged and did not get there comes again.
         pass

@@ -1,46 +1,50 @@
-"""The asynchronous client: the verbs of the synchronous one, awaited, in whatever event loop they are called."""
+"""The client: one method for each verb of the name service.
+
+The synchronous client is generated from this file by `make client`. Parts that it does otherwise are in `transport`.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import aclosing
 from os import PathLike
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
-
-import grpc
-import grpc.aio
 
 from shadowtree import results
 from shadowtree.client import answers, calls, change_record, large_updates
 from shadowtree.client.answer_limits import AnswerSize
-from shadowtree.client.bulk_check import BulkCheck, awaited_batches, batches
-from shadowtree.client.channel import DEFAULT_ADDRESS, OPTIONS, Addresses
-from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
-from shadowtree.client.checks_together import ChecksOfTasks, can_travel
-from shadowtree.client.failures import (
-    Failure,
-    client_closed,
-    failure_of_refusal,
-    is_unknown_call,
-    outcome_unknown,
-    read_failure,
+from shadowtree.client.asynchronous.change_stream import ChangeStream
+from shadowtree.client.asynchronous.streams import Listener, Sender
+from shadowtree.client.asynchronous.transport import (
+    Attempt,
+    Connection,
+    Connections,
+    Pairs,
+    Requests,
+    RpcError,
+    Way,
+    batches_of,
+    in_thread,
+    once,
+    pause,
 )
+from shadowtree.client.bulk_check import BulkCheck
+from shadowtree.client.channel import DEFAULT_ADDRESS, Addresses
+from shadowtree.client.checks_together import METHOD as CHECK_TOGETHER
+from shadowtree.client.checks_together import can_travel
+from shadowtree.client.failures import Failure, failure_of_refusal, is_unknown_call, read_failure
 from shadowtree.client.foreign_text import cleaned
 from shadowtree.client.large_answers import LargeAnswers
 from shadowtree.client.messages import delivery_calls, sending
-from shadowtree.client.messages.async_streams import Listener, Sender, Way
 from shadowtree.client.messages.listening import Listening
 from shadowtree.client.retry import DEFAULT_TIMEOUT_S, PATIENCE_S, Attempts, TimeLimit, checked_seconds
 from shadowtree.client.target_sets import Asked
 from shadowtree.errors import (
     AlreadyMember,
-    ClientClosed,
     GroupExists,
     GroupNotFound,
     NameInUse,
@@ -52,9 +56,6 @@ from shadowtree.errors import (
 from shadowtree.messages import DeadLetter, DeadLetters, Delivery, Mailbox, Replayed, Sent
 from shadowtree.updates import Arc, Join, Leave, Target
 from shadowtree.v1 import admin_pb2, name_service_pb2
-from shadowtree.v1.admin_pb2_grpc import AdminServiceStub
-from shadowtree.v1.delivery_pb2_grpc import DeliveryServiceStub
-from shadowtree.v1.name_service_pb2_grpc import NameServiceStub
 from shadowtree.vocabulary import (
     Address,
     ChildKind,
@@ -81,44 +82,8 @@ if TYPE_CHECKING:
 Answer = TypeVar("Answer")
 
 
-class _Connection:
-    """The channel to one address, for calls of one event loop: the one that runs."""
-
-    def __init__(self, address: Address) -> None:
-        self.address = address
-        self.channel = grpc.aio.insecure_channel(address, options=OPTIONS)
-        stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
-        self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
-        self.unknown_calls: set[str] = set()
-        """The calls that the server, which is of a version before, has said not to know."""
-        self.checks = ChecksOfTasks(self._check_known)
-
-    def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
-        """Make a call of any service, to be awaited, or begin a stream."""
-        is_admin, is_delivery = method in calls.ADMIN_METHODS, method in calls.DELIVERY_METHODS
-        stub: Any = self._admin if is_admin else self._delivery if is_delivery else self._names
-        try:
-            return getattr(stub, method)(request, timeout=timeout)
-        except grpc.aio.UsageError:
-            # So gRPC refuses a channel that was closed.
-            raise client_closed() from None
-
-    async def _check_known(
-        self, request: name_service_pb2.CheckKnownRequest, timeout: Seconds | None
-    ) -> name_service_pb2.CheckKnownResponse | None:
-        try:
-            response: name_service_pb2.CheckKnownResponse = await self.call(CHECK_TOGETHER, request, timeout)
-        except grpc.aio.AioRpcError as error:
-            if is_unknown_call(error):
-                self.unknown_calls.add(CHECK_TOGETHER)
-            return None
-        except ClientClosed:
-            return None
-        return response
-
-
 class Client:
-    """Asks one name server, which answers for all of them. May be made anywhere, and used in several event loops.
+    """Asks one name server, which answers for all of them. Threads, or event loops, may share it.
 
     Every call takes `timeout`: how many seconds it may take, with all that is tried again, an iterator from its first
     step to its last. Without one, that of the client holds; where that is None too, a call may take 60 seconds, and
@@ -143,9 +108,7 @@ class Client:
         self._timeout = None if timeout is None else checked_seconds(timeout, "timeout")
         self._patience = checked_seconds(patience, "patience")
         self._on_wait = on_wait
-        self._lock = Lock()
-        self._connections: dict[asyncio.AbstractEventLoop, dict[Address, _Connection]] = {}
-        self._is_closed = False
+        self._connections = Connections(self._addresses)
         self._large_answers = LargeAnswers()
 
     @property
@@ -154,18 +117,8 @@ class Client:
         return self._addresses.current
 
     async def close(self) -> None:
-        """End the connections of all event loops; calls under way, and later ones, raise `ClientClosed`."""
-        with self._lock:
-            self._is_closed = True
-            connections, self._connections = self._connections, {}
-        here = asyncio.get_running_loop()
-        for loop, of_loop in connections.items():
-            for connection in of_loop.values():
-                if loop is here:
-                    await connection.channel.close(None)
-                elif loop.is_running():
-                    closing = asyncio.run_coroutine_threadsafe(connection.channel.close(None), loop)
-                    await asyncio.wrap_future(closing)
+        """End all connections; calls under way, and later ones, raise `ClientClosed`."""
+        await self._connections.close()
 
     async def __aenter__(self) -> Client:
         return self
@@ -344,8 +297,8 @@ class Client:
     ) -> results.ImportSummary:
         """Bring the graph of a file to the server as one atomic update, once the whole file was found good.
 
-        The file is read in a thread, from which `progress` is called. Raises `BadFile` for the first bad line; with
-        `skip_bad` bad lines are left out and listed in the summary.
+        Raises `BadFile` for the first bad line; with `skip_bad` bad lines are left out and listed in the summary. An
+        asynchronous client reads the file in a thread, from which `progress` is called.
         With `subnet` only arcs whose parent is there are taken. `on_names` is told all names before anything is sent:
         if it raises, nothing is. `domain` completes the names of an alias table that have none.
         """
@@ -353,7 +306,7 @@ class Client:
 
         limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
         subnets = known_subnets(await self._call_within(calls.status(), status_limit))
-        call = await asyncio.to_thread(
+        call = await in_thread(
             import_of_file,
             path,
             file_format=file_format,
@@ -368,7 +321,7 @@ class Client:
         try:
             return await self._import(call, limit)
         except (NameInUse, WrongKind) as error:
-            raise await asyncio.to_thread(at_its_line, path, file_format, domain, error) from None
+            raise await in_thread(at_its_line, path, file_format, domain, error) from None
 
     async def import_arcs(
         self,
@@ -464,7 +417,7 @@ class Client:
         Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
         """
         limit = self._limit(timeout)
-        connection = self._connected()
+        connection = self._connections.current()
         if explain or CHECK_TOGETHER in connection.unknown_calls or not can_travel(group, member, at_least_revision):
             call = calls.check(group, member, explain=explain, at_least_revision=at_least_revision)
             return await self._call_within(call, limit)
@@ -484,7 +437,7 @@ class Client:
 
     async def check_many(
         self,
-        pairs: Iterable[tuple[GroupId, MemberId]] | AsyncIterable[tuple[GroupId, MemberId]],
+        pairs: Pairs,
         *,
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
@@ -494,10 +447,36 @@ class Client:
         Pairs are sent 3,000 at a time, and the rest when the last one has come. An uncertain answer has `is_member`
         None. A pair that cannot be asked ends the iteration with its error, after the answers before it.
         """
-        source = awaited_batches(pairs) if isinstance(pairs, AsyncIterable) else _awaited(batches(pairs))
-        async with aclosing(source) as coming, aclosing(self._check(coming, at_least_revision, timeout)) as checks:
-            async for check in checks:
-                yield check
+        bulk, limit = BulkCheck(at_least_revision), self._limit(timeout, otherwise=math.inf)
+        attempts = self._attempts(limit)
+        async with aclosing(batches_of(pairs)) as coming:
+            while True:
+                connection, requests = self._connections.current(), Requests()
+                stream = connection.call("CheckBulk", requests.stream(), attempts.timeout(time.monotonic()))
+                responses = aiter(stream)
+                try:
+                    with self._connections.telling_if_closed():
+                        for request in bulk.begin_stream():
+                            requests.put(request)
+                        while True:
+                            while bulk.has_room:
+                                for request in bulk.ask(await anext(coming)):
+                                    requests.put(request)
+                            if bulk.is_sent:
+                                requests.end()
+                            response = await anext(responses, None)
+                            if response is None:
+                                bulk.end_of_stream()
+                                return
+                            attempts = self._attempts(limit)
+                            for check in bulk.read(response):
+                                yield check
+                except RpcError as error:
+                    failure = self._failure(error, connection)
+                finally:
+                    stream.cancel()
+                    requests.end()
+                await self._wait(attempts, failure)
 
     async def memberships(
         self,
@@ -576,14 +555,14 @@ class Client:
         subnet: SubnetName | None = None,
         after_revision: Revision | None = None,
         timeout: Seconds | None = None,
-    ) -> change_record.AsyncChangeStream:
+    ) -> ChangeStream:
         """Follow what updates change, from now on or after a revision: an iterator that waits for the next one.
 
         What is committed after this returned is told. `revision` of the iterator is what to give as `after_revision`
         to go on where it ended. As `changes` otherwise.
         """
         limit = self._limit(timeout, otherwise=math.inf)
-        stream = change_record.AsyncChangeStream(
+        stream = ChangeStream(
             lambda after: self._stream("Watch", change_record.watch_request(group, subnet, after), limit),
             after_revision,
         )
@@ -681,7 +660,7 @@ class Client:
                     on_caught_up()
                 if progress is not None:
                     progress(collector.rows)
-        return await asyncio.to_thread(write_tables, collector.finish(), place, origin)
+        return await in_thread(write_tables, collector.finish(), place, origin)
 
     async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
         """Ask the server which other servers it knows, and how the connections with them stand."""
@@ -756,15 +735,15 @@ class Client:
     async def _send(self, single: sending.SingleMessage, limit: TimeLimit) -> Sent:
         answer = sending.SingleAnswer(single)
 
-        async def attempt(connection: _Connection, remaining: Seconds | None) -> Sent:
+        async def attempt(connection: Connection, remaining: Seconds | None) -> Sent:
             tries_one = single.is_answered_once and "SendOne" not in connection.unknown_calls
             try:
                 if tries_one:
                     answer.add(await connection.call("SendOne", single.request, remaining))
                 else:
-                    async for response in connection.call("Send", _once(single.request), remaining):
+                    async for response in connection.call("Send", once(single.request), remaining):
                         answer.add(response)
-            except grpc.aio.AioRpcError as error:
+            except RpcError as error:
                 if tries_one and is_unknown_call(error):
                     connection.unknown_calls.add("SendOne")
                     return await attempt(connection, remaining)
@@ -909,11 +888,10 @@ class Client:
     def _way(self, timeout: Seconds | None) -> Way:
         limit = self._limit(timeout, otherwise=math.inf)
         return Way(
-            connect=self._connected,
+            connections=self._connections,
             failure=self._failure,
             begin_attempts=lambda: self._attempts(limit),
             tell_wait=self._tell_wait,
-            tell_if_closed=self._tell_if_closed,
         )
 
     def _limit(self, timeout: Seconds | None, *, otherwise: Seconds = DEFAULT_TIMEOUT_S) -> TimeLimit:
@@ -941,7 +919,7 @@ class Client:
             if answer is not None:
                 return answer
 
-        async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer:
+        async def attempt(connection: Connection, remaining: Seconds | None) -> Answer:
             collector, stream = call.collect(), connection.call(call.method, call.request, remaining)
             try:
                 async for message in stream:
@@ -956,12 +934,12 @@ class Client:
     async def _collect_at_once(self, call: calls.StreamCall[Answer], limit: TimeLimit) -> Answer | None:
         """The answer; None where it is too large, or the server does not know the call."""
 
-        async def attempt(connection: _Connection, remaining: Seconds | None) -> Answer | None:
+        async def attempt(connection: Connection, remaining: Seconds | None) -> Answer | None:
             if call.at_once in connection.unknown_calls:
                 return None
             try:
                 message = await connection.call(call.at_once, call.request, remaining)
-            except grpc.aio.AioRpcError as error:
+            except RpcError as error:
                 if not is_unknown_call(error):
                     raise
                 connection.unknown_calls.add(call.at_once)
@@ -974,45 +952,6 @@ class Client:
             return cleaned(collector.finish())
 
         return await self._attempt(attempt, limit, None)
-
-    async def _check(
-        self,
-        coming: AsyncIterator[list[tuple[GroupId, MemberId]]],
-        at_least_revision: Revision | None,
-        timeout: Seconds | None,
-    ) -> AsyncGenerator[results.Check, None]:
-        bulk = BulkCheck(at_least_revision)
-        limit = self._limit(timeout, otherwise=math.inf)
-        attempts = self._attempts(limit)
-        while True:
-            connection = self._connected()
-            requests: asyncio.Queue[name_service_pb2.CheckBulkRequest | None] = asyncio.Queue()
-            stream = connection.call("CheckBulk", _until_none(requests), attempts.timeout(time.monotonic()))
-            responses = aiter(stream)
-            try:
-                for request in bulk.begin_stream():
-                    requests.put_nowait(request)
-                while True:
-                    while bulk.has_room:
-                        for request in bulk.ask(await anext(coming)):
-                            requests.put_nowait(request)
-                    if bulk.is_sent:
-                        requests.put_nowait(None)
-                    response = await anext(responses, None)
-                    if response is None:
-                        bulk.end_of_stream()
-                        return
-                    attempts = self._attempts(limit)
-                    for check in bulk.read(response):
-                        yield check
-            except grpc.aio.AioRpcError as error:
-                failure = self._failure(error, connection)
-            except asyncio.CancelledError:
-                self._tell_if_closed()
-                raise
-            finally:
-                stream.cancel()
-            await self._wait(attempts, failure)
 
     def _export(
         self, subnet: SubnetName | None, at_least_revision: Revision | None, timeout: Seconds | None
@@ -1030,10 +969,10 @@ class Client:
         if not chunks:
             return await self._call_within(call, limit)
 
-        async def attempt(connection: _Connection, remaining: Seconds | None) -> Any:
+        async def attempt(connection: Connection, remaining: Seconds | None) -> Any:
             try:
                 return await connection.call(large_updates.METHOD, iter(chunks), remaining)
-            except grpc.aio.AioRpcError as error:
+            except RpcError as error:
                 if not is_unknown_call(error):
                     raise
             # A server of the version before takes larger messages. It may be another one the next time.
@@ -1053,19 +992,17 @@ class Client:
         """Yield the messages of a stream; it is tried again until the first of them has come."""
         attempts = self._attempts(limit)
         while True:
-            connection, has_begun = self._connected(), False
+            connection, has_begun = self._connections.current(), False
             stream = connection.call(method, request, attempts.timeout(time.monotonic()))
             try:
-                async for message in stream:
-                    has_begun = True
-                    yield message
-            except grpc.aio.AioRpcError as error:
+                with self._connections.telling_if_closed():
+                    async for message in stream:
+                        has_begun = True
+                        yield message
+            except RpcError as error:
                 failure = self._failure(error, connection)
                 if has_begun:
                     raise failure.error from None
-            except asyncio.CancelledError:
-                self._tell_if_closed()
-                raise
             else:
                 return
             finally:
@@ -1074,77 +1011,34 @@ class Client:
 
     async def _attempt(
         self,
-        attempt: Callable[[_Connection, Seconds | None], Awaitable[Answer]],
+        attempt: Attempt[Answer],
         limit: TimeLimit,
         request_id: RequestId | None,
     ) -> Answer:
         attempts = self._attempts(limit, request_id)
         while True:
-            connection = self._connected()
-            try:
-                return await attempt(connection, attempts.timeout(time.monotonic()))
-            except grpc.aio.AioRpcError as error:
-                failure = self._failure(error, connection)
-            except ShadowtreeError as error:
-                failure = failure_of_refusal(error)
-            except asyncio.CancelledError:
-                self._tell_if_closed(request_id)
-                raise
+            connection = self._connections.current()
+            with self._connections.telling_if_closed(request_id):
+                try:
+                    return await attempt(connection, attempts.timeout(time.monotonic()))
+                except RpcError as error:
+                    failure = self._failure(error, connection)
+                except ShadowtreeError as error:
+                    failure = failure_of_refusal(error)
             await self._wait(attempts, failure)
 
-    def _connected(self) -> _Connection:
-        """The connection to use in the event loop that runs. Those of loops that are over go."""
-        loop = asyncio.get_running_loop()
-        # Nothing is there once the client is closed.
-        mine = self._connections.get(loop)
-        known = None if mine is None else mine.get(self._addresses.current)
-        if known is not None:
-            return known
-        with self._lock:
-            if self._is_closed:
-                raise client_closed()
-            if loop not in self._connections:
-                self._connections = {one: mine for one, mine in self._connections.items() if not one.is_closed()}
-            of_loop = self._connections.setdefault(loop, {})
-            address = self._addresses.current
-            if address not in of_loop:
-                of_loop[address] = _Connection(address)
-            return of_loop[address]
-
-    def _tell_if_closed(self, request_id: RequestId | None = None) -> None:
-        """Raise what a call is told that ended because the client was closed, not because its task was cancelled."""
-        task = asyncio.current_task()
-        if self._is_closed and not (task is not None and task.cancelling()):
-            raise client_closed() if request_id is None else outcome_unknown(client_closed(), request_id)
-
-    def _failure(self, error: grpc.aio.AioRpcError, connection: _Connection) -> Failure:
+    def _failure(self, error: RpcError, connection: Connection) -> Failure:
         failure = read_failure(error, connection.address)
         if failure.may_pass:
             self._addresses.leave(connection.address)
         return failure
 
     async def _wait(self, attempts: Attempts, failure: Failure) -> None:
-        pause = attempts.pause_after(failure, time.monotonic())
-        if pause:
+        seconds = attempts.pause_after(failure, time.monotonic())
+        if seconds:
             self._tell_wait(failure.error)
-        await asyncio.sleep(pause)
+        await pause(seconds)
 
     def _tell_wait(self, error: ShadowtreeError) -> None:
         if self._on_wait is not None:
             self._on_wait(error)
-
-
-async def _awaited(items: Iterable[Answer]) -> AsyncGenerator[Answer, None]:
-    for item in items:
-        yield item
-
-
-async def _until_none(
-    requests: asyncio.Queue[name_service_pb2.CheckBulkRequest | None],
-) -> AsyncIterator[name_service_pb2.CheckBulkRequest]:
-    while (request := await requests.get()) is not None:
-        yield request
-
-
-async def _once(request: Answer) -> AsyncIterator[Answer]:
-    yield request
