@@ -47,7 +47,7 @@ from nameserver.calls.relayed_calls import RelayedCalls
 from nameserver.calls.stream_places import StreamPlaces
 from nameserver.config.addresses import announced
 from nameserver.config.port_check import ListenError, check_address
-from nameserver.config.settings import DAY_SECONDS, MessageLimits, Settings
+from nameserver.config.settings import DAY_SECONDS, MEBIBYTE, Settings
 from nameserver.deliveries.desk import Desk
 from nameserver.deliveries.overrun_reports import OverrunReports
 from nameserver.deliveries.queue_sending import QueueSending
@@ -74,7 +74,7 @@ from nameserver.start_check import StartError, require_addresses, require_extras
 from nameserver.telemetry.calls_under_way import NO_SHORT_WAYS, CallsUnderWay, ShortWay
 from nameserver.telemetry.clock_watch import ClockWatch
 from nameserver.telemetry.log_lines import Log, say
-from nameserver.telemetry.setup import TelemetryError, observe, shown_settings
+from nameserver.telemetry.setup import TelemetryError, observe
 from nameserver.transport.peer_directory import PeerDirectory
 from nameserver.transport.peer_transport import PeerTransport
 from nameserver.transport.strangers import RefusedStranger
@@ -229,7 +229,7 @@ async def serve(
         store, core = await event_loop.run_in_executor(worker, _restore, settings)
         log.name(core.server)
         say(logging.INFO, "starting", "the server starts", version=version("shadowtree"), process=os.getpid())
-        say(logging.INFO, "settings", "the settings in force", **shown_settings(settings))
+        say(logging.INFO, "settings", "the settings in force", **settings.shown())
         for each in open_addresses:
             say(logging.WARNING, "open_to_others", OPEN_TO_OTHERS.format(address=each))
         threads = Threads(database=worker, long_steps=stepper)
@@ -518,7 +518,7 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
     rates = core.delivery.rates
     rates.per_second = settings.messages_per_second
     rates.of_sender_per_second = settings.messages_per_second_of_sender
-    _keep_messages(core, settings.messages)
+    _keep_messages(core, settings)
     core.limit_absences(settings.absence_limit_days * DAY_SECONDS)
     try:
         core.peers.require_configured_unused()
@@ -528,12 +528,13 @@ def _restore(settings: Settings) -> tuple[Store, Server]:
     return store, core
 
 
-def _keep_messages(core: Server, limits: MessageLimits) -> None:
+def _keep_messages(core: Server, settings: Settings) -> None:
     log = core.delivery.log
-    log.limit_bytes, log.limit_seconds = limits.log_bytes, limits.log_days * DAY_SECONDS
-    core.delivery.giving_up.limit_seconds = limits.backlog_days * DAY_SECONDS
-    if limits.dedupe_with is not None:
-        core.delivery.dedupe_with(limits.dedupe_with)
+    log.limit_bytes = settings.message_log_mebibytes * MEBIBYTE
+    log.limit_seconds = settings.message_log_days * DAY_SECONDS
+    core.delivery.giving_up.limit_seconds = settings.message_backlog_days * DAY_SECONDS
+    if settings.dedupe_with is not None:
+        core.delivery.dedupe_with(settings.dedupe_with)
 
 
 async def _let_time_pass(run_loop: RunLoop) -> None:

@@ -18,11 +18,11 @@ from types import FrameType
 from typing import Protocol
 
 from namegraph import Command, ConfigurePeer, RefusedError, Subnet
-from nameserver.config.settings import Settings, SettingsError
+from nameserver.config.declared import SettingsError
+from nameserver.config.settings import Settings, few
 from nameserver.telemetry.log_lines import Log, say
-from nameserver.telemetry.setup import SHOWN_LIMIT
 
-_FOLLOWED = frozenset(("log", "peers", "passed_over"))
+_FOLLOWED = frozenset(("log_format", "log_level", "peers", "passed_over"))
 """Fields of the settings that need no restart."""
 
 
@@ -111,7 +111,7 @@ class SettingsReload:
         facts: dict[str, object] = {
             "log_format": settings.log.format.value,
             "log_level": settings.log.level.value,
-            **{f"peers_{how}": _few(subnets) for how, subnets in done.items() if subnets},
+            **{f"peers_{how}": few(subnets) for how, subnets in done.items() if subnets},
         }
         message = "the settings of the log and the peers were read again"
         waiting = [
@@ -151,8 +151,3 @@ async def _change(
         else:
             done["added" if old is None else "removed" if new is None else "moved"].append(subnet)
     return done, refused
-
-
-def _few(subnets: list[Subnet]) -> str:
-    more = f" and {len(subnets) - SHOWN_LIMIT} more" if len(subnets) > SHOWN_LIMIT else ""
-    return ",".join(subnets[:SHOWN_LIMIT]) + more

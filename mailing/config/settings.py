@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,24 @@ from mailing.rules.addresses import ascii_domain, is_mail_domain
 from mailing.rules.lists import Join, Lists, ListSettings, Unsubscribe
 from mailing.rules.posting import IS_WORD
 from namegraph import InvalidNameError, parse_name, parse_subnet
-from nameserver.config.addresses import InvalidAddressError, parse_address
+from nameserver.config.declared import (
+    CALLED,
+    LISTENED,
+    Reader,
+    SettingsError,
+    WholeNumber,
+    Word,
+    WrongValueError,
+    kind_of,
+    table_of,
+    text_of,
+    truth_of,
+)
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
 from nameserver.config.settings import LogFormat, LogLevel, LogSettings
 from shadowtree.vocabulary import GroupId, SubnetName
+
+__all__ = ["ArcSettings", "DistributionSettings", "MailSettings", "SettingsError", "load_settings"]
 
 DEFAULT_SERVER = "127.0.0.1:7400"
 SUGGESTED_MAPS, SUGGESTED_POLICY, SUGGESTED_LMTP = "127.0.0.1:7410", "127.0.0.1:7411", "127.0.0.1:7424"
@@ -30,10 +43,6 @@ _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SELECTOR = re.compile(rf"(?=.{{1,100}}\Z){_LABEL}(?:\.{_LABEL})*")
 _SIGNING_DOMAIN = re.compile(rf"(?=.{{1,150}}\Z){_LABEL}(?:\.{_LABEL})+")
 _AUTHSERV_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
-
-
-class SettingsError(Exception):
-    """Wrong settings; the message is one line that says where and what."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +214,6 @@ def _distribution(path: Path, found: Mapping[str, Any]) -> DistributionSettings 
     )
 
 
-class _WrongValueError(Exception):
-    """What is wrong with a value; `keys` lead from it to the part of it that is."""
-
-    def __init__(self, message: str, *keys: str) -> None:
-        super().__init__(message)
-        self.keys = keys
-
-
-Reader = Callable[[object], object]
-
-
 def _read(file: ConfigFile) -> dict[str, Any]:
     found = {}
     for key, value in file.values.items():
@@ -224,94 +222,75 @@ def _read(file: ConfigFile) -> dict[str, Any]:
             raise SettingsError(f"{file.place_of(key)}: there is no such key; the keys are {known}")
         try:
             found[key] = _KEYS[key](value)
-        except _WrongValueError as error:
+        except WrongValueError as error:
             raise SettingsError(f"{file.place_of(key, *error.keys)}: {error}") from None
     return found
 
 
 def _read_server(value: object) -> str:
-    addresses = _text(value).split(",")
-    return ",".join(_address(address.strip(), lowest_port=1) for address in addresses)
-
-
-def _read_listen(value: object) -> str:
-    return _address(_text(value), lowest_port=0)
-
-
-def _read_smtp(value: object) -> str:
-    return _address(_text(value), lowest_port=1)
+    addresses = text_of(value).split(",")
+    return ",".join(CALLED(address.strip()) for address in addresses)
 
 
 def _read_database(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if not text.startswith(("sqlite:///", "postgresql://")):
         # A URL may hold a password, so it is not shown.
-        raise _WrongValueError("sqlite:///FILE or postgresql://USER@HOST/DATABASE is wanted")
+        raise WrongValueError("sqlite:///FILE or postgresql://USER@HOST/DATABASE is wanted")
     return text
 
 
 def _read_domains(value: object) -> dict[str, SubnetName]:
     found = {}
-    for domain, subnet in _table(value, "a table of mail domains and subnets").items():
+    for domain, subnet in table_of(value, "a table of mail domains and subnets").items():
         try:
-            found[_mail_domain(ascii_domain(domain))] = _mail_domain(_text(subnet))
-        except _WrongValueError as error:
-            raise _WrongValueError(str(error), domain) from None
+            found[_mail_domain(ascii_domain(domain))] = _mail_domain(text_of(subnet))
+        except WrongValueError as error:
+            raise WrongValueError(str(error), keys=(domain,)) from None
     return found
 
 
 def _read_lists(value: object) -> dict[GroupId, ListSettings]:
     found = {}
-    for group, settings in _table(value, "a table of groups and their settings").items():
+    for group, settings in table_of(value, "a table of groups and their settings").items():
         try:
             found[_group(group)] = _read_list(settings)
-        except _WrongValueError as error:
-            raise _WrongValueError(str(error), group, *error.keys) from None
+        except WrongValueError as error:
+            raise WrongValueError(str(error), keys=(group, *error.keys)) from None
     return found
 
 
 def _read_list(value: object) -> ListSettings:
     found: dict[str, object] = {}
-    for key, given in _table(value, "a table of settings").items():
+    for key, given in table_of(value, "a table of settings").items():
         if key not in _LIST_KEYS:
-            raise _WrongValueError(f"there is no such key; the keys are {', '.join(_LIST_KEYS)}", key)
+            raise WrongValueError(f"there is no such key; the keys are {', '.join(_LIST_KEYS)}", keys=(key,))
         name, read = _LIST_KEYS[key]
         try:
             found[name] = read(given)
-        except _WrongValueError as error:
-            raise _WrongValueError(str(error), key) from None
+        except WrongValueError as error:
+            raise WrongValueError(str(error), keys=(key,)) from None
     return ListSettings(**found)  # type: ignore[arg-type]
 
 
 def _read_post(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if text in IS_WORD:
         return text
     try:
         return _group(text)
-    except _WrongValueError:
-        raise _WrongValueError(f"{text!r:.80} is none of {', '.join(sorted(IS_WORD))}, and no id of a group") from None
+    except WrongValueError:
+        raise WrongValueError(f"{text!r:.80} is none of {', '.join(sorted(IS_WORD))}, and no id of a group") from None
 
 
 def _read_owners(value: object) -> GroupId:
-    return _group(_text(value))
+    return _group(text_of(value))
 
 
 def _read_except(value: object) -> tuple[GroupId, ...]:
     if not isinstance(value, list):
-        raise _WrongValueError(f"a list of groups is wanted, not {_kind(value)}")
-    return tuple(sorted({_group(_text(each)) for each in value}))
-
-
-def _number_reader(lowest: int, highest: int) -> Reader:
-    def read(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise _WrongValueError(f"a number is wanted, not {_kind(value)}")
-        if not lowest <= value <= highest:
-            raise _WrongValueError(f"{lowest} to {highest} is wanted, not {value}")
-        return value
-
-    return read
+        raise WrongValueError(f"a list of groups is wanted, not {kind_of(value)}")
+    return tuple(sorted({_group(text_of(each)) for each in value}))
 
 
 def _choice_reader(**choices: bool) -> Reader:
@@ -319,91 +298,75 @@ def _choice_reader(**choices: bool) -> Reader:
     words = {word.replace("_", "-"): truth for word, truth in choices.items()}
 
     def read(value: object) -> bool:
-        text = _text(value)
+        text = text_of(value)
         if text not in words:
-            raise _WrongValueError(f"{text!r:.80} is none of {', '.join(words)}")
+            raise WrongValueError(f"{text!r:.80} is none of {', '.join(words)}")
         return words[text]
 
     return read
 
 
-def _word_reader(words: type[StrEnum]) -> Reader:
-    def read(value: object) -> StrEnum:
-        text = _text(value)
-        if text not in list(words):
-            raise _WrongValueError(f"{text!r:.80} is none of {', '.join(words)}")
-        return words(text)
-
-    return read
-
-
 def _read_click_url(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if _CLICK_URL.fullmatch(text) is None:
-        raise _WrongValueError(f"{text!r:.80} is no https://HOST, perhaps with a path")
+        raise WrongValueError(f"{text!r:.80} is no https://HOST, perhaps with a path")
     return text.rstrip("/")
 
 
 def _read_authserv_id(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if _AUTHSERV_ID.fullmatch(text) is None:
-        raise _WrongValueError(f"{text!r:.80} is no name of a mail server, as it stands in Authentication-Results")
+        raise WrongValueError(f"{text!r:.80} is no name of a mail server, as it stands in Authentication-Results")
     return text
 
 
 def _read_arc(value: object) -> ArcSettings:
-    table = _table(value, "a table of domain, selector and key")
+    table = table_of(value, "a table of domain, selector and key")
     for key in (*table, *_ARC_KEYS):
         if key not in _ARC_KEYS:
-            raise _WrongValueError(f"there is no such key; the keys are {', '.join(_ARC_KEYS)}", key)
+            raise WrongValueError(f"there is no such key; the keys are {', '.join(_ARC_KEYS)}", keys=(key,))
         if key not in table:
-            raise _WrongValueError(f"no value for {key}; a seal needs {', '.join(_ARC_KEYS)}")
+            raise WrongValueError(f"no value for {key}; a seal needs {', '.join(_ARC_KEYS)}")
     found = list[object]()
     for key, read in _ARC_KEYS.items():
         try:
             found.append(read(table[key]))
-        except _WrongValueError as error:
-            raise _WrongValueError(str(error), key) from None
+        except WrongValueError as error:
+            raise WrongValueError(str(error), keys=(key,)) from None
     return ArcSettings(*found)  # type: ignore[arg-type]
 
 
 def _read_signing_domain(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if _SIGNING_DOMAIN.fullmatch(text) is None:
-        raise _WrongValueError(f"{text!r:.80} is no domain, as it stands in DNS")
+        raise WrongValueError(f"{text!r:.80} is no domain, as it stands in DNS")
     return text.lower()
 
 
 def _read_selector(value: object) -> str:
-    text = _text(value)
+    text = text_of(value)
     if _SELECTOR.fullmatch(text) is None:
-        raise _WrongValueError(f"{text!r:.80} is no selector, as it stands in DNS in front of ._domainkey")
+        raise WrongValueError(f"{text!r:.80} is no selector, as it stands in DNS in front of ._domainkey")
     return text
 
 
 def _read_path(value: object) -> Path:
-    return Path(_text(value)).resolve()
-
-
-def _read_truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _WrongValueError(f"true or false is wanted, not {_kind(value)}")
-    return value
+    return Path(text_of(value)).resolve()
 
 
 _LIST_KEYS: Mapping[str, tuple[str, Reader]] = {
     "post": ("post", _read_post),
     "owners": ("owners", _read_owners),
     "except": ("excluding", _read_except),
-    "max_bytes": ("bytes_limit", _number_reader(LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT)),
-    "skip_addressed": ("skips_addressed", _read_truth),
-    "authenticated": ("is_authenticated", _read_truth),
+    "max_bytes": ("bytes_limit", WholeNumber(LOWEST_BYTES_LIMIT, HIGHEST_BYTES_LIMIT)),
+    "skip_addressed": ("skips_addressed", truth_of),
+    "authenticated": ("is_authenticated", truth_of),
     "otherwise": ("holds_others", _choice_reader(refuse=False, hold=True)),
-    "hold_above": ("people_limit", _number_reader(0, HIGHEST_PEOPLE_LIMIT)),
+    "hold_above": ("people_limit", WholeNumber(0, HIGHEST_PEOPLE_LIMIT)),
     "partial": ("waits_for_all", _choice_reader(deliver=False, wait=True)),
     "from": ("rewrites_from", _choice_reader(munge_unsigned=True, keep=False)),
-    "join": ("join", _word_reader(Join)),
-    "unsubscribe": ("unsubscribe", _word_reader(Unsubscribe)),
+    "join": ("join", Word(Join)),
+    "unsubscribe": ("unsubscribe", Word(Unsubscribe)),
     "fanout": ("goes_by_shares", _choice_reader(central=False, shares=True)),
 }
 
@@ -411,18 +374,18 @@ _ARC_KEYS: Mapping[str, Reader] = {"domain": _read_signing_domain, "selector": _
 
 _KEYS: Mapping[str, Reader] = {
     "server": _read_server,
-    "maps_listen": _read_listen,
-    "policy_listen": _read_listen,
-    "lmtp_listen": _read_listen,
+    "maps_listen": LISTENED,
+    "policy_listen": LISTENED,
+    "lmtp_listen": LISTENED,
     "database": _read_database,
-    "smtp": _read_smtp,
+    "smtp": CALLED,
     "control": _read_path,
     "authserv_id": _read_authserv_id,
-    "click_listen": _read_listen,
+    "click_listen": LISTENED,
     "click_url": _read_click_url,
-    "metrics_listen": _read_listen,
-    "log_format": _word_reader(LogFormat),
-    "log_level": _word_reader(LogLevel),
+    "metrics_listen": LISTENED,
+    "log_format": Word(LogFormat),
+    "log_level": Word(LogLevel),
     "arc": _read_arc,
     "domains": _read_domains,
     "defaults": _read_list,
@@ -430,46 +393,22 @@ _KEYS: Mapping[str, Reader] = {
 }
 
 
-def _table(value: object, wanted: str) -> Mapping[str, object]:
-    if not isinstance(value, Mapping):
-        raise _WrongValueError(f"{wanted} is wanted, not {_kind(value)}")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise _WrongValueError(f"a text is wanted, not {_kind(value)}")
-    return value
-
-
 def _group(text: str) -> GroupId:
     try:
         return parse_name(text)
     except InvalidNameError as error:
-        raise _WrongValueError(f"{text!r:.80} is no id of a group: {error.why}") from None
+        raise WrongValueError(f"{text!r:.80} is no id of a group: {error.why}") from None
 
 
 def _domain(text: str) -> str:
     try:
         return parse_subnet(text)
     except InvalidNameError as error:
-        raise _WrongValueError(f"{text!r:.80} is no domain: {error.why}") from None
+        raise WrongValueError(f"{text!r:.80} is no domain: {error.why}") from None
 
 
 def _mail_domain(text: str) -> str:
     domain = _domain(text)
     if not is_mail_domain(domain):
-        raise _WrongValueError(f"{text!r:.80} is no domain that mail is sent to; lists.ubc.example is one")
+        raise WrongValueError(f"{text!r:.80} is no domain that mail is sent to; lists.ubc.example is one")
     return domain
-
-
-def _address(text: str, *, lowest_port: int) -> str:
-    try:
-        return parse_address(text, lowest_port=lowest_port)
-    except InvalidAddressError as error:
-        raise _WrongValueError(str(error)) from None
-
-
-def _kind(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
-    return names.get(type(value), f"a {type(value).__name__}")

@@ -1,4 +1,4 @@
-"""What a name server is told when it starts: one TOML file, the environment, and what the command line overrides.
+"""Settings of a name server: one TOML file, the environment, and what the command line overrides.
 
 The command line wins over the environment, the environment over the file. A wrong key or value is refused with one line
 that says where it stands, even where something else overrides it.
@@ -6,61 +6,50 @@ that says where it stands, even where something else overrides it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
+from typing import Annotated, Final
 
 from delivery.log.log import LOG_BYTES_LIMIT, LOG_SECONDS_LIMIT
 from delivery.origin.backlog_expiry import BACKLOG_SECONDS_LIMIT
 from delivery.origin.rates import DEFAULT_OF_SENDER_PER_SECOND, DEFAULT_PER_SECOND
-from namegraph import CHANGES_KEPT, FORGET_EVERY, InvalidNameError, ServerId, Subnet, parse_subnet
-from nameserver.config.addresses import InvalidAddressError, parse_address
+from namegraph import CHANGES_KEPT, FORGET_EVERY, ServerId, Subnet
+from nameserver.config.declared import (
+    CALLED,
+    LISTENED,
+    LineOfFile,
+    Number,
+    SettingsError,
+    Texts,
+    WholeNumber,
+    Word,
+    WrongValueError,
+    address_in,
+    declarations,
+    kind_of,
+    shown,
+    subnet_in,
+    text_of,
+    written,
+)
 from nameserver.config.located_toml import ConfigFile, ConfigFileError
-from nameserver.config.regular_file import read_regular_file
 from nameserver.detector.phi import HIGHEST_PHI, DetectorLimits
 from storage.errors import DatabaseUrlError
-from storage.urls import has_password, parse_database_url
+from storage.urls import has_password, parse_database_url, show_url
 
 DEFAULT_LISTEN = "127.0.0.1:7400"
-DEFAULT_DRAIN_SECONDS = 10.0
-DRAIN_SECONDS_LIMIT = 3600.0
-CHANGES_KEPT_LIMIT = 1_000_000_000
-MESSAGES_PER_SECOND_LIMIT = 1e9
-LOWEST_MESSAGES_PER_SECOND = 0.1
-"""One in ten seconds."""
-DEFAULT_DETECTOR = DetectorLimits()
-SHORTEST_HEARTBEAT_SECONDS = 0.05
-"""More often would cost more than it tells."""
-LONGEST_HEARTBEAT_SECONDS = 60.0
-LONGEST_ACCEPTABLE_PAUSE_SECONDS = 3600.0
-LOWEST_THRESHOLD = 1.0
-HIGHEST_THRESHOLD = HIGHEST_PHI
-"""Of phi: at 1 one loss in ten would be none; no silence is as unlikely as 100 says."""
-DEFAULT_RESTART_GRACE_SECONDS = 5.0
-"""A process that ends and starts again takes two or three."""
-RESTART_GRACE_SECONDS_LIMIT = 60.0
-"""Peers hold calls meanwhile: longer than this no caller waits."""
 DAY_SECONDS = 24 * 3600.0
-SHORTEST_KEPT_DAYS = 1 / 24
-LONGEST_KEPT_DAYS = 3650.0
-"""Of messages."""
 MEBIBYTE = 1024 * 1024
-SMALLEST_LOG_MEBIBYTES = 16
-"""Some tens of parcels of the largest messages."""
-LARGEST_LOG_MEBIBYTES = 1024 * 1024
-DEFAULT_ABSENCE_LIMIT_DAYS = 30.0
-SHORTEST_ABSENCE_LIMIT_DAYS = 0.01
-"""Shorter absences leave nothing behind that is worth forgetting."""
-LONGEST_ABSENCE_LIMIT_DAYS = 36_500.0
-"""For ever."""
 NOT_ANNOUNCED = "none"
 """Value in place of an address: other servers are told none."""
 ENVIRONMENT_PREFIX = "SHADOWTREE_"
 SUBNETS_LIMIT = 10_000
-"""What other servers accept of one (`session/frames.py`)."""
+"""Subnets that other servers accept of one server (`session/frames.py`)."""
+SHOWN_LIMIT = 20
+"""Entries of a list that are shown."""
 VARIABLES_OF_OTHERS = frozenset(
     (
         "SHADOWTREE_SERVER",  # the command line's: which server to ask
@@ -71,18 +60,22 @@ VARIABLES_OF_OTHERS = frozenset(
     )
 )
 """Variables that are no settings, but may stand in the environment of a server."""
-SUBNET_FILE_SIZE_LIMIT = 16 * 1024 * 1024
+
+RESTART_GRACE_SECONDS_LIMIT = 60.0
+"""Peers hold calls meanwhile: longer than this no caller waits."""
+
+_DETECTOR = DetectorLimits()
 
 
 class LogFormat(StrEnum):
-    """How a line of the log is written."""
+    """Form of a line of the log."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class LogLevel(StrEnum):
-    """From which weight on a line is written."""
+    """Lowest weight of a line that is written."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -92,69 +85,197 @@ class LogLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What may change while a server runs."""
+    """Settings of the log, which may change while a server runs."""
 
     format: LogFormat = LogFormat.TEXT
     level: LogLevel = LogLevel.INFO
 
 
-@dataclass(frozen=True, slots=True)
-class MessageLimits:
-    """How long messages are kept, and how many."""
-
-    log_bytes: int = LOG_BYTES_LIMIT
-    """Of the log, from which listeners read."""
-    log_days: float = LOG_SECONDS_LIMIT / DAY_SECONDS
-    backlog_days: float = BACKLOG_SECONDS_LIMIT / DAY_SECONDS
-    """How long messages wait for servers that are out of reach."""
-    dedupe_with: tuple[Subnet, ...] | None = None
-    """Subnets whose servers are believed about who serves a person whom no server owns; None: all are."""
+def _database(value: object) -> str:
+    url = text_of(value)
+    try:
+        parse_database_url(url)
+    except DatabaseUrlError as error:
+        raise WrongValueError(f"{error.problem}; {error.remedy}") from None
+    return url
 
 
-class SettingsError(Exception):
-    """Wrong settings; the message is one line that says where and what."""
+_SUBNET_TEXTS = Texts("a list of subnets")
+_PEER_TEXTS = Texts("a table of subnets and addresses")
 
 
-@dataclass(frozen=True, slots=True)
+def _subnets(value: object) -> tuple[Subnet, ...]:
+    subnets = tuple(sorted({subnet_in(text) for text in _SUBNET_TEXTS(value)}))
+    if len(subnets) > SUBNETS_LIMIT:
+        raise WrongValueError(f"{len(subnets)} subnets are more than one server can own, which is {SUBNETS_LIMIT}")
+    return subnets
+
+
+def _peers(value: object) -> dict[Subnet, str]:
+    pairs: list[tuple[str, object, str]]
+    if isinstance(value, Mapping):
+        pairs = [(str(subnet), address, str(subnet)) for subnet, address in value.items()]
+    else:
+        pairs = []
+        for text in _PEER_TEXTS(value):
+            subnet, equals, address = text.partition("=")
+            if not equals:
+                raise WrongValueError(f"{shown(text)} is not SUBNET=HOST:PORT", text)
+            pairs.append((_part(subnet, text), _part(address, text), text))
+    peers: dict[Subnet, str] = {}
+    for subnet_text, address_value, culprit in pairs:
+        subnet_name = subnet_in(subnet_text)
+        if not isinstance(address_value, str):
+            raise WrongValueError(f"the address of {subnet_name} is {kind_of(address_value)}, not a text", culprit)
+        try:
+            address = address_in(address_value, lowest_port=1)
+        except WrongValueError as error:
+            raise WrongValueError(f"{subnet_name}: {error}", culprit) from None
+        if peers.setdefault(subnet_name, address) != address:
+            raise WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
+    return peers
+
+
+def _part(part: str, whole: str) -> str:
+    return LineOfFile(part.strip(), whole.place) if isinstance(whole, LineOfFile) else part.strip()
+
+
+def _name(value: object) -> ServerId:
+    return ServerId(subnet_in(text_of(value)))
+
+
+def _announced_address(value: object) -> str:
+    text = text_of(value)
+    return "" if text.strip().lower() == NOT_ANNOUNCED else address_in(text, lowest_port=1)
+
+
+_RATE: Final = Number(0.1, 1e9, "messages a second")
+_KEPT_DAYS: Final = Number(1 / 24, 3650, "days")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Checked settings."""
+    """Checked settings. Each field with a reader is a key of the file, a variable, and some an option."""
 
-    listen: str
-    """``HOST:PORT``; port 0 lets the system choose one."""
-    admin_listen: str | None
-    """``HOST:PORT`` where operators of other machines call, too; None: those of this machine alone, at `listen`."""
-    database: str
-    subnets: tuple[Subnet, ...]
-    """The subnets that this server owns, sorted; at least one."""
-    peers: Mapping[Subnet, str]
-    """Addresses of the servers of other subnets."""
-    name: ServerId | None
-    """The durable name; None: the one the database has, or the smallest subnet for a new database."""
-    drain_seconds: float
-    """How long calls under way may take to finish after SIGTERM."""
-    detector: DetectorLimits
-    """When another server is lost."""
-    changes_kept: int
-    """Updates of which the record of changes is kept; the oldest are forgotten, a hundred at a time."""
-    messages_per_second: float = DEFAULT_PER_SECOND
-    """That are accepted here, of all senders together."""
-    messages_per_second_of_sender: float = DEFAULT_OF_SENDER_PER_SECOND
-    """Of each sender that gives its name."""
-    log: LogSettings = LogSettings()
-    metrics_listen: str | None = None
-    """``HOST:PORT`` at which metrics can be read; None: nowhere."""
-    absence_limit_days: float = DEFAULT_ABSENCE_LIMIT_DAYS
-    """For how long what was left is kept for another server that is away."""
-    traces_endpoint: str | None = None
-    """Where spans are sent (OTLP over gRPC); None: nowhere."""
-    messages: MessageLimits = MessageLimits()
-    announced_address: str | None = None
-    """Address at which peers look for this server if nothing answers at that of their table; empty: none.
-
-    None: the address of `listen`.
-    """
+    listen: Annotated[str, LISTENED, "Address that takes calls; port 0 picks one."] = DEFAULT_LISTEN
+    admin_listen: Annotated[
+        str | None, LISTENED, "Address at which operators of other machines call, too; without it, none."
+    ] = None
+    database: Annotated[str, _database, "sqlite:///FILE or postgresql://..."]
+    subnets: Annotated[tuple[Subnet, ...], _subnets, "Subnets that this server owns."]
+    peers: Annotated[Mapping[Subnet, str], _peers, "Addresses of the servers of other subnets."] = field(
+        default_factory=dict
+    )
+    name: Annotated[
+        ServerId | None, _name, "Durable name of the server; else that of its database, or its first subnet."
+    ] = None
+    drain_seconds: Annotated[float, Number(0, 3600, "seconds"), "Time for calls under way to finish after SIGTERM."] = (
+        10.0
+    )
+    heartbeat_seconds: Annotated[
+        float, Number(0.05, 60, "seconds"), "Silence after which a heartbeat goes to a peer."
+    ] = _DETECTOR.heartbeat_seconds
+    acceptable_pause_seconds: Annotated[
+        float, Number(0, 3600, "seconds"), "Longer silence of a peer that is still no loss."
+    ] = _DETECTOR.acceptable_pause_seconds
+    changes_kept: Annotated[
+        int, WholeNumber(FORGET_EVERY, 1_000_000_000, "updates"), "Updates of which the record of changes is kept."
+    ] = CHANGES_KEPT
+    messages_per_second: Annotated[float, _RATE, "Messages accepted of all senders together."] = float(
+        DEFAULT_PER_SECOND
+    )
+    messages_per_second_of_sender: Annotated[float, _RATE, "Messages accepted of each sender with a name."] = float(
+        DEFAULT_OF_SENDER_PER_SECOND
+    )
+    message_log_mebibytes: Annotated[
+        int, WholeNumber(16, 1024 * 1024, "mebibytes"), "Size of the log that listeners read."
+    ] = LOG_BYTES_LIMIT // MEBIBYTE
+    message_log_days: Annotated[float, _KEPT_DAYS, "Age of the oldest message of the log."] = (
+        LOG_SECONDS_LIMIT / DAY_SECONDS
+    )
+    message_backlog_days: Annotated[float, _KEPT_DAYS, "Time that messages wait for servers out of reach."] = (
+        BACKLOG_SECONDS_LIMIT / DAY_SECONDS
+    )
+    dedupe_with: Annotated[
+        tuple[Subnet, ...] | None,
+        _subnets,
+        "Subnets whose servers are believed about who serves a person of no server; without it, all.",
+    ] = None
+    absence_limit_days: Annotated[
+        float, Number(0.01, 36_500, "days"), "Time that what was left is kept for another server that is away."
+    ] = 30.0
+    suspicion_threshold: Annotated[float, Number(1, HIGHEST_PHI), "Phi from which on a silent peer is lost."] = (
+        _DETECTOR.threshold
+    )
+    restart_grace_seconds: Annotated[
+        float,
+        Number(0, RESTART_GRACE_SECONDS_LIMIT, "seconds"),
+        "Time that peers wait for this server after a planned stop.",
+    ] = 5.0
+    log_format: Annotated[LogFormat, Word(LogFormat), "Form of the log."] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, Word(LogLevel), "Lowest weight of lines of the log."] = LogLevel.INFO
+    metrics_listen: Annotated[str | None, LISTENED, "Address at which metrics are read; without it, nowhere."] = None
+    traces_endpoint: Annotated[str | None, CALLED, "Address that spans are sent to (OTLP); without it, nowhere."] = None
+    announced_address: Annotated[
+        str | None,
+        _announced_address,
+        "Address at which peers look for this server if their table leads nowhere, or none; else that of `listen`.",
+    ] = None
+    """Empty: none is announced."""
     passed_over: Mapping[str, str] = field(default_factory=dict)
     """Keys of the file that do not count, each with the variable or option that wins."""
+
+    @property
+    def detector(self) -> DetectorLimits:
+        """Limits by which another server is lost."""
+        beat, pause = self.heartbeat_seconds, self.acceptable_pause_seconds
+        return DetectorLimits(beat, pause, self.suspicion_threshold, self.restart_grace_seconds)
+
+    @property
+    def log(self) -> LogSettings:
+        """Form and level of the log."""
+        return LogSettings(self.log_format, self.log_level)
+
+    def shown(self) -> dict[str, object]:
+        """Return the settings by key, for people: without passwords, and no list longer than can be read."""
+        values: dict[str, object] = {key: getattr(self, key) for key in DECLARED}
+        values |= {key: few(value) for key, value in values.items() if isinstance(value, tuple)}
+        values["database"] = show_url(parse_database_url(self.database))
+        values["peers"] = few([f"{subnet}={address}" for subnet, address in self.peers.items()])
+        if self.announced_address == "":
+            values["announced_address"] = NOT_ANNOUNCED
+        if self.dedupe_with is None:
+            values["dedupe_with"] = "all"
+        return values
+
+
+DECLARED = declarations(Settings)
+"""All settings, by key."""
+
+
+def few(items: Sequence[str]) -> str:
+    """Return the first entries of a list, as people are shown it, and how many more there are."""
+    first = ",".join(items[:SHOWN_LIMIT])
+    return first if len(items) <= SHOWN_LIMIT else f"{first} and {len(items) - SHOWN_LIMIT} more"
+
+
+def variable_of(key: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"{ENVIRONMENT_PREFIX}{key.upper()}"
+
+
+def _default(value: object) -> str:
+    return written(value) if isinstance(value, int | float) else str(value)
+
+
+def listed() -> str:
+    """Return all settings as a text for people: key, variable, values, default and help of each."""
+    lines = []
+    for each in DECLARED.values():
+        default = "must be given" if each.is_required else f"default {_default(each.default)}" if each.default else ""
+        facts = ", ".join(filter(None, (variable_of(each.key), each.wanted, default)))
+        lines.append(f"{each.key}\n    {each.help}\n    {facts}\n")
+    return "".join(lines)
 
 
 def load_settings(
@@ -171,24 +292,22 @@ def load_settings(
         if source is not sources[0] and config_file is not None:
             passed_over |= {key: source.place(key, None) for key in source.values if key in sources[0].values}
         for key in source.values:
-            if key not in _READERS:
-                known = ", ".join(_READERS)
+            if key not in DECLARED:
+                known = ", ".join(DECLARED)
                 raise SettingsError(f"{source.place(key, None)}: there is no such key; the keys are {known}")
             try:
-                values[key] = _READERS[key](source.values[key])
-            except _WrongValueError as error:
+                values[key] = DECLARED[key].read(source.values[key])
+            except WrongValueError as error:
                 raise SettingsError(f"{source.place(key, error.culprit)}: {error}") from None
-    announced_address = values.get("announced_address")
-    assert isinstance(announced_address, str | None)
-    return replace(_checked(values), passed_over=passed_over, announced_address=announced_address)
-
-
-class _WrongValueError(Exception):
-    """What is wrong with a value; `culprit` is the part of it that is, as it is written."""
-
-    def __init__(self, message: str, culprit: str | None = None) -> None:
-        super().__init__(message)
-        self.culprit = culprit
+    if "database" not in values:
+        raise SettingsError("database: no value; give for instance sqlite:///names.db")
+    if not values.get("subnets"):
+        raise SettingsError("subnets: no value; name at least one subnet that this server owns")
+    settings = replace(Settings(**values), passed_over=passed_over)  # type: ignore[arg-type]
+    for subnet in settings.subnets:
+        if subnet in settings.peers:
+            raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
+    return settings
 
 
 class _Source:
@@ -209,7 +328,7 @@ def _sources(
         except ConfigFileError as error:
             raise SettingsError(str(error)) from None
         sources.append(_Source(file.values, file.place))
-    variables = {key: f"{ENVIRONMENT_PREFIX}{key.upper()}" for key in _READERS}
+    variables = {key: variable_of(key) for key in DECLARED}
     _require_known(environment, [*variables.values(), *VARIABLES_OF_OTHERS])
     present = {key: environment[name] for key, name in variables.items() if environment.get(name)}
     sources.append(_Source(present, lambda key, _: variables[key]))
@@ -217,6 +336,9 @@ def _sources(
     _require_no_password(given)
     sources.append(_Source(given, lambda key, _: f"--{_OPTIONS.get(key, key.replace('_', '-'))}"))
     return sources
+
+
+_OPTIONS = {"subnets": "subnet", "peers": "peer"}
 
 
 def _require_no_password(given: Mapping[str, object]) -> None:
@@ -228,7 +350,7 @@ def _require_no_password(given: Mapping[str, object]) -> None:
     if has_one:
         raise SettingsError(
             "--database: a password must not be in an option, where all users of this machine can read it; give the "
-            f"URL in the configuration file or as {ENVIRONMENT_PREFIX}DATABASE, or the password in the file that "
+            f"URL in the configuration file or as {variable_of('database')}, or the password in the file that "
             "?passfile=FILE or PGPASSFILE names"
         )
 
@@ -239,309 +361,3 @@ def _require_known(environment: Mapping[str, str], known: list[str]) -> None:
         if name.startswith(ENVIRONMENT_PREFIX) and name not in known:
             nearest = get_close_matches(name, known, n=1, cutoff=0)
             raise SettingsError(f"{name}: there is no such variable; the nearest one is {nearest[0]}")
-
-
-_RATES = {
-    "messages_per_second": float(DEFAULT_PER_SECOND),
-    "messages_per_second_of_sender": float(DEFAULT_OF_SENDER_PER_SECOND),
-}
-
-_OPTIONS = {"subnets": "subnet", "peers": "peer"}
-
-
-def _checked(values: Mapping[str, object]) -> Settings:
-    if "database" not in values:
-        raise SettingsError("database: no value; give for instance sqlite:///names.db")
-    if not values.get("subnets"):
-        raise SettingsError("subnets: no value; name at least one subnet that this server owns")
-    subnets = values["subnets"]
-    peers = values.get("peers", {})
-    listen, database = values.get("listen", DEFAULT_LISTEN), values["database"]
-    admin_listen = values.get("admin_listen")
-    name, drain_seconds = values.get("name"), values.get("drain_seconds", DEFAULT_DRAIN_SECONDS)
-    assert isinstance(subnets, tuple)
-    assert isinstance(peers, dict)
-    assert isinstance(listen, str)
-    assert isinstance(admin_listen, str | None)
-    assert isinstance(database, str)
-    assert isinstance(name, str | None)
-    assert isinstance(drain_seconds, float)
-    beat = values.get("heartbeat_seconds", DEFAULT_DETECTOR.heartbeat_seconds)
-    pause = values.get("acceptable_pause_seconds", DEFAULT_DETECTOR.acceptable_pause_seconds)
-    threshold = values.get("suspicion_threshold", DEFAULT_DETECTOR.threshold)
-    assert isinstance(beat, float)
-    assert isinstance(pause, float)
-    assert isinstance(threshold, float)
-    for subnet in subnets:
-        if subnet in peers:
-            raise SettingsError(f"peers: {subnet} is one of this server's own subnets; it cannot be a peer's as well")
-    server = None if name is None else ServerId(name)
-    log_format, log_level = values.get("log_format", LogFormat.TEXT), values.get("log_level", LogLevel.INFO)
-    metrics_listen, traces_endpoint = values.get("metrics_listen"), values.get("traces_endpoint")
-    restart_grace_seconds = values.get("restart_grace_seconds", DEFAULT_RESTART_GRACE_SECONDS)
-    assert isinstance(log_format, LogFormat)
-    assert isinstance(log_level, LogLevel)
-    assert isinstance(metrics_listen, str | None)
-    assert isinstance(traces_endpoint, str | None)
-    assert isinstance(restart_grace_seconds, float)
-    detector = DetectorLimits(beat, pause, threshold, restart_grace_seconds)
-    absence_limit_days = values.get("absence_limit_days", DEFAULT_ABSENCE_LIMIT_DAYS)
-    assert isinstance(absence_limit_days, float)
-    changes_kept = values.get("changes_kept", CHANGES_KEPT)
-    assert isinstance(changes_kept, int)
-    rates = [values.get(key, default) for key, default in _RATES.items()]
-    per_second, of_sender_per_second = rates
-    assert isinstance(per_second, float)
-    assert isinstance(of_sender_per_second, float)
-    return Settings(
-        listen,
-        admin_listen,
-        database,
-        subnets,
-        peers,
-        server,
-        drain_seconds,
-        detector,
-        changes_kept,
-        per_second,
-        of_sender_per_second,
-        LogSettings(log_format, log_level),
-        metrics_listen,
-        absence_limit_days,
-        traces_endpoint,
-        _message_limits(values),
-    )
-
-
-def _message_limits(values: Mapping[str, object]) -> MessageLimits:
-    limits = MessageLimits()
-    log_bytes = values.get("message_log_mebibytes", limits.log_bytes)
-    log_days = values.get("message_log_days", limits.log_days)
-    backlog_days = values.get("message_backlog_days", limits.backlog_days)
-    dedupe_with = values.get("dedupe_with")
-    assert isinstance(log_bytes, int)
-    assert isinstance(log_days, float)
-    assert isinstance(backlog_days, float)
-    assert isinstance(dedupe_with, tuple | None)
-    return MessageLimits(log_bytes, log_days, backlog_days, dedupe_with)
-
-
-def _read_listen(value: object) -> str:
-    return _address(_text(value), lowest_port=0)
-
-
-def _read_database(value: object) -> str:
-    url = _text(value)
-    try:
-        parse_database_url(url)
-    except DatabaseUrlError as error:
-        raise _WrongValueError(f"{error.problem}; {error.remedy}") from None
-    return url
-
-
-def _read_subnets(value: object) -> tuple[Subnet, ...]:
-    subnets = tuple(sorted({_subnet(text) for text in _list(value, "a list of subnets")}))
-    if len(subnets) > SUBNETS_LIMIT:
-        raise _WrongValueError(f"{len(subnets)} subnets are more than one server can own, which is {SUBNETS_LIMIT}")
-    return subnets
-
-
-def _read_peers(value: object) -> dict[Subnet, str]:
-    pairs: list[tuple[str, object, str]]
-    if isinstance(value, Mapping):
-        pairs = [(str(subnet), address, str(subnet)) for subnet, address in value.items()]
-    else:
-        pairs = []
-        for text in _list(value, "a table of subnets and addresses"):
-            subnet, equals, address = text.partition("=")
-            if not equals:
-                raise _WrongValueError(f"{_shown(text)} is not SUBNET=HOST:PORT", text)
-            pairs.append((_part(subnet, text), _part(address, text), text))
-    peers: dict[Subnet, str] = {}
-    for subnet_text, address_value, culprit in pairs:
-        subnet_name = _subnet(subnet_text)
-        if not isinstance(address_value, str):
-            raise _WrongValueError(f"the address of {subnet_name} is {_kind(address_value)}, not a text", culprit)
-        try:
-            address = _address(address_value, lowest_port=1)
-        except _WrongValueError as error:
-            raise _WrongValueError(f"{subnet_name}: {error}", culprit) from None
-        if peers.setdefault(subnet_name, address) != address:
-            raise _WrongValueError(f"{subnet_name} has two addresses, {peers[subnet_name]} and {address}", culprit)
-    return peers
-
-
-def _part(part: str, whole: str) -> str:
-    return _LineOfFile(part.strip(), whole.place) if isinstance(whole, _LineOfFile) else part.strip()
-
-
-def _read_name(value: object) -> str:
-    return _subnet(_text(value))
-
-
-def _read_number(value: object, *, lowest: float, highest: float, unit: str = "") -> float:
-    """A number within limits; `unit` begins with a space where there is one."""
-    if isinstance(value, str):
-        try:
-            number = float(value)
-        except ValueError:
-            raise _WrongValueError(f"{_shown(value)} is not a number{unit and f' of{unit}'}", value) from None
-    elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise _WrongValueError(f"a number{unit and f' of{unit}'} is wanted, not {_kind(value)}")
-    else:
-        number = float(value)
-    if not lowest <= number <= highest:
-        raise _WrongValueError(f"{value} is not between {lowest:g} and {highest:g}{unit}")
-    return number
-
-
-def _read_word(value: object, *, words: type[StrEnum]) -> StrEnum:
-    text = _text(value).lower()
-    try:
-        return words(text)
-    except ValueError:
-        raise _WrongValueError(f"{_shown(text)} is none of {', '.join(words)}", text) from None
-
-
-def _read_called_address(value: object) -> str:
-    return _address(_text(value), lowest_port=1)
-
-
-def _read_announced_address(value: object) -> str:
-    text = _text(value)
-    return "" if text.strip().lower() == NOT_ANNOUNCED else _address(text, lowest_port=1)
-
-
-_read_seconds = partial(_read_number, unit=" seconds")
-
-
-_read_days = partial(_read_number, lowest=SHORTEST_KEPT_DAYS, highest=LONGEST_KEPT_DAYS, unit=" days")
-
-
-def _read_whole(value: object, *, lowest: float, highest: float, unit: str) -> int:
-    number = _read_number(value, lowest=lowest, highest=highest, unit=unit)
-    if number != int(number):
-        raise _WrongValueError(f"{value} is not a whole number of{unit}")
-    return int(number)
-
-
-_read_rate = partial(
-    _read_number,
-    lowest=LOWEST_MESSAGES_PER_SECOND,
-    highest=MESSAGES_PER_SECOND_LIMIT,
-    unit=" messages a second",
-)
-
-
-def _read_changes_kept(value: object) -> int:
-    return _read_whole(value, lowest=FORGET_EVERY, highest=CHANGES_KEPT_LIMIT, unit=" updates")
-
-
-def _read_log_bytes(value: object) -> int:
-    """Bytes, of a number of mebibytes."""
-    lowest, highest = SMALLEST_LOG_MEBIBYTES, LARGEST_LOG_MEBIBYTES
-    return _read_whole(value, lowest=lowest, highest=highest, unit=" mebibytes") * MEBIBYTE
-
-
-_READERS: Mapping[str, Callable[[object], object]] = {
-    "listen": _read_listen,
-    "admin_listen": _read_listen,
-    "database": _read_database,
-    "subnets": _read_subnets,
-    "peers": _read_peers,
-    "name": _read_name,
-    "drain_seconds": partial(_read_seconds, lowest=0, highest=DRAIN_SECONDS_LIMIT),
-    "heartbeat_seconds": partial(_read_seconds, lowest=SHORTEST_HEARTBEAT_SECONDS, highest=LONGEST_HEARTBEAT_SECONDS),
-    "acceptable_pause_seconds": partial(_read_seconds, lowest=0, highest=LONGEST_ACCEPTABLE_PAUSE_SECONDS),
-    "changes_kept": _read_changes_kept,
-    "messages_per_second": _read_rate,
-    "messages_per_second_of_sender": _read_rate,
-    "message_log_mebibytes": _read_log_bytes,
-    "message_log_days": _read_days,
-    "message_backlog_days": _read_days,
-    "dedupe_with": _read_subnets,
-    "absence_limit_days": partial(
-        _read_number, lowest=SHORTEST_ABSENCE_LIMIT_DAYS, highest=LONGEST_ABSENCE_LIMIT_DAYS, unit=" days"
-    ),
-    "suspicion_threshold": partial(_read_number, lowest=LOWEST_THRESHOLD, highest=HIGHEST_THRESHOLD),
-    "restart_grace_seconds": partial(_read_seconds, lowest=0, highest=RESTART_GRACE_SECONDS_LIMIT),
-    "log_format": partial(_read_word, words=LogFormat),
-    "log_level": partial(_read_word, words=LogLevel),
-    "metrics_listen": _read_listen,
-    "traces_endpoint": _read_called_address,
-    "announced_address": _read_announced_address,
-}
-
-
-def _list(value: object, wanted: str) -> list[str]:
-    """The texts of a list, of comma lists, and of the files that ``@FILE`` names (one a line)."""
-    items = [value] if isinstance(value, str) else value
-    if not isinstance(items, list | tuple):
-        raise _WrongValueError(f"{wanted} is wanted, not {_kind(value)}")
-    texts: list[str] = []
-    for item in items:
-        if not isinstance(item, str):
-            raise _WrongValueError(f"{wanted} is wanted, but one entry is {_kind(item)}", str(item))
-        for part in item.split(","):
-            texts += _lines(Path(part.strip()[1:])) if part.strip().startswith("@") else [part.strip()]
-    return texts
-
-
-class _LineOfFile(str):
-    """A text that a file holds. It is shown by its place: a file that was named by mistake may hold secrets."""
-
-    __slots__ = ("place",)
-
-    def __new__(cls, text: str, place: str) -> _LineOfFile:
-        line = super().__new__(cls, text)
-        line.place = place
-        return line
-
-    place: str
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        content = read_regular_file(path, limit_bytes=SUBNET_FILE_SIZE_LIMIT)
-    except OSError as error:
-        raise _WrongValueError(f"{path} cannot be read: {error.strerror}", str(path)) from None
-    try:
-        lines = content.decode("utf-8-sig").splitlines()
-    except UnicodeDecodeError:
-        raise _WrongValueError(f"{path} is not UTF-8", str(path)) from None
-    return [
-        _LineOfFile(line.strip(), f"line {number} of {path}") for number, line in enumerate(lines, 1) if line.strip()
-    ]
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise _WrongValueError(f"a text is wanted, not {_kind(value)}")
-    return value
-
-
-def _subnet(text: str) -> Subnet:
-    try:
-        return parse_subnet(text)
-    except InvalidNameError as error:
-        why = "" if isinstance(text, _LineOfFile) else f": {error.why}"
-        raise _WrongValueError(f"{_shown(text)} is no subnet{why}", text) from None
-
-
-def _address(text: str, *, lowest_port: int) -> str:
-    try:
-        return parse_address(text, lowest_port=lowest_port)
-    except InvalidAddressError as error:
-        why = f"{_shown(text)} has no HOST:PORT" if isinstance(text, _LineOfFile) else str(error)
-        raise _WrongValueError(why, text) from None
-
-
-def _kind(value: object) -> str:
-    names = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "a table"}
-    return names.get(type(value), f"a {type(value).__name__}")
-
-
-def _shown(text: str) -> str:
-    if isinstance(text, _LineOfFile):
-        return text.place
-    return repr(text if len(text) <= 80 else text[:77] + "...")

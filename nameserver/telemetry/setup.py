@@ -12,7 +12,7 @@ from delivery.origin.rates import Rates
 from delivery.volatile.in_memory import MemoryCounts
 from namegraph import CoreQueries
 from nameserver.calls.stream_places import StreamPlaces
-from nameserver.config.settings import MEBIBYTE, Settings
+from nameserver.config.settings import Settings
 from nameserver.driver.run_loop import RunLoop
 from nameserver.telemetry.calls_under_way import CallsUnderWay
 from nameserver.telemetry.clock_watch import ClockWatch
@@ -20,9 +20,7 @@ from nameserver.telemetry.server_log import ServerLog
 from nameserver.transport.peer_transport import PeerTransport
 from resolver.census import Census
 from resolver.plans import PlanCache
-from storage.urls import parse_database_url, show_url
 
-SHOWN_LIMIT = 20
 """Subnets and peers that are listed; of more it is said how many there are."""
 
 
@@ -103,42 +101,6 @@ def _trace(ending: ExitStack, settings: Settings, core: CoreQueries, run_loop: R
     ending.callback(traces.end)
     run_loop.observers.append(traces)
     calls.followers.append(traces.of_method)
-
-
-def shown_settings(settings: Settings) -> dict[str, object]:
-    """The settings by their keys, as people may see them: without passwords, and no list longer than can be read."""
-    limits = settings.detector
-    return {
-        "listen": settings.listen,
-        "admin_listen": settings.admin_listen,
-        "database": show_url(parse_database_url(settings.database)),
-        "announced_address": "none" if settings.announced_address == "" else settings.announced_address,
-        "subnets": _few(settings.subnets),
-        "peers": _few([f"{subnet}={address}" for subnet, address in settings.peers.items()]),
-        "name": settings.name,
-        "drain_seconds": settings.drain_seconds,
-        "restart_grace_seconds": limits.restart_grace_seconds,
-        "heartbeat_seconds": limits.heartbeat_seconds,
-        "acceptable_pause_seconds": limits.acceptable_pause_seconds,
-        "suspicion_threshold": limits.threshold,
-        "log_format": settings.log.format.value,
-        "log_level": settings.log.level.value,
-        "metrics_listen": settings.metrics_listen,
-        "traces_endpoint": settings.traces_endpoint,
-        "changes_kept": settings.changes_kept,
-        "messages_per_second": settings.messages_per_second,
-        "messages_per_second_of_sender": settings.messages_per_second_of_sender,
-        "message_log_mebibytes": settings.messages.log_bytes // MEBIBYTE,
-        "message_log_days": settings.messages.log_days,
-        "message_backlog_days": settings.messages.backlog_days,
-        "dedupe_with": "all" if settings.messages.dedupe_with is None else _few(settings.messages.dedupe_with),
-        "absence_limit_days": settings.absence_limit_days,
-    }
-
-
-def _few(items: list[str] | tuple[str, ...]) -> str:
-    shown = ",".join(items[:SHOWN_LIMIT])
-    return shown if len(items) <= SHOWN_LIMIT else f"{shown} and {len(items) - SHOWN_LIMIT} more"
 
 
 def _faults(transport: PeerTransport) -> Mapping[tuple[str, str], int]:

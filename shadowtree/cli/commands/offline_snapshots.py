@@ -26,7 +26,8 @@ def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = No
 
     With `java`, the home of one, Spark reads the databases by JDBC; else psycopg does.
     """
-    from nameserver.config.settings import SettingsError, load_settings
+    from nameserver.config.declared import SettingsError
+    from nameserver.config.settings import load_settings
     from nameserver.snapshots.offline_snapshot import UnreadableDatabaseError, stored_snapshot
 
     try:

@@ -37,7 +37,8 @@ def counters_command(config_file: Path, number: int) -> int:
     Example:
       shadowtree repair counters --config names.toml --raise-to 5000000000000
     """
-    from nameserver.config.settings import SettingsError, load_settings
+    from nameserver.config.declared import SettingsError
+    from nameserver.config.settings import load_settings
     from nameserver.driver.counter_repair import CounterRepairError, raise_counter
 
     try:

@@ -22,6 +22,7 @@ from shadowtree.cli.support.private_files import private_files
 @click.option("--database", metavar="URL", help="sqlite:///FILE or postgresql://...")
 @click.option("--peer", "peers", metavar="SUBNET=HOST:PORT", multiple=True, help="The server of another subnet.")
 @click.option("--check-config", is_flag=True, help="Only try whether a server would start.")
+@click.option("--list-settings", is_flag=True, help="Only tell all settings, with their defaults.")
 def serve_command(
     config_file: Path | None,
     subnets: tuple[str, ...],
@@ -29,6 +30,7 @@ def serve_command(
     database: str | None,
     peers: tuple[str, ...],
     check_config: bool,
+    list_settings: bool,
 ) -> int:
     """Run one name server until SIGTERM or Ctrl-C.
 
@@ -44,7 +46,12 @@ def serve_command(
     # Whoever asks for the settings to be read again, while they are read for the first time, must not end the server.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    from nameserver.config.settings import Settings, SettingsError, load_settings
+    from nameserver.config.declared import SettingsError
+    from nameserver.config.settings import Settings, listed, load_settings
+
+    if list_settings:
+        click.echo(listed(), nl=False)
+        return DONE
 
     overrides = {"subnets": subnets, "listen": listen, "database": database, "peers": peers}
 

@@ -35,7 +35,8 @@ QUIET = {"log_level": "error", "restart_grace_seconds": "0"}
 PROGRAM = """
 import json, os, sys
 from nameserver.server import StartError, run
-from nameserver.config.settings import SettingsError, load_settings
+from nameserver.config.declared import SettingsError
+from nameserver.config.settings import load_settings
 if "LOOP_REPORT" in os.environ:
     from tests.loop_watch import CallsMeter, watch_server
     watch_server(os.environ["LOOP_REPORT"], CallsMeter())

@@ -113,7 +113,7 @@ def test_a_small_file_has_defaults(load):
         ('smtp = "127.0.0.1:25"\n' + SMALL, "smtp: it is for distribution, which needs lmtp_listen"),
         ('smtp = "127.0.0.1:0"\n' + SMALL, ":1: smtp: '127.0.0.1:0' does not end in a port"),
         ('database = "mysql://x:secret@y/z"\n' + SMALL, ":1: database: sqlite:///FILE or postgresql://USER@HOST/"),
-        (SMALL + "[defaults]\nmax_bytes = 10\n", ":5: defaults.max_bytes: 1000 to 100000000 is wanted, not 10"),
+        (SMALL + "[defaults]\nmax_bytes = 10\n", ":5: defaults.max_bytes: 10 is not between 1,000 and 100,000,000"),
         (SMALL + "[defaults]\nmax_bytes = true\n", ":5: defaults.max_bytes: a number is wanted, not true or false"),
         (SMALL + "[defaults]\nskip_addressed = 1\n", ":5: defaults.skip_addressed: true or false is wanted"),
         (SMALL + '[defaults]\nfrom = "munge"\n', ":5: defaults.from: 'munge' is none of munge-unsigned, keep"),
@@ -134,7 +134,7 @@ def test_a_small_file_has_defaults(load):
         ),
         (SMALL + "[defaults]\nfrom = true\n", ":5: defaults.from: a text is wanted, not true or false"),
         (SMALL + '[defaults]\npartial = "some"\n', ":5: defaults.partial: 'some' is none of deliver, wait"),
-        (SMALL + "[defaults]\nhold_above = -1\n", ":5: defaults.hold_above: 0 to 1000000000 is wanted, not -1"),
+        (SMALL + "[defaults]\nhold_above = -1\n", ":5: defaults.hold_above: -1 is not between 0 and 1,000,000,000"),
         (SMALL + '[defaults]\notherwise = "drop"\n', ":5: defaults.otherwise: 'drop' is none of refuse, hold"),
         (
             SMALL + '[lists."all@y.example"]\notherwise = "hold"\n',

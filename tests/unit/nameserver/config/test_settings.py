@@ -6,19 +6,23 @@ from pathlib import Path
 
 import pytest
 
+from nameserver.config.declared import Number, SettingsError, Word
 from nameserver.config.settings import (
+    DECLARED,
     SUBNETS_LIMIT,
     VARIABLES_OF_OTHERS,
     LogFormat,
     LogLevel,
     LogSettings,
-    SettingsError,
+    listed,
     load_settings,
+    variable_of,
 )
 from nameserver.detector.phi import DetectorLimits
 from nameserver.session.frames import OWN_SUBNETS_LIMIT
 
 ROOT = Path(__file__).parents[4]
+BASE = ('database = "sqlite:///names.db"\n', 'subnets = ["ubc.example"]\n')
 GOOD = 'database = "sqlite:///names.db"\nsubnets = ["ubc.example"]\n'
 
 
@@ -123,8 +127,8 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         ('database = "sqlite:///n.db"\nsubnets = []\n', "subnets: no value"),
         ('subnets = ["a.b"]\n', "database: no value"),
         (GOOD + 'drain_seconds = "soon"\n', "FILE:3: drain_seconds: 'soon' is not a number of seconds"),
-        (GOOD + "drain_seconds = -1\n", "FILE:3: drain_seconds: -1 is not between 0 and 3600 seconds"),
-        (GOOD + "drain_seconds = nan\n", "FILE:3: drain_seconds: nan is not between 0 and 3600 seconds"),
+        (GOOD + "drain_seconds = -1\n", "FILE:3: drain_seconds: -1 is not between 0 and 3,600 seconds"),
+        (GOOD + "drain_seconds = nan\n", "FILE:3: drain_seconds: nan is not between 0 and 3,600 seconds"),
         (
             GOOD + "heartbeat_seconds = 0\n",
             "FILE:3: heartbeat_seconds: 0 is not between 0.05 and 60 seconds",
@@ -135,7 +139,7 @@ def test_a_list_may_stand_in_a_file_one_a_line(tmp_path):
         ),
         (GOOD + "suspicion_threshold = 0.5\n", "FILE:3: suspicion_threshold: 0.5 is not between 1 and 100"),
         (GOOD + 'suspicion_threshold = "low"\n', "FILE:3: suspicion_threshold: 'low' is not a number"),
-        (GOOD + "absence_limit_days = 0\n", "FILE:3: absence_limit_days: 0 is not between 0.01 and 36500 days"),
+        (GOOD + "absence_limit_days = 0\n", "FILE:3: absence_limit_days: 0 is not between 0.01 and 36,500 days"),
         (GOOD + 'name = "two words"\n', "FILE:3: name: 'two words' is no subnet"),
         (GOOD + '[peers]\n"a.b" = "h:1"\n"s.t" = "h"\n', "FILE:5: peers: s.t: 'h' is not HOST:PORT"),
         (GOOD + '[peers]\n"s.t" = 7400\n', "FILE:4: peers: the address of s.t is a number, not a text"),
@@ -313,4 +317,43 @@ def refusal_of_variable(name, base):
 def test_servers_that_are_believed_about_people_of_no_server_are_all_unless_named(tmp_path, lines, found):
     file = tmp_path / "names.toml"
     file.write_text(f'database = "sqlite:///x.db"\nsubnets = ["a.x"]\n{lines}')
-    assert load_settings(file, {}, {}).messages.dedupe_with == found
+    assert load_settings(file, {}, {}).dedupe_with == found
+
+
+OUT_OF_RANGE = {key: each.read for key, each in DECLARED.items() if isinstance(each.read, Number)}
+
+
+@pytest.mark.parametrize("key", DECLARED)
+def test_each_setting_names_file_line_and_kind_of_a_value_of_another_type(tmp_path, key):
+    """One table over all settings: a new one is in it."""
+    wrong = "[1979-05-27]" if key in ("subnets", "peers", "dedupe_with") else "1979-05-27"
+    said = refusal(tmp_path, f"{key} = {wrong}\n" + "".join(line for line in BASE if not line.startswith(key)))
+    assert re.fullmatch(rf"FILE:1: {key}: (a|.*) .*(is wanted, not a date|one entry is a date)", said), said
+
+
+@pytest.mark.parametrize(("key", "limits"), OUT_OF_RANGE.items())
+def test_each_number_out_of_range_is_told_with_value_and_range(tmp_path, key, limits):
+    for value in (limits.lowest - 1, limits.highest * 2):
+        said = refusal(tmp_path, "".join(BASE) + f"{key} = {value}\n")
+        assert said == f"FILE:3: {key}: {value} is not between {str(limits).replace(' to ', ' and ')}"
+
+
+@pytest.mark.parametrize("key", DECLARED)
+def test_each_setting_has_a_help_text_and_a_row_with_its_variable_in_the_page(key):
+    page = (ROOT / "docs/operators.md").read_text()
+    assert re.fullmatch(r"[A-Za-z].*[.]|sqlite:.*", DECLARED[key].help)
+    assert f"`{key}`" in page
+    assert f"`{variable_of(key)}`" in page
+
+
+@pytest.mark.parametrize("key", [key for key, each in DECLARED.items() if isinstance(each.read, Word)])
+def test_each_word_that_is_none_is_told_with_all_words(tmp_path, key):
+    said = refusal(tmp_path, "".join(BASE) + f'{key} = "loud"\n')
+    assert said == f"FILE:3: {key}: 'loud' is none of {', '.join(DECLARED[key].read.words)}"
+
+
+def test_the_list_of_settings_tells_variable_range_and_default_of_each():
+    told = listed()
+    assert all(f"\n    {variable_of(key)}" in told for key in DECLARED)
+    assert "SHADOWTREE_HEARTBEAT_SECONDS, 0.05 to 60 seconds, default 0.5\n" in told
+    assert "SHADOWTREE_DATABASE, must be given\n" in told

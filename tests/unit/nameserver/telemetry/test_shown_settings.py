@@ -1,16 +1,15 @@
 """All settings in force are told in one line, and no password is."""
 
-from nameserver.config.settings import _READERS, load_settings
-from nameserver.telemetry.setup import SHOWN_LIMIT, shown_settings
+from nameserver.config.settings import DECLARED, SHOWN_LIMIT, load_settings
 
 
 def shown(**values):
-    return shown_settings(load_settings(None, {}, {f"SHADOWTREE_{key.upper()}": text for key, text in values.items()}))
+    return load_settings(None, {}, {f"SHADOWTREE_{key.upper()}": text for key, text in values.items()}).shown()
 
 
 def test_every_key_is_shown_with_its_value():
     found = shown(database="sqlite:///n.db", subnets="a.x", admin_listen="127.0.0.1:7500", changes_kept="12000")
-    assert found.keys() == _READERS.keys()
+    assert found.keys() == DECLARED.keys()
     assert (found["admin_listen"], found["changes_kept"]) == ("127.0.0.1:7500", 12_000)
 
 
