@@ -1,8 +1,8 @@
-"""The words of the delivery half: target sets, qualities, policies, events, and what is asked of the graph.
+"""The vocabulary of delivery: target sets, qualities, policies, events, and the interface to the graph.
 
 words     target sets, qualities, messages, positions
-policy    what the home of a group lays down for messages to it
-events    what goes into the delivery half of a step, and what comes out of it
-reach     what is asked of the graph
-uptime    how long this server has run: by this the age of messages is told
+policy    rules for messages to a group, kept at its home
+events    input of the delivery half of a step, and its output
+reach     questions to the graph
+uptime    running time of this server, which measures the age of messages
 """

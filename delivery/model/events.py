@@ -1,9 +1,10 @@
-"""What goes into the delivery half of a step, and what comes out of it beside records and posts.
+"""Events: input of the delivery half of a step, and its output beside records and posts.
 
     Send ---------> Accepted, durable ---------> Settled          Subscribe --> Subscribed --> Acknowledge ...
       '-> Refusal     CloseParcels before it                        '-> Refusal
 
-`ticket` is chosen by the shell and comes back in each answer. Source: delivery.md sections 5, 9, 16.
+The shell chooses `ticket`; each answer repeats the ticket of its request. See docs/protocol.md, "The way of a message",
+and docs/grpc.md, "Messages".
 """
 
 from __future__ import annotations
@@ -19,36 +20,42 @@ from delivery.model.words import Kept, Message, Position, Quality
 from namegraph import NodeId, Refusal, ServerId, TargetSet
 
 BEGINNING = Position(0, -1)
-"""Before all that is kept in memory."""
+"""The position before all messages that are kept in memory."""
 
 
 class Send(Struct, frozen=True):
-    """A client sends a message. This server must be the home of the addressed target (or that is nobody's process).
+    """A client sends a message. This server must be the home of the addressed target, or that is a foreign process.
 
-    Answered `Accepted` once the parcel that takes it is closed, and, with `wants_settled`, `Settled` later. A
-    parcel of what is kept in memory, as the policy of the addressed group says, is closed in the same step, or with a
-    `Tick` shortly after it. A datagram is answered `DatagramSent` at once.
+    The answer is `Accepted` once the parcel with the message is closed. With `wants_settled`, `Settled` follows later.
+    If the policy of the addressed group keeps messages in memory, the parcel closes in the same step, or with a `Tick`
+    shortly after it. A datagram is answered with `DatagramSent` at once.
     """
 
     ticket: int
     targets: TargetSet
     message: Message
     quality: Quality | None = None
-    """None: that of the addressed group."""
+    """Requested quality. None for the quality of the addressed group."""
     number: int = 0
-    """Of the messages of `message.sender` to the first target: 1 more than the one before; 0 where nobody numbers."""
+    """Number of the message among those of `message.sender` to the first target: 1 more than the number before.
+
+    0 if the sender does not number its messages.
+    """
     request_id: str = ""
-    """Of a message that nobody numbers: repeated, it gets the first answer. Empty: it is sent anew each time."""
+    """Idempotency key of a message without a number: a repeated send gets the first answer.
+
+    Empty if each send is a new message.
+    """
     wants_settled: bool = False
     objection: Refusal | None = None
-    """Why it may not be sent, as far as the shell has asked: a message that was accepted before is answered as then."""
+    """The refusal that the shell found, if any. A message that was accepted before is answered as then."""
     source: str = ""
-    """Network of the client, as the shell counts callers; empty if it is not known."""
+    """Network of the client, as the shell counts callers. Empty if the network is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatagramCame:
-    """Another server has sent what is in no lane."""
+    """Another server has sent a frame that belongs to no lane."""
 
     sender: ServerId
     encoded: bytes
@@ -56,9 +63,9 @@ class DatagramCame:
 
 @dataclass(frozen=True, slots=True)
 class PeerStarted:
-    """Another server has started again. What it posted before and was not taken here comes again, if it still has that.
+    """Another server has started again. Its posts that this server has not handled come again, if it still has them.
 
-    To be said before what is posted from then on.
+    The shell reports this event before any later post of that server.
     """
 
     peer: ServerId
@@ -66,50 +73,59 @@ class PeerStarted:
 
 @dataclass(frozen=True, slots=True)
 class SendAll:
-    """Messages that came together, each as if alone, in this order: one step costs as much as taking several."""
+    """Messages that came together, each handled as if alone, in this order.
+
+    One step for several messages saves time.
+    """
 
     sends: tuple[Send, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMessage:
-    """A client sends a message whose origin is away: it is kept here until that is met again. Answered `Queued`."""
+    """A client sends a message whose origin is away.
+
+    This server keeps it until that is back. Answered with `Queued`.
+    """
 
     ticket: int
     addressed: NodeId
-    """Its first target."""
+    """First target of the message."""
     encoded: bytes
-    """The message, as the shell passes it on."""
+    """The message in the form in which the shell passes it on."""
     sender: str
     number: int
-    """As of a `Send`; 0: it has a request id."""
+    """Number of the message, as in `Send`. 0 if the message has a request id."""
     request_id: str
     deadline_ms: int = 0
-    """It is handed to nobody later than so long after `queued_at_ms`; 0: whenever."""
+    """Milliseconds after `queued_at_ms` within which the message may be handed over. 0 if there is no deadline."""
     queued_at_ms: int = 0
-    """Milliseconds since 1970."""
+    """Time at which the message was queued, in milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedEnded:
-    """A message that was queued was passed on to its origin. Nobody is answered."""
+    """A queued message was passed on to its origin. The event has no answer."""
 
     number: int
-    """In the queue."""
+    """Number of the message in the queue."""
     refusal: Refusal | None = None
-    """None: it is accepted there."""
+    """The refusal by the origin. None if the origin accepted the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseParcels:
-    """Records are about to be written: messages that were accepted since become parcels, and go with them."""
+    """Records are about to be written.
+
+    Messages accepted since the last write become parcels, and are written with them.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class OpenMailbox:
-    """Keep from now on what reaches a process, whether or not it listens; or what is addressed to a group.
+    """Open a mailbox: from now on keep the messages for a process, or the messages addressed to a group.
 
-    Answered `MailboxOpened`.
+    Messages are kept while nobody listens, too. Answered with `MailboxOpened`.
     """
 
     ticket: int
@@ -118,26 +134,26 @@ class OpenMailbox:
 
 @dataclass(frozen=True, slots=True)
 class CloseMailbox:
-    """Keep nothing any more for a process; its subscriptions end. Answered `MailboxClosed`."""
+    """Close the mailbox of a process and end its subscriptions. Answered with `MailboxClosed`."""
 
     ticket: int
     process: NodeId
 
 
 class Start(Enum):
-    """Where a new subscription begins."""
+    """Position at which a new subscription begins."""
 
     START = "start"
-    """With the oldest message that its mailbox has."""
+    """The oldest message in the mailbox."""
     NOW = "now"
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribe:
-    """An endpoint begins to listen for a process; whoever listened on the same subscription before is taken over.
+    """An endpoint begins to listen for a process. It takes over from the endpoint that used the same subscription.
 
-    A subscription that exists goes on behind what it acknowledged; `start` is for a new one, or a position to go to.
-    Opens the mailbox where there is none, but for that of a group. Answered `Subscribed`.
+    An existing subscription goes on behind its acknowledged position. `start` is for a new subscription, or names a
+    position to go to. A missing mailbox is opened, except for that of a group. Answered with `Subscribed`.
     """
 
     ticket: int
@@ -145,87 +161,94 @@ class Subscribe:
     subscription: str = ""
     start: Start | Position = Start.START
     is_ephemeral: bool = False
-    """It begins now, has no name and no mailbox, and nothing is left of it after `StopListening`, or a restart."""
+    """True if the subscription begins now, and has no name and no mailbox.
+
+    Its state is gone after `StopListening` or a restart.
+    """
     in_memory: Position | None = None
-    """Through where it has handled what is kept in memory, as it remembers itself."""
+    """Position through which the endpoint has handled messages that are kept in memory, as the endpoint remembers
+    it."""
     caller: str = ""
-    """Caller whose subscriptions of a mailbox are counted together; empty if it is not known."""
+    """Caller whose subscriptions of a mailbox are counted together. Empty if the caller is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopListening:
-    """An ephemeral subscription ends, if it is there. Nobody is answered."""
+    """End an ephemeral subscription, if it exists. The event has no answer."""
 
     ticket: int
-    """Of the `Subscribe` that began it."""
+    """Ticket of the `Subscribe` that began the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """An endpoint has handled all that its subscription was handed through a position. Nobody is answered.
+    """An endpoint has handled all messages that its subscription received, through a position. The event has no answer.
 
-    An ephemeral one has handled what it was handed.
+    An ephemeral endpoint has handled the messages that it received.
     """
 
     mailbox: int
     subscription: str
     epoch: int
-    """Of its `Subscribed`: one that was taken over acknowledges nothing."""
+    """Epoch from `Subscribed`. An acknowledgement from an endpoint that was taken over has no effect."""
     through: Position
     in_memory: Position | None = None
-    """The same of what is kept in memory; None: nothing new."""
+    """Position through which messages kept in memory are handled. None if it is unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeAll:
-    """What several endpoints acknowledge, in one step."""
+    """Acknowledgements of several endpoints, in one step."""
 
     acknowledged: tuple[Acknowledge, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayDeadLetters:
-    """Post dead letters again to the servers that lack them. Answered `DeadLettersReplayed`."""
+    """Post dead letters again to the servers that lack them. Answered with `DeadLettersReplayed`."""
 
     ticket: int
     numbers: tuple[int, ...] | None
-    """None: all of them."""
+    """Numbers of the dead letters. None for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class DropDeadLetters:
-    """Forget dead letters. Answered `DeadLettersDropped`."""
+    """Forget dead letters. Answered with `DeadLettersDropped`."""
 
     ticket: int
     numbers: tuple[int, ...] | None
-    """None: all of them."""
+    """Numbers of the dead letters. None for all of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetPolicy:
-    """Lay down what holds for messages to a group of this server; what is None stays. Answered `PolicySet`."""
+    """Change the policy of a group of this server. A field that is None stays. Answered with `PolicySet`."""
 
     ticket: int
     group: NodeId
     quality: Quality | None = None
     senders: str | None = None
-    """As in `Policy`. Of a group of another server, that one was asked whether it exists."""
+    """Senders, as in `Policy`. The shell has asked the home of a group of another server whether that group exists."""
     kept: Kept | None = None
 
 
 OwnRequest = QueueMessage | OpenMailbox | CloseMailbox | Subscribe | ReplayDeadLetters | DropDeadLetters | SetPolicy
-"""What a caller is answered, and a step takes by itself."""
+"""Requests with an answer, each of which is a step of its own."""
 
 Request = Send | OwnRequest
 
 Notice = Acknowledge | AcknowledgeAll | StopListening | QueuedEnded
-"""What nobody is answered."""
+"""Events without an answer."""
 
 DeliveryEvent = Request | SendAll | CloseParcels | Notice | DatagramCame | PeerStarted
 
 
 class Accepted(Struct, frozen=True):
-    """A message is durable at its origin, or was before; or is in memory there, where `kept` says so."""
+    """A message is durable at its origin, or in memory there if `kept` says `MEMORY`.
+
+    It may have been accepted before.
+    """
 
     ticket: int
     message_id: str
@@ -235,23 +258,23 @@ class Accepted(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A message is durable here, and goes to its origin when that is met again."""
+    """A message is durable at this server, and goes to its origin when that is back."""
 
     ticket: int
     is_repeated: bool = False
-    """Whether it was queued before."""
+    """True if the message was queued before."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatagramSent:
-    """A datagram is on its way, as far as there are ways. Nothing more will be known of it."""
+    """A datagram is on its way to all servers that could be reached. No further answer follows."""
 
     ticket: int
     message_id: str
     sent_to: tuple[ServerId, ...]
-    """The other servers to which it is sent; sorted."""
+    """Other servers to which the datagram is sent, sorted."""
     unknown: tuple[ServerId, ...]
-    """Servers that others name as further below and that are not known at the origin; sorted."""
+    """Downstream servers that a peer named and that the origin does not know, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,17 +284,22 @@ class Settled:
     ticket: int
     message_id: str
     mailboxes: int | None
-    """How many get it; None of a message that was settled before it was sent again: that is not known any more."""
+    """Number of mailboxes that get the message.
+
+    None for a retried message that was settled before: the number is not known any more.
+    """
     servers: int | None
-    """How many servers have some of them."""
+    """Number of servers that have such mailboxes."""
     unreachable: tuple[ServerId, ...] = ()
-    """Servers that others name as further below and that are not known at the origin, or were removed before they had
-    it. Sorted."""
+    """Servers that do not get the message, sorted.
+
+    A peer named them as downstream and the origin does not know them, or they were removed before they had the message.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class MailboxOpened:
-    """The mailbox of a process."""
+    """The mailbox of a process is open."""
 
     ticket: int
     mailbox: int
@@ -280,41 +308,46 @@ class MailboxOpened:
 
 @dataclass(frozen=True, slots=True)
 class MailboxClosed:
-    """There is no mailbox of the process any more."""
+    """The mailbox of a process is closed."""
 
     ticket: int
     mailbox: int
-    """Its number."""
+    """Number of the mailbox."""
     subscriptions: Mapping[str, Position]
-    """How far each of its subscriptions had acknowledged, by name."""
+    """Acknowledged position of each of its subscriptions, by name."""
     unread: int = 0
-    """How many messages it had that not all of its subscriptions have acknowledged; they are counted as lost. They may
-    be fewer: see `delivery.log.log.Log.behind`."""
+    """Number of its messages that some subscription has not acknowledged, at most: they are counted as lost.
+
+    The true number may be lower: see `delivery.log.log.Log.behind`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """What an endpoint begins with: it is handed what its mailbox gets behind `cursor`."""
+    """An endpoint listens. It receives the messages of its mailbox behind `cursor`."""
 
     ticket: int
     mailbox: int
-    """The number in audiences of what is for it."""
+    """Number of the mailbox in audiences."""
     cursor: Position
     epoch: int
-    """Of an ephemeral one: its ticket."""
+    """Epoch of the subscription. For an ephemeral subscription, its ticket."""
     in_memory: Position = BEGINNING
-    """The same as `cursor`, of what is kept in memory."""
+    """Cursor for messages that are kept in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettersReplayed:
-    """Dead letters are under way to the servers that lack them, as far as these are known."""
+    """Dead letters are under way to those servers that lack them and are known."""
 
     ticket: int
     replayed: int
-    """How many were posted."""
+    """Number of dead letters that were posted."""
     left: int
-    """How many were not, or not to all: a server that lacks them is not known, or too much is under way already."""
+    """Number of dead letters that were not posted, or not to all servers.
+
+    A server that lacks them is not known, or too much is under way already.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,12 +356,12 @@ class DeadLettersDropped:
 
     ticket: int
     dropped: int
-    """How many there were."""
+    """Number of dead letters that were dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySet:
-    """What holds for a group from now on."""
+    """The policy of a group from now on."""
 
     ticket: int
     policy: Policy
@@ -336,7 +369,7 @@ class PolicySet:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryRefused:
-    """A command is refused, and nothing of it done."""
+    """A command is refused, and had no effect."""
 
     ticket: int
     refusal: Refusal

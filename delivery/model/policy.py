@@ -1,14 +1,15 @@
-"""What the home of a group lays down for messages to it: one row for each group that has another policy than others.
+"""Policies of groups for messages, kept at the home of the group: one row for each group whose policy is not the
+default.
 
     no row: the default --set--> a row --set to the default--> none
                                   '---the group is deleted---> none: one that is created again begins anew
 
-Who may send is judged where the graph can be asked over servers, by the shell; this remembers it alone.
+The shell judges who may send, because it can ask the graph over servers. This module only stores the policy.
 
-The quality of a message is that of the addressed group, the first target, unless its sender asks for less. Who asks for
-more is refused: also who only numbers a message to a group that takes datagrams, and would send it again.
+A message has the quality of the addressed group, the first target, unless its sender asks for less. A sender that asks
+for more is refused. A numbered message to a group that takes datagrams asks for more, too: its sender would retry it.
 
-Source: delivery.md sections 0, 12, 16.
+See docs/protocol.md, "Who may send", and docs/messages.md, "What they can rely on".
 """
 
 from __future__ import annotations
@@ -35,24 +36,27 @@ from namegraph import (
 
 ANYONE: Final = "anyone"
 MEMBERS: Final = "members"
-"""No id of a group is such a word: ids have an `@`."""
+"""Keywords of `Policy.senders`. No group id equals one: ids have an `@`."""
 
 _FREED = NodeId("@")
-"""In a row of the graph: what the number stood for is not known any more."""
+"""Placeholder in a row of the graph: the name that its number stood for is not known any more."""
 
 
 class Policy(Struct, frozen=True, array_like=True):
-    """Of one group."""
+    """Policy of one group."""
 
     quality: Quality = Quality.FIFO
-    """The most that a message to the group can have, and what it has where nothing else is said."""
+    """Highest quality of a message to the group, and the default quality."""
     senders: str = ANYONE
-    """`ANYONE`; `MEMBERS`, who is below the group; or the id of the group below which a sender must be."""
+    """`ANYONE`; `MEMBERS`, processes below the group; or the id of the group below which a sender must be."""
     kept: Kept = Kept.DURABLE
-    """Where messages are that are sent from now on."""
+    """Storage of messages that are sent from now on."""
 
     def senders_of(self, group: NodeId) -> NodeId | None:
-        """The group below which a sender to `group`, whose policy this is, must be; None: anyone may send."""
+        """Return the group below which a sender to `group`, the owner of this policy, must be.
+
+        None if anyone may send.
+        """
         if self.senders == ANYONE:
             return None
         return group if self.senders == MEMBERS else NodeId(self.senders)
@@ -62,23 +66,24 @@ DEFAULT: Final = Policy()
 
 
 class Policies:
-    """Those of all groups of this server."""
+    """Policies of all groups of this server."""
 
     def __init__(self, durable: DurableState) -> None:
         self._rows = DurableMap(durable, "policy", NODES, packed(Policy))
 
     def of(self, group: NodeId) -> Policy:
-        """What holds for a group, or for anything else that can be sent to."""
+        """Return the policy of a group, or the default for any other target."""
         return self._rows.get(group, DEFAULT)
 
     def groups(self) -> list[NodeId]:
-        """Those that have another one than the default."""
+        """Return the groups whose policy is not the default."""
         return list(self._rows)
 
     def quality_of(self, addressed: NodeId, asked: Quality | None, *, is_kept: bool) -> Quality:
-        """What a message has to this first target; raises `RefusedError` where it asks for more than that gives.
+        """Return the quality of a message to this first target.
 
-        `is_kept`: whether its sender asks for what no datagram has, as a number.
+        `is_kept`: True if the sender asks for a feature that datagrams lack, such as a number. Raises `RefusedError` if
+        the sender asks for more than the policy of the target gives.
         """
         given = self.of(addressed).quality
         wanted = asked if asked is not None else Quality.FIFO if is_kept else given
@@ -99,7 +104,7 @@ class Policies:
         reach: Reach,
         server: ServerId,
     ) -> Policy:
-        """Lay down what holds for a group from now on, and return it; what is None stays. Raises `RefusedError`."""
+        """Change the policy of a group and return the new policy. A field that is None stays. Raises `RefusedError`."""
         if reach.home_of(group) not in (None, server):
             raise refuse(Reason.INVALID_REQUEST, f"{group} is not at home at the server {server}")
         before = self.of(group)
@@ -111,7 +116,7 @@ class Policies:
         named = None if senders is None else policy.senders_of(group)
         for needed in (group,) if named is None else (group, named):
             home = reach.home_of(needed)
-            # Of a group that is at home elsewhere, this server cannot say whether it is there.
+            # Only the home of a group can say whether the group exists.
             if home in (None, server) and not reach.is_group(needed):
                 renamed_to = reach.renamed_to(needed)
                 raise group_not_found(needed, server, known_subnet=home is not None, renamed_to=renamed_to)
@@ -122,7 +127,7 @@ class Policies:
         return policy
 
     def rename(self, old: NodeId, new: NodeId) -> None:
-        """A group has a new name: its policy goes along, and policies that name it as the group of senders follow."""
+        """Move the policy of a renamed group, and update the policies that name it as the group of senders."""
         if old in self._rows:
             self._rows[new] = self._rows.pop(old)
         for group, policy in list(self._rows.items()):
@@ -130,7 +135,7 @@ class Policies:
                 self._rows[group] = structs.replace(policy, senders=new)
 
     def forget_deleted(self, records: Records, is_group: Callable[[NodeId], bool]) -> None:
-        """Forget the policies of groups that a step has deleted, as the rows that it writes say."""
+        """Forget the policies of groups that a step has deleted, according to the rows that the step writes."""
         if not (self._rows and records.nodes):
             return
         changed = {row.node_id for row in records.nodes}

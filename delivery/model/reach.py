@@ -1,4 +1,4 @@
-"""What the delivery half asks of the graph, at the instant of a step. The shell fulfils it with `resolver`."""
+"""Interface from delivery to the graph, at the instant of a step. The shell implements it with `resolver`."""
 
 from __future__ import annotations
 
@@ -9,72 +9,75 @@ from namegraph import ArcRecord, NodeId, ServerId
 
 
 class Below(Protocol):
-    """What a group reaches on this server."""
+    """Nodes and servers that this server has below a group."""
 
     @property
     def number(self) -> int:
-        """The same number, the same answer."""
+        """Version of the answer: equal numbers mean equal answers."""
 
     @property
     def processes(self) -> tuple[NodeId, ...]:
-        """The processes that live here: sorted, each once."""
+        """Processes that this server delivers to, sorted, each once."""
 
     @property
     def onward(self) -> tuple[ServerId, ...]:
-        """The servers of members that live elsewhere and are immediately below owned groups; sorted."""
+        """Homes of members elsewhere that are immediately below groups of this server, sorted."""
 
     @property
     def apart(self) -> tuple[ServerId, ...]:
-        """Of these, the ones at either end of suspended arcs."""
+        """Servers of `onward` that are at either end of suspended arcs."""
 
 
 class Reach(Protocol):
-    """What the graph says on this server."""
+    """The graph as this server knows it."""
 
     def below(self, group: NodeId) -> Below:
-        """What a group of any server reaches here."""
+        """Return the nodes and servers that this server has below a group of any server."""
 
     def prepare(self, group: NodeId, room: int) -> int:
-        """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
+        """Compute part of the answer of `below`, for at most `room` nodes.
+
+        Return the unused room: 0 if more is left to do.
+        """
 
     def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
-        """The servers to which ways led on from here over those of some arcs that are not there any more."""
+        """Return the servers to which paths led from this server over removed arcs among `arcs`."""
 
     def servers_met(self) -> Collection[ServerId]:
-        """All other servers that introduced themselves here."""
+        """Return all other servers that introduced themselves to this server."""
 
     def is_settled_with(self, server: ServerId) -> bool:
-        """Whether this server and another one know the same of every arc between them, and of all others in reach."""
+        """True if this server and another server agree on every arc between them, and on all other servers in reach."""
 
     def is_steady(self) -> bool:
-        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        """True if servers neither agree on a view nor settle changes that were made while they were apart."""
 
     def view(self) -> str:
-        """Names the view that this server is in."""
+        """Return the name of the view that this server is in."""
 
     def view_number(self) -> int:
-        """The number of that view: later ones have higher numbers."""
+        """Return the number of the current view. Later views have higher numbers."""
 
     def is_parted(self) -> bool:
-        """Whether some server that was met is out of the view: members may be behind suspended arcs."""
+        """True if some server that was met is out of the view: members may be behind suspended arcs."""
 
     def is_known(self, server: ServerId) -> bool:
-        """Whether a server introduced itself here."""
+        """True if a server introduced itself to this server."""
 
     def home_of(self, name: NodeId) -> ServerId | None:
-        """The server that owns a name; None where nobody does, as far as is known here."""
+        """Return the server that owns a name. None if this server knows no owner."""
 
     def homes_of(self, names: Sequence[NodeId]) -> Sequence[ServerId | None]:
-        """As `home_of`, for many names, in their order."""
+        """Return the homes of many names, in their order. See `home_of`."""
 
     def is_group(self, name: NodeId) -> bool:
-        """Whether a group of this name exists here."""
+        """True if a group of this name exists at this server."""
 
     def is_process(self, name: NodeId) -> bool:
-        """Whether a name is a member of some group here, and no group itself."""
+        """True if a name is a member of some group at this server, and is not a group."""
 
     def renamed_to(self, name: NodeId) -> NodeId | None:
-        """The present name of a group that had this name; None if it is not known, or a group has this name."""
+        """Return the present name of a group that had this name. None if it is not known, or a group has this name."""
 
     def lives_here(self, name: NodeId) -> bool:
-        """Whether a name is such a process, and no other server's."""
+        """True if a name is such a process, and no other server owns it."""

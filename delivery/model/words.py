@@ -1,6 +1,6 @@
-"""The words of the delivery half: target sets, qualities, messages, positions.
+"""Vocabulary of delivery: target sets, qualities, messages, positions.
 
-Source: delivery.md sections 0, 1, 5, 9.
+See docs/protocol.md, "The way of a message", "Limits of messages" and "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -13,47 +13,50 @@ from msgspec import Struct
 from namegraph import NodeId, Reason, RefusedError, ServerId, Target, TargetSet, refuse
 
 PAYLOAD_BYTES_LIMIT = 1024 * 1024
-"""Of one message."""
+"""Largest payload of a message."""
 
 DATAGRAM_BYTES_LIMIT = 64 * 1024
-"""Of the payload of one datagram: it never holds up what else is to leave for long."""
+"""Largest payload of a datagram: a datagram never holds up other frames for long."""
 
 HEADERS_BYTES_LIMIT = 8 * 1024
-"""Of one message: names and values together."""
+"""Largest headers of a message: names and values together."""
 
 TARGETS_LIMIT = 64
-"""Groups and processes that one message is addressed to; each may have as many exceptions."""
+"""Largest number of targets of one message. Each target may have as many exceptions."""
 
 
 class Quality(IntEnum):
-    """What a member that is there throughout can rely on."""
+    """Delivery guarantee of a message for a member that stays a member throughout."""
 
     DATAGRAM = 0
-    """At most once, if it listens now; nothing is kept, and nothing waits for it."""
+    """At most once, to current listeners only. No server keeps a datagram or waits for it."""
     FIFO = 1
-    """Once, also after crashes and partitions; what is sent to one target set is one sequence, the same for all."""
+    """Once, also after crashes and partitions.
+
+    Messages to one target set are one sequence, the same for all members.
+    """
 
 
 class Kept(IntEnum):
-    """Where a message is until it is handed over."""
+    """Storage of a message until it is handed over."""
 
     DURABLE = 0
-    """On disk, at its origin and at each server below: nothing is lost for a restart."""
+    """Disk, at the origin and at each server below: a restart loses no message."""
     MEMORY = 1
-    """In memory alone: nobody waits for a disk, and a restart of a server loses what it had not handed over yet."""
+    """Memory alone: no write is waited for. A restart of a server loses the messages that it has not handed over."""
 
 
 EVERYBODY = "*"
-"""The pattern of a gateway for all processes of a server."""
+"""Pattern of a gateway for all processes of a server."""
 
 
 def is_pattern(name: str) -> bool:
-    """Whether a name stands for all processes here (`*`), or for those of a subnet (`*@debian.org`)."""
+    """True if a name is a pattern: all processes of this server (`*`), or those of a subnet (`*@debian.org`)."""
     return name == EVERYBODY or name.startswith("*@")
 
 
 def serves(pattern: str, process: NodeId) -> bool:
-    """Whether a process matches a pattern."""
+    """True if a process matches a pattern."""
     return pattern in patterns_of(process)
 
 
@@ -63,9 +66,9 @@ def patterns_of(process: NodeId) -> tuple[NodeId, NodeId]:
 
 
 def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> TargetSet:
-    """The set of these targets, each less all of the exceptions.
+    """Return the target set of these targets, each less all exceptions.
 
-    The first is the addressed one, whose home is the origin; the others are sorted.
+    The first target is the addressed target, whose home is the origin. The other targets are sorted.
     """
     less = tuple(sorted(set(excluding or ())))
     first, *others = dict.fromkeys(names)
@@ -73,7 +76,8 @@ def target_set(names: list[NodeId], excluding: list[NodeId] | None = None) -> Ta
 
 
 def target_not_found(name: NodeId, server: ServerId, renamed_to: NodeId | None = None) -> RefusedError:
-    """The refusal of a message to what its home does not know, with the name that the group has now."""
+    """Return the refusal of a message to a target that its home does not know, with the present name of a renamed
+    group."""
     if renamed_to is not None:
         return refuse(
             Reason.TARGET_NOT_FOUND,
@@ -91,39 +95,39 @@ def target_not_found(name: NodeId, server: ServerId, renamed_to: NodeId | None =
 
 
 class Message(Struct, frozen=True, array_like=True):
-    """What is sent, as its receivers get it."""
+    """A message as its receivers get it."""
 
     payload: bytes
     headers: tuple[tuple[str, str], ...] = ()
     sender: str = ""
-    """Who numbers its messages, as the client said; empty where nobody does."""
+    """Sender id under which the client numbers its messages. Empty if messages are not numbered."""
     sent_at_ms: int = 0
-    """Milliseconds since 1970 on the clock of the server that accepted it; 0 where it is not known."""
+    """Milliseconds since 1970 on the clock of the server that accepted the message. 0 if it is not known."""
     deadline_ms: int = 0
-    """It is handed to nobody later than so long after `sent_at_ms`; 0: whenever."""
+    """Milliseconds after `sent_at_ms` within which the message may be handed over. 0 if there is no deadline."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
         of_headers = sum(len(name) + len(value) for name, value in self.headers) if self.headers else 0
         return len(self.payload) + len(self.sender) + of_headers
 
     @property
     def expires_at_ms(self) -> int:
-        """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
+        """Milliseconds since 1970 after which the message is handed to nobody. 0 if it never expires."""
         return self.sent_at_ms + self.deadline_ms if self.deadline_ms else 0
 
 
 class Filter(NamedTuple):
-    """Which of the messages that reach it an endpoint is handed; the others count as handed."""
+    """Filter of an endpoint for the messages that reach it. A message that it leaves out counts as handed over."""
 
     groups: frozenset[NodeId] = frozenset()
-    """First targets; none: whatever it is."""
+    """First targets to pass. Empty for any target."""
     senders: frozenset[str] = frozenset()
-    """Who numbers its messages; none: whoever does, or nobody."""
+    """Sender ids to pass. Empty for any sender, numbered or not."""
 
     def passes(self, addressed: NodeId, sender: str) -> bool:
-        """Whether a message to this first target, of this sender, is handed over."""
+        """True if a message of this sender to this first target is handed over."""
         return (not self.groups or addressed in self.groups) and (not self.senders or sender in self.senders)
 
 
@@ -131,33 +135,33 @@ EVERYTHING = Filter()
 
 
 class Position(NamedTuple):
-    """A place in the log of a server: a message of an entry. As a cursor: all through that message is handled."""
+    """A message of an entry in the log of a server. As a cursor: every message through this one is handled."""
 
     entry: int
     item: int
-    """Within the entry, from 0; -1: nothing of it."""
+    """Index within the entry, from 0. -1 for the place before its first message."""
 
     @classmethod
     def before(cls, entry: int) -> Position:
-        """The place after which an entry begins."""
+        """Return the place after which an entry begins."""
         return cls(entry, -1)
 
 
 class PositionToken(NamedTuple):
-    """A position as clients keep it: a number means something only in the log it is of."""
+    """A position in the form that clients keep, with the log in which its numbers are valid."""
 
     server: ServerId
     incarnation: int
-    """Of that server: its log begins anew where it goes on from an older copy of its database."""
+    """Incarnation of that server: a server restored from an old backup begins a new log."""
     position: Position
     kept: Kept = Kept.DURABLE
-    """What is in memory has positions of its own."""
+    """Storage of the messages. Those kept in memory have positions of their own."""
 
     def __str__(self) -> str:
         before, after = self.around_item()
         return f"{before}{self.position.item}{after}"
 
     def around_item(self) -> tuple[str, str]:
-        """What comes before and after the item: the same of all messages of an entry."""
+        """Return the text before and after the item, which is the same for all messages of an entry."""
         mark = "m" if self.kept is Kept.MEMORY else ""
         return f"{mark}{self.position.entry}.", f"@{self.server}#{self.incarnation}"
