@@ -1,13 +1,13 @@
-"""Holders of the log: how much each writer has, and the writer whose oldest entries go when the log is full.
+"""Bytes that each writer holds in the log, and the writer that loses its oldest entries when the log is full.
 
-    who fills the log, and holds more than a quarter of it, or else who holds most: its oldest entries go
-    sources first: networks of clients, and other servers; of the entries of one source the same by their first targets
+    1. the writer that fills the log, if it holds more than a quarter of it; else the writer that holds most
+    2. first among sources (networks of clients, and other servers), then among the first targets of that source
 
-So no writer takes more than a quarter of the log from others, and nobody loses anything while somebody else holds more.
-Where nobody else writes, a writer has all of the log. A source counts as one whatever names and targets it gives: with
-a thousand groups it has no more than with one. Names of senders do not count: each sender says its name itself.
+No writer takes more than a quarter of the log from other writers. No writer loses entries while another holds more. A
+writer that is alone has all of the log. A source counts as one, whatever names and targets it gives: with a thousand
+groups it has no more than with one. Names of senders do not count, because each sender chooses its own.
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes" (a full log).
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from collections.abc import Iterable, Mapping
 from delivery.log.segments import Share
 
 QUARTER = 4
-"""One writer takes this part of the log from others at most."""
+"""Inverse of the largest part of the log that one writer takes from other writers."""
 
 ALIKE = 0.75
-"""Targets of one source that have this part of what the largest has, or more, give way together."""
+"""Targets of one source give way together if they hold at least this part of the bytes of its largest target."""
 
 
 class Holders:
-    """How many bytes each writer has in the log, and in which segments."""
+    """Bytes of each writer in the log, and the segments that have entries of it."""
 
     def __init__(self) -> None:
         self.sources: dict[int, int] = {}
         """Bytes of each source."""
         self._parts: dict[int, dict[int, int]] = {}
-        """Bytes of each first target of a source."""
+        """Bytes of each first target, by source."""
         self._segments: dict[tuple[int, int], list[int]] = defaultdict(list)
-        """Positions at which the segments begin in which a writer has entries, in order."""
+        """First positions of the segments that have entries of a writer, in order, by source and first target."""
 
     def add(self, share: Share, *, first: int) -> None:
-        """Take a share of the segment that begins at `first` in, as if it were empty."""
+        """Register a new share of the segment that begins at `first`. Its bytes are counted with `grow`."""
         source, addressed = share.source, share.addressed
         self.sources.setdefault(source, 0)
         self._parts.setdefault(source, {}).setdefault(addressed, 0)
@@ -45,12 +45,15 @@ class Holders:
             segments.append(first)
 
     def grow(self, share: Share, size: int) -> None:
-        """A share has so many bytes more."""
+        """Add `size` bytes to the writer of a share."""
         self.sources[share.source] += size
         self._parts[share.source][share.addressed] += size
 
     def remove(self, shares: Iterable[Share], *, first: int) -> None:
-        """Forget shares of the segment that begins at `first`: all that it has of their writers."""
+        """Forget shares of the segment that begins at `first`.
+
+        They must be all shares of their writers in that segment.
+        """
         writers = dict[tuple[int, int], None]()
         for share in shares:
             self.sources[share.source] -= share.size
@@ -67,10 +70,10 @@ class Holders:
     def who_gives_way(
         self, recent: Iterable[Share], *, limit: int, newest: int
     ) -> tuple[int, int, frozenset[int]] | None:
-        """Return the segment of which the oldest entries go, the source of these, and their targets.
+        """Return the segment whose oldest entries go, the source of these entries, and their targets.
 
-        `recent`: shares of the last segments, by which it is seen who fills the log. `newest`: nothing of this segment
-        goes. Returns None if all that may go is there.
+        `recent`: shares of the last segments, which show the writer that fills the log. `newest`: first position of the
+        newest segment, from which no entry goes. Returns None if no older segment has entries.
         """
         recent = list(recent)
         first_choice = _choose(self.sources, _sizes((share.source, share) for share in recent), limit=limit)
@@ -109,7 +112,7 @@ def _sizes(shares: Iterable[tuple[int, Share]]) -> Counter[int]:
 
 
 def _filling(held: Mapping[int, int], recent: Counter[int], *, limit: int) -> int | None:
-    """Return who fills the log, if it holds more than a quarter."""
+    """Return the writer with most recent bytes if it holds more than a quarter of the limit. None otherwise."""
     found = max(recent, key=recent.__getitem__, default=None)
     return found if found is not None and held[found] * QUARTER > limit else None
 

@@ -1,14 +1,15 @@
-"""The log of a server: parcels in the order in which they came, each with the audience that gets it.
+"""The log of a server: parcels in the order in which they arrived, each with the audience that gets it.
 
     append --> position n --> durable --> read by subscriptions, in the order of positions --> cut
 
-An entry is one row, whatever the number of its members. What is in the log is read from the database; here is only how
-far it goes, and of each *segment* of it, when it began, of whom it is and what it is for (`log_segments.py`). It is cut
-where nobody needs it any more: behind all cursors, and before the oldest parcel of this server that is not settled.
-Where it is kept for too long, its oldest segment goes. Where it grows beyond its limit, the oldest entries of a writer
-go (`log_holders.py`), which leaves holes. Whoever had not read what went is told a gap.
+An entry is one row, however many members it has. Contents of entries are read from the database. This module keeps only
+the ends of the log and its *segments*: the begin, writers and audiences of each (`segments.py`).
 
-Source: delivery.md sections 3, 9, 11.
+The log is cut behind all cursors, and before the oldest parcel of this server that is not settled. If the oldest
+segment is kept for too long, it goes. If the log exceeds its limit, the oldest entries of a writer go (`holders.py`),
+and leave holes. A subscription that had not read an entry that went is told a gap.
+
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -25,32 +26,35 @@ from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, LogRecord, packe
 LOG_BYTES_LIMIT = 4 * 1024 * 1024 * 1024
 
 LOG_SECONDS_LIMIT = 7 * 24 * 3600.0
-"""Of running time."""
+"""Longest retention of an entry, in running time."""
 
 SEGMENT_ENTRIES = 1_000
 SEGMENT_SECONDS = 600.0
-"""Entries of one segment come within so much running time."""
+"""Longest running time between the first and the last entry of a segment."""
 
 SEGMENTS_OF_LOG = 64
-"""A segment has this part of the largest log at most, and the entry that ends it: what goes together is no more."""
+"""Inverse of the part of the log limit that a segment holds at most, besides its last entry.
+
+It bounds the entries that go together.
+"""
 
 SEGMENT_BYTES_AT_LEAST = 64 * 1024
-"""A segment of a very small log may have so much."""
+"""Smallest size limit of a segment, for a very small log."""
 
 CUT_AT_MOST = 10_000
-"""The next step goes on: what is deleted at once holds up whatever else is to be written."""
+"""Most entries cut in one step. The next step goes on: a large deletion delays all other writes."""
 
 CUT_AT_LEAST = 100
 CUT_AT_LEAST_BYTES = 1024 * 1024
-"""Entries that are cut together, or bytes of them: each cut is a row, and a deletion."""
+"""Fewest entries, or bytes of entries, that are cut together: each cut writes a row and deletes rows."""
 
 
 class _Entry(NamedTuple):
-    """What is remembered of an entry of the newest segment."""
+    """Entry of the newest segment, in memory."""
 
     position: int
     audience: int
-    """Its number."""
+    """Number of the audience."""
     messages: int
 
 
@@ -58,43 +62,49 @@ NOBODY_KNOWN = Writer("", "")
 
 
 class Log:
-    """How far the log goes, and what this step appends to it."""
+    """Ends of the log, its segments, and the entries that this step appends."""
 
     def __init__(self, durable: DurableState) -> None:
         self._ends = DurableMap(durable, "log ends", TEXTS, packed(tuple[int, int]))
-        """One value, without a key: the last position that was given, and the last one that was cut."""
+        """Last position that was given, and last position that was cut: one value, without a key."""
         self._segments = DurableMap(durable, "log segments", NUMBERS, packed(Segment))
-        """By their first positions, in order."""
+        """Segments by first position, in order."""
         self.last, self.cut = self._ends.get("", (0, 0))
         self._segments_size = sum(segment.size for segment in self._segments.values())
         self._firsts = list(self._segments)
-        """Their first positions."""
+        """First positions of the segments."""
         self._newest = max(self._segments, default=0)
         self._holders = Holders()
         self._gone_in: dict[int, int] = {}
-        """Entries that are gone, of the segments in which there are some."""
+        """Number of entries that are gone, by first position of a segment.
+
+        Segments without such entries are not in it.
+        """
         self._growing: dict[tuple[int, int, int], Share] = {}
         """Shares of the newest segment, by the numbers of their sources, targets and audiences."""
         self._names: dict[int, str] = {}
-        """Names of sources in the newest segment, by number; those from before the start of this server are lacking."""
+        """Names of sources in the newest segment, by number.
+
+        Names from before the start of this server are not in it.
+        """
         self._names_before: dict[int, str] = {}
-        """Names of sources in the segment before, in the same way."""
+        """Names of sources in the segment before the newest, by number, with the same exception."""
         for first, last in self._through(self.last):
             self._take_up(first, last)
         self._recent: list[_Entry] = []
-        """Those of the newest segment that were appended since this server started."""
+        """Entries of the newest segment that were appended since this server started."""
         self._recent_behind = self.last
-        """All of that segment behind this are among these."""
+        """Last position before the entries of `_recent`: every later entry is among them."""
         self.limit_bytes = LOG_BYTES_LIMIT
         self.limit_seconds = LOG_SECONDS_LIMIT
         self.cut_at_least = CUT_AT_LEAST
         self._new: list[LogRecord] = []
         self._cut_now = False
         self._gone: list[int] = []
-        """Positions that this step has forgotten, also behind the cut."""
+        """Positions that this step has forgotten, including those behind the cut."""
 
     def _take_up(self, first: int, last: int) -> None:
-        """Learn of a stored segment what is in memory of it."""
+        """Load the in-memory state of a stored segment."""
         segment = self._segments[first]
         segment.read_old(last - first + 1)
         for share in segment.left():
@@ -106,7 +116,7 @@ class Log:
             self._growing = {(share.source, share.addressed, share.audience): share for share in segment.left()}
 
     def append(self, audience: int, encoded: bytes, *, messages: int, at: float, writer: Writer = NOBODY_KNOWN) -> int:
-        """Give a parcel the next position; `at`: the running time."""
+        """Append a parcel and return its position. `at` is the running time."""
         self.last += 1
         self._new.append(LogRecord(self.last, audience, encoded))
         newest, size = self._segments.get(self._newest), len(encoded)
@@ -146,7 +156,10 @@ class Log:
         return segment
 
     def cut_through(self, position: int, *, at_least: int | None = None) -> None:
-        """Forget the entries at a position and before, once they are so many; None: as many as is usual."""
+        """Forget the entries through a position, once there are enough of them to cut together.
+
+        `at_least` is the number of entries that is enough. None for the usual number.
+        """
         position = min(position, self.last, self.cut + CUT_AT_MOST)
         at_least = self.cut_at_least if at_least is None else at_least
         if position <= self.cut or (position - self.cut < at_least and not self._is_much(position)):
@@ -163,7 +176,7 @@ class Log:
 
     @property
     def size(self) -> int:
-        """Bytes of parcels in it; of a segment of which a part was cut, the share of its entries that are left."""
+        """Bytes of parcels in the log. A segment that is partly cut counts in proportion to its remaining entries."""
         oldest = self._oldest()
         if oldest is None:
             return 0
@@ -171,7 +184,8 @@ class Log:
         return self._segments_size - self._share(first, last, max(0, self.cut - first + 1))
 
     def _is_much(self, position: int) -> bool:
-        """Whether there is much at a position and before, about: as if all entries of a segment had one size."""
+        """True if the entries through a position have `CUT_AT_LEAST_BYTES` or more, with the mean size of each
+        segment."""
         found = 0
         for first, last in self._through(position):
             found += self._share(first, last, min(position, last) - max(self.cut + 1, first) + 1)
@@ -180,11 +194,11 @@ class Log:
         return False
 
     def _share(self, first: int, last: int, entries: int) -> int:
-        """Bytes of so many entries of a segment, about."""
+        """Return the approximate bytes of so many entries of a segment."""
         return self._segments[first].size * entries // (last - first + 1)
 
     def _through(self, position: int) -> Iterator[tuple[int, int]]:
-        """The first and the last position of each segment that begins at a position or before, in order."""
+        """Yield the first and the last position of each segment that begins at a position or before, in order."""
         before: int | None = None
         for first in self._segments:
             if before is not None:
@@ -197,7 +211,7 @@ class Log:
 
     @property
     def oldest_through(self) -> int | None:
-        """The last position of the oldest segment; None where the log is empty."""
+        """Last position of the oldest segment. None if the log is empty."""
         oldest = self._oldest()
         return None if oldest is None else oldest[1]
 
@@ -206,10 +220,10 @@ class Log:
         return (firsts[0], firsts[1] - 1 if len(firsts) > 1 else self.last) if firsts else None
 
     def behind(self, position: Position, is_for: Callable[[int], bool]) -> int:
-        """How many messages behind a position are in entries of which `is_for` holds; it gets numbers of audiences.
+        """Count the messages behind a position in entries for which `is_for` holds. `is_for` gets numbers of audiences.
 
-        They are more, where somebody has read a part of a segment that is not the newest one, or was before the start
-        of this server: then all of that segment count.
+        The count may be too high: all messages of a segment may count although the reader has read a part of them. That
+        happens in every segment but the newest, and there if the position is from before the start of this server.
         """
         found = 0
         for first, last in self._through(self.last):
@@ -228,7 +242,7 @@ class Log:
         return found
 
     def oldest_for(self) -> dict[int, ForAudience]:
-        """What the oldest segment has, by the number of an audience."""
+        """Return the messages of the oldest segment, by number of their audience."""
         oldest = next(iter(self._segments.values()), None)
         return {} if oldest is None else oldest.for_audiences()
 
@@ -239,11 +253,11 @@ class Log:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether some of it is to go, because it is larger than it may be."""
+        """True if the log exceeds its size limit and entries must go."""
         return self._segments_size > self.limit_bytes and len(self._segments) > 1 and self.size > self.limit_bytes
 
     def next_to_go(self) -> Going | None:
-        """Return the shares that go first if the log is too large; None if none may."""
+        """Return the shares that go first if the log is too large. None if no share may go."""
         recent = [share for first in self._firsts[-2:] for share in self._segments[first].left()]
         found = self._holders.who_gives_way(recent, limit=self.limit_bytes, newest=self._newest)
         if found is None:
@@ -253,7 +267,7 @@ class Log:
         return Going(first, [each for each in shares if each.source == source and each.addressed in addressed])
 
     def drop(self, going: Going) -> None:
-        """Forget shares of a segment: their entries are gone."""
+        """Forget shares of a segment, whose entries are gone."""
         first, segment = going.first, self._segments[going.first]
         last = self._last_of(first)
         self._holders.remove(going.shares, first=first)
@@ -273,7 +287,7 @@ class Log:
         return self._firsts[at] - 1 if at < len(self._firsts) else self.last
 
     def _unite_holes(self, at: int) -> None:
-        """Make one of a segment and those next to it, as far as they are holes: many of them take no room."""
+        """Merge a segment with adjacent holes if it is a hole: many holes together take no room."""
         for left in (at, at - 1):
             pair = self._firsts[left : left + 2] if left >= 0 else []
             if len(pair) == 2 and all(self._segments[first].is_hole for first in pair):
@@ -284,14 +298,14 @@ class Log:
                 del self._firsts[left + 1]
 
     def cut_holes(self) -> None:
-        """Cut what is gone and has nothing before it."""
+        """Cut the hole at the begin of the log, if there is one."""
         if self._gone_in and self._segments[self._firsts[0]].is_hole:
             self.cut_through(self._last_of(self._firsts[0]), at_least=1)
 
     def lost(self, first: int, last: int, is_for: Callable[[int], bool]) -> int:
-        """Count entries that may have been for a reader, from one position through another one, all of which are gone.
+        """Count the gone entries from position `first` through `last` that may have been for a reader.
 
-        `is_for` gets numbers of audiences.
+        Every entry between these positions is gone. `is_for` gets numbers of audiences.
         """
         found, at = 0, max(0, bisect_right(self._firsts, first) - 1)
         while at < len(self._firsts) and (begin := self._firsts[at]) <= last:
@@ -302,23 +316,23 @@ class Log:
 
     @property
     def gone(self) -> int:
-        """How many entries behind the cut are gone."""
+        """Number of entries behind the cut that are gone."""
         gone, oldest = sum(self._gone_in.values()), self._oldest()
         if oldest is not None and oldest[0] in self._gone_in:
             gone -= self._segments[oldest[0]].gone(0, self.cut - oldest[0] + 1)
         return gone
 
     def is_heavy(self, source: str) -> bool:
-        """Whether a source holds more than a quarter of what there is room for."""
+        """True if a source holds more than a quarter of the size limit."""
         return self._holders.sources.get(number_of(source), 0) * QUARTER > self.limit_bytes
 
     def source_of(self, going: Going) -> str:
-        """Return the source of shares that go; empty if it has written nothing lately."""
+        """Return the source of shares that go. Empty if the source has written no entry lately."""
         number = going.shares[0].source
         return self._names.get(number, "") or self._names_before.get(number, "")
 
     def is_too_old(self, at: float) -> bool:
-        """Whether its oldest segment is to go, because all in it was kept for longer than it may be."""
+        """True if the oldest segment must go, because every entry of it was kept longer than the limit."""
         oldest = self._oldest()
         if oldest is None:
             return False
@@ -326,16 +340,16 @@ class Log:
         return kept_seconds >= self.limit_seconds + min(SEGMENT_SECONDS, self.limit_seconds)
 
     def take_rows(self) -> tuple[list[LogRecord], int | None]:
-        """What this step has appended, and through which position it has cut; None: it has not."""
+        """Return the entries that this step appended, and the position through which it cut. None if it has not cut."""
         new, self._new = self._new, []
         cut, self._cut_now = (self.cut if self._cut_now else None), False
         return new, cut
 
     def take_gone(self) -> list[int]:
-        """Behind all that is cut, which entries this step has forgotten."""
+        """Return the entries that this step has forgotten and that are not cut."""
         gone, self._gone = self._gone, []
         return [position for position in gone if position > self.cut]
 
     def end(self) -> Position:
-        """The place behind all that is in the log."""
+        """Return the place behind the last entry."""
         return Position.before(self.last + 1)

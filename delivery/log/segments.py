@@ -1,9 +1,9 @@
-"""Segments of the log: what each has, of whom, and for whom. A segment is a row; what was sent is not in it.
+"""Segments of the log: sizes, writers and audiences of their entries. A segment is a row; it holds no message.
 
     segment = entries that follow one another = shares, one for each writer and audience
     a share goes: its entries are deleted; it is still known for whom they were --all shares gone--> one hole
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Writer(NamedTuple):
     """Writer of an entry of the log."""
 
     source: str
-    """Network of the client that sent it, or the server that posted it."""
+    """Network of the client that sent the messages, or the server that posted them."""
     addressed: str
     """First target of the entry."""
 
@@ -34,7 +34,7 @@ class ForAudience(NamedTuple):
 
     messages: int
     last: Position
-    """The last of these."""
+    """Position of the last of these messages."""
 
 
 NO_WRITER = 0
@@ -52,12 +52,12 @@ class Share(Struct, array_like=True):
 
     source: int
     addressed: int
-    """Numbers of these."""
+    """Number of the first target. `source` and `addressed` are values of `number_of`."""
     audience: int
-    """Its number."""
+    """Number of the audience."""
     messages: int
     last: Position
-    """The last of them."""
+    """Position of the last message."""
     size: int = 0
     """Bytes of parcels."""
     runs: list[int] = []
@@ -65,7 +65,7 @@ class Share(Struct, array_like=True):
     is_gone: bool = False
 
     def add(self, at: int, size: int, messages: int, last: Position) -> None:
-        """Take an entry in, which is the one of this number in the segment."""
+        """Add the entry with number `at` in the segment."""
         if self.runs and self.runs[-1] == at - 1:
             self.runs[-1] = at
         else:
@@ -86,10 +86,10 @@ class Segment(Struct, array_like=True):
     """Audiences by number, written by an earlier version alone."""
     shares: list[Share] = []
     is_hole: bool = False
-    """Whether all of its entries are gone: it has one share for each audience then."""
+    """True if all of its entries are gone. A hole has one share for each audience."""
 
     def read_old(self, entries: int) -> None:
-        """Have the shares of a segment of an earlier version: one of all its entries, others to know for whom."""
+        """Build the shares of a segment of an earlier version: one with all entries, and one for each audience."""
         if self.shares:
             return
         first = Share(NO_WRITER, NO_WRITER, 0, 0, Position(0, 0), self.size, [0, entries - 1])
@@ -97,23 +97,23 @@ class Segment(Struct, array_like=True):
         self.shares, self.audiences = [first, *others], {}
 
     def left(self) -> Iterator[Share]:
-        """The shares that are not gone."""
+        """Return the shares that are not gone."""
         return (share for share in self.shares if not share.is_gone)
 
     def for_audiences(self) -> dict[int, ForAudience]:
-        """Return the messages that are left by the number of their audience. Those for nobody are not among them."""
+        """Return the messages that are left, by number of their audience. Messages without an audience are left out."""
         return united(self.left())
 
     def make_hole(self, more: Iterable[Share] = ()) -> None:
-        """Become a hole, which goes on over the shares of the hole behind it."""
+        """Make the segment a hole that also covers the shares `more` of the hole behind it."""
         found = united([*self.shares, *more])
         self.shares = [Share(NO_WRITER, NO_WRITER, number, *each, is_gone=True) for number, each in found.items()]
         self.size, self.is_hole = 0, True
 
     def gone(self, begin: int, end: int, *, within: Iterable[Share] | None = None) -> int:
-        """Count the entries that are gone of those from one number in the segment to another one, without that.
+        """Count the entries that are gone, from number `begin` in the segment up to but without `end`.
 
-        `within`: of these shares alone.
+        `within` limits the count to these shares.
         """
         if self.is_hole:
             return max(0, end - begin)
@@ -126,7 +126,10 @@ class Segment(Struct, array_like=True):
         )
 
     def lost(self, first: int, begin: int, end: int, is_for: Callable[[int], bool]) -> int:
-        """Count those as `gone` that may have been for a reader. `first`: position of the first entry."""
+        """Count the entries that `gone` counts and that may have been for a reader.
+
+        `first` is the segment's first position.
+        """
         concerned = [
             share
             for share in self.shares
@@ -138,7 +141,7 @@ class Segment(Struct, array_like=True):
 
 
 def united(shares: Iterable[Share]) -> dict[int, ForAudience]:
-    """Return what shares have together, by the number of an audience; nobody's is not among them."""
+    """Return the messages of several shares, by number of their audience. Messages without an audience are left out."""
     found: dict[int, ForAudience] = {}
     for share in shares:
         if share.audience:
@@ -156,7 +159,7 @@ class Going(NamedTuple):
     shares: list[Share]
 
     def positions(self) -> Iterator[int]:
-        """Those of all entries."""
+        """Yield the positions of all entries."""
         for share in self.shares:
             for first, last in zip(share.runs[::2], share.runs[1::2], strict=True):
                 yield from range(self.first + first, self.first + last + 1)
