@@ -1,10 +1,10 @@
-"""The post: a numbered lane of parcels and confirmations from this server to each other one.
+"""Lanes of posts: a numbered lane of parcels and confirmations from this server to each other server.
 
-It is a channel like that of letters (`namegraph.state.reliable_channels`): durable, resumed by number, sent again where
-nothing is known of it. A parcel is kept once, whoever it is for: the lane holds a reference, and what leaves is the
-parcel.
+A lane is a channel as that of letters is (`namegraph.state.reliable_channels`): durable, resumed by number, and sent
+again if the receiver has not confirmed it. A parcel is stored once, whatever the number of its receivers: the lane
+holds a reference to the parcel, and the session sends the parcel itself.
 
-Source: delivery.md sections 3 and 4.
+See docs/protocol.md, "The way of a message" and "Who is below".
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _PARCEL, _INLINE, _ANSWER = b"p", b"i", b"a"
 """Kinds of posts in a lane. A server of the version before reads an answer as inline."""
 
 ANSWERS_BYTES_LIMIT = 64 * 1024 * 1024
-"""Memory of the answers that one server has not taken. Its posts wait beyond it.
+"""Memory limit of the answers that one server has not taken. Beyond it, posts of that server wait.
 
-A correct server never reaches it: its own backlog holds some 30,000 parcels that are not confirmed.
+A correct server never reaches it: its own backlog holds some 30,000 unconfirmed parcels.
 """
 
 ANSWER_BYTES = 256
 """Memory of an answer besides its bytes: its key, and its place in the lane."""
 
 _BLANK = _INLINE + encode(Over(0, 0, 0))
-"""Says nothing, for no sequence has the number 0. It keeps the numbers of a lane without a gap."""
+"""A post without effect, since no sequence has the number 0. It keeps the numbers of a lane without a gap."""
 
 
 class Postage(Protocol):
-    """What parcels and confirmations travel in, as those who post and those who take need it."""
+    """Channel for parcels and confirmations, as the posting side and the receiving side use it."""
 
     parcels: dict[int, bytes]
-    """The encoded parcels of this server that are not settled, or under way, by position in its log."""
+    """Encoded parcels of this server that are not settled, or are under way, by position in its log."""
     faults: Counter[tuple[ServerId, PeerFault]]
-    """What other servers did wrong, by server and kind; for operators."""
+    """Peer faults of other servers in posts, by server and kind, for operators."""
 
     def send_parcel(self, receiver: ServerId, position: int) -> PeerLetter:
         """Post a parcel of this server's log."""
 
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
-        """Post what is in no log."""
+        """Post a message that is in no log."""
 
     def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
         """Post an answer to what the receiver has posted."""
@@ -54,37 +54,37 @@ class Postage(Protocol):
         """Return the memory of the answers that a receiver has not taken."""
 
     def positions_kept(self) -> set[int]:
-        """The parcels that some lane still refers to."""
+        """Return the positions of parcels to which some lane still refers."""
 
     def refers_to(self, position: int) -> bool:
-        """Whether some lane still refers to a parcel."""
+        """True if some lane still refers to a parcel."""
 
     def receivers_of(self, position: int) -> Collection[ServerId]:
-        """The servers whose lanes still refer to a parcel."""
+        """Return the servers whose lanes still refer to a parcel."""
 
     def take_dropped(self) -> list[tuple[ServerId, int]]:
-        """The parcels that left a lane since this was last asked, with the receiver of the lane."""
+        """Return the parcels that left a lane since the last call, each with the receiver of the lane."""
 
     def handled_through(self, sender: ServerId) -> int:
-        """The number of the last post of a sender that was handled; 0 where there was none."""
+        """Return the number of the last handled post of a sender. 0 if there was none."""
 
     def take(self, sender: ServerId, number: int) -> bool:
-        """The next post of a sender is handled."""
+        """Mark the next post of a sender as handled."""
 
 
 class Post(Channels):
-    """The lanes to and from all other servers."""
+    """Lanes to and from all other servers."""
 
     def __init__(self, durable: DurableState) -> None:
         super().__init__(durable, Lane.POST)
         self.parcels: dict[int, bytes] = {}
-        """The encoded parcels of this server that are not settled, or in some lane, by position in its log."""
+        """Encoded parcels of this server that are not settled, or are in some lane, by position in its log."""
         self._references: dict[int, list[tuple[ServerId, int]]] = {}
-        """The posts of all lanes that refer to each parcel, by receiver and number."""
+        """Receiver and number of each post that refers to a parcel, by position of the parcel."""
         self._dropped: list[tuple[ServerId, int]] = []
-        """Parcels that left a lane since `take_dropped`, with its receiver."""
+        """Parcels that left a lane since `take_dropped`, each with the receiver of the lane."""
         self._answers_bytes: Counter[ServerId] = Counter()
-        """Memory of the answers in each lane."""
+        """Memory of the answers in each lane, by receiver."""
         for (receiver, number), encoded in self._outbox.items():
             self._refer(receiver, number, encoded)
 
@@ -95,7 +95,7 @@ class Post(Channels):
         return self._whole(letter)
 
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
-        """Post what is in no log."""
+        """Post a message that is in no log."""
         return self._whole(self.send(receiver, _INLINE + encoded))
 
     def send_answer(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
@@ -109,11 +109,11 @@ class Post(Channels):
         return self._answers_bytes.get(receiver, 0)
 
     def kept(self, receiver: ServerId, *, after: int = 0) -> Iterator[PeerLetter]:
-        """As of any channel; parcels are whole."""
+        """Yield the kept posts, as any channel does, with parcels in full."""
         return map(self._whole, super().kept(receiver, after=after))
 
     def received(self, peer: ServerId, through: int) -> None:
-        """As of any channel."""
+        """Forget the posts that the peer has received, as any channel does."""
         before = self.forgotten_through(peer)
         kept = [] if through > self.sent_through(peer) else range(before + 1, through + 1)
         for number in kept:
@@ -121,26 +121,26 @@ class Post(Channels):
         super().received(peer, through)
 
     def begin_again(self, server: ServerId) -> list[bytes]:
-        """As of any channel."""
+        """Begin the lane again, as any channel does."""
         for number in range(self.forgotten_through(server) + 1, self.sent_through(server) + 1):
             self._drop_reference(server, number)
         return super().begin_again(server)
 
     def receivers(self) -> set[ServerId]:
-        """The servers for which anything is kept."""
+        """Return the servers for which any post is kept."""
         return {receiver for receiver, last in self._last_sent.items() if last > self.forgotten_through(receiver)}
 
     def blank(self, receiver: ServerId, position: int) -> None:
-        """Keep a parcel for a server no longer; what else was posted to it keeps its number."""
+        """Replace the posts of a parcel to a server with blank posts. All other posts keep their numbers."""
         for server, number in list(self._references.get(position, ())):
             if server == receiver:
                 self._drop_reference(receiver, number)
                 self._outbox[receiver, number] = _BLANK
 
     def blank_inline(self, receiver: ServerId, *, after: int, at_most: int) -> int | None:
-        """The same for stubs, and parcels that are in no log, among so many posts behind a number; returns how far.
+        """Replace stubs, and parcels that are in no log, with blank posts, among `at_most` posts behind number `after`.
 
-        None: these were the last.
+        Return the number of the last post that was looked at. None if no post follows it.
         """
         for letter in islice(super().kept(receiver, after=after), at_most):
             after = letter.number
@@ -150,20 +150,20 @@ class Post(Channels):
         return after if max(after, self.forgotten_through(receiver)) < self.sent_through(receiver) else None
 
     def positions_kept(self) -> set[int]:
-        """The parcels that some lane still refers to."""
+        """Return the positions of parcels to which some lane still refers."""
         return set(self._references)
 
     def refers_to(self, position: int) -> bool:
-        """Whether some lane still refers to a parcel."""
+        """True if some lane still refers to a parcel."""
         return position in self._references
 
     def receivers_of(self, position: int) -> Collection[ServerId]:
-        """The servers whose lanes still refer to a parcel."""
+        """Return the servers whose lanes still refer to a parcel."""
         references = self._references.get(position)
         return () if references is None else [server for server, _ in references]
 
     def take_dropped(self) -> list[tuple[ServerId, int]]:
-        """The parcels that left a lane since this was last asked, with the receiver of the lane."""
+        """Return the parcels that left a lane since the last call, each with the receiver of the lane."""
         dropped, self._dropped = self._dropped, []
         return dropped
 

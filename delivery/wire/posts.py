@@ -1,15 +1,15 @@
-"""What servers tell one another of messages: parcels, and what becomes of them. Encoded in the MessagePack format.
+"""Messages between servers about parcels. Encoded in the MessagePack format.
 
     origin --Parcel--> each server below --Confirm--> origin --Over--> those that remember who got it
     server, as its lanes begin anew --Remembered--> origin --Over--> it, of those that are settled
     origin --Stub--> a server that had nobody for what was sent last --Confirm, or Want--> origin --Parcel--> it
     origin --Lost--> a server that started again, and had not confirmed what is in memory --Confirm--> origin
-    server --Claims--> origin --Elsewhere--> it       which processes that no server owns it has, and whom others serve
+    server --Claims--> origin --Elsewhere--> it       which foreign processes it has, and which of them others serve
     origin --Datagram--> each server below --Onward--> origin       these two are in no lane: they may be lost
-    server <--Carried--> server       what is kept in memory: the rest of this page, in lanes that are in memory, too
+    server <--Carried--> server       posts that are kept in memory: all the rest of this page, in lanes in memory
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
 
-Source: delivery.md sections 4 and 5.
+See docs/protocol.md, "Who is below" and "Accepted, settled, sent again".
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from delivery.model.words import (
 from namegraph import NodeId, ServerId, TargetSet, are_canonical
 
 PARCEL_MESSAGES_LIMIT = 1_000
-"""A parcel is handled in one step."""
+"""Most messages in a parcel: a parcel is handled in one step."""
 
 PARCEL_BYTES_LIMIT = 256 * 1024
-"""Of its messages together, but for a larger one that is alone in it."""
+"""Most bytes of the messages in a parcel. A larger message is alone in its parcel."""
 
 LARGEST_PARCEL_BYTES = PAYLOAD_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
-"""Encoded: one message of the largest size, or many, and the names of all targets and exceptions."""
+"""Largest encoded parcel: one message of the largest size, or many, and the names of all targets and exceptions."""
 
 LARGEST_DATAGRAM_BYTES = DATAGRAM_BYTES_LIMIT + HEADERS_BYTES_LIMIT + 256 * 1024
-"""Encoded: a message of the largest size, the names of all targets and exceptions, and servers."""
+"""Largest encoded datagram: a message of the largest size, the names of all targets and exceptions, and servers."""
 
 ONWARD_LIMIT = 10_000
-"""Servers that one message may name as further below: fewer are taken (`servers_below.py`)."""
+"""Most downstream servers that one message may name. The receiver takes fewer (`servers_below.py`)."""
 
 NUMBER_LIMIT = 2**62
 
@@ -52,120 +52,137 @@ SENDER_ID_LIMIT = 128
 
 HASH_BYTES = 16
 HASHES_LIMIT = 20_000
-"""Of names that come or go, in one post."""
+"""Most hashes of added or removed names in one post."""
 
 REMEMBERED_LIMIT = 1_000
-"""Of parcels that are named at once: each may be answered by a post."""
+"""Most parcels named in one `Remembered`: each may be answered by a post."""
 
 
 class Parcel(Struct, frozen=True, array_like=True, tag="parcel"):
-    """Consecutive messages of one sequence: they travel, are stored and are logged as one."""
+    """Consecutive messages of one sequence, which travel, are stored and are logged as one."""
 
     sequence: int
-    """The number that the origin gave the sequence: one target set at one quality."""
+    """Number that the origin gave the sequence: one target set at one quality."""
     start: int
-    """Of the origin, that in which it accepted them: a higher one came later."""
+    """Start of the origin in which it accepted the messages. A later start has a higher number."""
     first_serial: int
     targets: TargetSet
     quality: Quality
     messages: tuple[Message, ...]
     round: int = 0
-    """Above 0: posted once more, to whom it was posted before, for those who were behind suspended arcs then. What
-    comes of it is late."""
+    """Number of the round. Above 0, the parcel is posted again to servers that had it before.
+
+    Such a round serves members that were behind suspended arcs. The log entry that it makes is late.
+    """
     is_replayed: bool = False
-    """Posted again to a server that did not get it before, whatever that one has got of the sequence since. Its round
-    is above 0."""
+    """True if the parcel is posted to a server that missed it before, even if that server has later serials.
+
+    The round of such a parcel is above 0.
+    """
     kept: Kept = Kept.DURABLE
     assigner: int = 0
-    """The start of the origin that says which server serves a process that no server owns; 0: none does, for servers of
-    before do not."""
+    """Start of the origin that assigns foreign processes to servers.
+
+    0 if the origin assigns none: servers of earlier versions do not.
+    """
     accepted_in: int = 0
-    """The number of the view in which the origin accepted them. Whoever is in an earlier one may not know what the
-    origin has left by itself since."""
+    """Number of the view in which the origin accepted the messages.
+
+    A server in an earlier view may not know the arcs that the origin has left unilaterally since.
+    """
 
     def message_id(self, index: int) -> str:
-        """What names a message of this parcel, among all servers."""
+        """Return the id of a message of this parcel, unique among all servers."""
         return message_id(self.first_serial + index, self.targets, self.sequence, self.start, self.kept)
 
     def message_ids(self) -> list[str]:
-        """The same of all of them."""
+        """Return the ids of all messages of this parcel."""
         after_serial = message_id(0, self.targets, self.sequence, self.start, self.kept)[1:]
         serials = range(self.first_serial, self.first_serial + len(self.messages))
         return [f"{serial}{after_serial}" for serial in serials]
 
 
 class Confirm(Struct, frozen=True, array_like=True, tag="confirm"):
-    """A parcel is durable here, and in the log if anybody here gets it."""
+    """Confirmation that a parcel is durable at this server, and logged if it has recipients there.
+
+    "This server" is the server that sends the confirmation.
+    """
 
     sequence: int
     start: int
     first_serial: int
     mailboxes: int
-    """How many here get it."""
+    """Number of mailboxes at this server that get the parcel."""
     onward: tuple[ServerId, ...]
-    """Servers further below, as the graph here says; those behind suspended arcs too."""
+    """Downstream servers in the graph of this server, including those behind suspended arcs."""
     round: int = 0
-    """That of the parcel."""
+    """Round of the parcel."""
     apart: tuple[ServerId, ...] = ()
-    """Of `onward`, those that are out of reach, behind suspended arcs below its targets, as the graph here says."""
+    """Servers of `onward` that are out of reach: suspended arcs below the targets lead to them."""
     is_remembered: bool = False
-    """Whether it is remembered here who got it: until `Over`."""
+    """True if this server remembers the recipients of the parcel until `Over`."""
     takes_stubs: bool = False
-    """Whether a stub can be read here: servers of before cannot."""
+    """True if this server can read stubs. Servers of earlier versions cannot."""
     is_of_stub: bool = False
-    """Whether its stub alone has come: nobody here gets it."""
+    """True if only the stub of the parcel has come: it has no recipients at this server."""
     has_left_out: bool = False
-    """Whether somebody whom no server owns is left out, for others serve that one, or nobody has said yet."""
+    """True if a foreign process is left out, because another server serves it, or the origin has not assigned it
+    yet."""
     assigner: int = 0
-    """The start of the origin whose word was followed in that."""
+    """Start of the origin whose assignment was followed."""
     number: int = 0
-    """Of the last `Elsewhere` of that start."""
+    """Number of the last `Elsewhere` of that start that was followed."""
     onward_before: tuple[ServerId, ...] = ()
-    """Servers that may have been further below when it was accepted, of those that are not any more; each is named once
-    in a sequence, and again when ways to it were lost again."""
+    """Servers that may have been downstream when the parcel was accepted, and are not any more.
+
+    Each is named once in a sequence, and again each time that paths to it were lost again.
+    """
 
 
 Version = tuple[int, int]
-"""Of what a server has claimed: its start, and a number that rises."""
+"""Version of the claims of a server: its start, and a number that rises."""
 
 
 class Claims(Struct, frozen=True, array_like=True, tag="claims"):
-    """Which processes that no server owns are in the audience of a sequence here: what is different since."""
+    """Foreign processes in the audience of a sequence at this server: the changes since the last claims."""
 
     sequence: int
     start: int
-    """Of the origin."""
+    """Start of the origin."""
     first_serial: int
-    """Of the parcel with which this is so first."""
+    """Serial of the first parcel for which the claims hold."""
     version: Version
     is_whole: bool
-    """Whether what was claimed before counts no more."""
+    """True if earlier claims are void."""
     added: bytes
     removed: bytes
-    """Hashes of their names, one after another."""
+    """Hashes of the names in `added`, and in `removed`, concatenated."""
 
 
 class Elsewhere(Struct, frozen=True, array_like=True, tag="elsewhere"):
-    """Whom other servers serve, of those whom one has claimed: what is different since. All others it serves itself."""
+    """Claimed processes that another server serves: the changes.
+
+    The receiver serves all its other claimed processes.
+    """
 
     sequence: int
     start: int
-    """Of the origin."""
+    """Start of the origin."""
     first_serial: int
-    """With which parcel others begin to serve those who are added, and this server those who are removed."""
+    """First parcel for which other servers serve the added processes, and the receiver serves the removed ones."""
     number: int
-    """Of these to one server, rising by 1."""
+    """Number of the `Elsewhere` among those to one server, rising by 1."""
     version: Version
-    """Of the claims that this answers."""
+    """Version of the claims that this answers."""
     added: bytes = b""
     removed: bytes = b""
-    """Hashes of their names, one after another."""
+    """Hashes of the names in `added`, and in `removed`, concatenated."""
 
 
 class Stub(Struct, frozen=True, array_like=True, tag="stub"):
-    """A parcel without its messages, for a server that had nobody for what was sent last.
+    """A parcel without its messages, for a server that had no recipients for the last parcel.
 
-    Whoever has nobody for it confirms it like the parcel. Whoever has somebody wants the parcel.
+    A server without recipients confirms the stub as it would the parcel. A server with recipients answers `Want`.
     """
 
     sequence: int
@@ -174,11 +191,14 @@ class Stub(Struct, frozen=True, array_like=True, tag="stub"):
     targets: TargetSet
     quality: Quality
     messages: int
-    """How many there are."""
+    """Number of messages in the parcel."""
 
 
 class Want(Struct, frozen=True, array_like=True, tag="want"):
-    """Somebody here gets a parcel of which a stub has come. Until the parcel comes, nothing of it is known here."""
+    """Request for a parcel of which the stub has come: this server has recipients.
+
+    Until the parcel comes, this server keeps no state of it.
+    """
 
     sequence: int
     start: int
@@ -186,7 +206,10 @@ class Want(Struct, frozen=True, array_like=True, tag="want"):
 
 
 class Remembered(Struct, frozen=True, array_like=True, tag="remembered"):
-    """It is remembered here who got parcels: said as a lane begins anew, on which an `Over` may have been lost."""
+    """Parcels whose recipients this server remembers.
+
+    It is sent as a lane begins again, which may have lost an `Over`.
+    """
 
     sequence: int
     start: int
@@ -194,82 +217,82 @@ class Remembered(Struct, frozen=True, array_like=True, tag="remembered"):
 
 
 class Over(Struct, frozen=True, array_like=True, tag="over"):
-    """A parcel is settled: who got it need not be remembered any more."""
+    """A parcel is settled. Its receiver may forget the recipients."""
 
     sequence: int
     start: int
     first_serial: int
-    """`NUMBER_LIMIT`: the origin forgets the whole sequence, of which all is settled."""
+    """First serial of the parcel. `NUMBER_LIMIT` if the origin forgets the whole sequence, which is settled."""
 
 
 class Datagram(Struct, frozen=True, array_like=True, tag="datagram"):
-    """A message that nobody keeps."""
+    """A message that no server keeps."""
 
     serial: int
-    """Rises with each datagram of the origin, whatever its targets, from its start on."""
+    """Serial, which rises with each datagram of the origin since its start, whatever the targets."""
     start: int
-    """Names that start."""
+    """Start of the origin."""
     targets: TargetSet
     message: Message
     onward: tuple[ServerId, ...] = ()
-    """What the origin knows of the servers further below that its receiver knows of."""
+    """Downstream servers of the receiver that the origin knows."""
 
     @property
     def message_id(self) -> str:
-        """What names it among all servers."""
+        """Return the id of the datagram, unique among all servers."""
         return f"{self.serial}@{self.targets[0].name}~{self.start:x}"
 
 
 class Onward(Struct, frozen=True, array_like=True, tag="onward"):
-    """Of a server that was sent a datagram: the servers further below that it knows of, not those it was told."""
+    """Answer to a datagram: the downstream servers of this server, which differ from those in the datagram."""
 
     start: int
-    """That of the datagram."""
+    """Start in the datagram."""
     targets: TargetSet
     servers: tuple[ServerId, ...]
-    """Sorted."""
+    """Downstream servers, sorted."""
 
 
 class Probe(Struct, frozen=True, array_like=True, tag="probe"):
-    """Say when all before this is handled: confirmations that are still on their way come before the answer."""
+    """Request for an answer once all earlier posts are handled. Confirmations under way come before the answer."""
 
     number: int
-    """To be given back."""
+    """Number that the answer repeats."""
 
 
 class Probed(Struct, frozen=True, array_like=True, tag="probed"):
-    """All that was posted before a probe is handled here, and confirmed as far as it was a parcel."""
+    """Answer to a probe: all posts before the probe are handled, and the parcels among them confirmed."""
 
     number: int
 
 
 class Lost(Struct, frozen=True, array_like=True, tag="lost"):
-    """Of what is kept in memory: parcels of one sequence that a server is not sent, though they were for it.
+    """Parcels of one sequence, kept in memory, that were for a server and are not sent to it.
 
-    It is confirmed as the newest of them.
+    The server confirms it as if it were the newest of these parcels.
     """
 
     sequence: int
     start: int
     first_serial: int
-    """Of the newest."""
+    """First serial of the newest of these parcels."""
     targets: TargetSet
     parcels: int
 
 
 class Carried(Struct, frozen=True, array_like=True, tag="carried"):
-    """Pieces of posts that are in memory alone, from one start of a server to one start of another."""
+    """Pieces of posts that are kept in memory, from one start of a server to one start of another."""
 
     start: int
-    """Of the server that says it."""
+    """Start of the sender."""
     to_start: int
-    """Of the one that it is said to, as far as that is known: 0 asks which it is."""
+    """Start of the receiver that the sender knows. 0 asks the receiver for its start."""
     through: int
-    """The last piece that is handled of those that came the other way."""
+    """Number of the last handled piece of the opposite lane."""
     first: int
-    """The number of the first of the pieces."""
+    """Number of the first piece in `pieces`."""
     pieces: tuple[tuple[bytes, bool], ...]
-    """Each with whether a post ends with it."""
+    """Pieces, each with True if a post ends with it."""
 
 
 PostMessage = Parcel | Stub | Confirm | Claims | Elsewhere | Want | Remembered | Over | Probe | Probed | Lost
@@ -280,7 +303,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 def hashes_of(joined: bytes) -> list[bytes]:
-    """The hashes that were joined."""
+    """Split joined hashes."""
     return [joined[begin : begin + HASH_BYTES] for begin in range(0, len(joined), HASH_BYTES)]
 
 
@@ -289,12 +312,12 @@ class NotAPostError(ValueError):
 
 
 def encode(message: PostMessage | Datagram | Onward | Carried) -> bytes:
-    """The message as bytes."""
+    """Encode a message."""
     return _ENCODER.encode(message)
 
 
 def decode(encoded: bytes) -> PostMessage:
-    """Read what another server posted: types, names, numbers and sizes are checked. Raises `NotAPostError`."""
+    """Decode a post of another server. Types, names, numbers and sizes are checked. Raises `NotAPostError`."""
     if len(encoded) > LARGEST_PARCEL_BYTES:
         raise NotAPostError("larger than any parcel")
     try:
@@ -330,7 +353,7 @@ def decode(encoded: bytes) -> PostMessage:
 
 
 def decode_datagram(encoded: bytes) -> Datagram | Onward | Carried:
-    """Read what another server sent in no lane, checked as all else. Raises `NotAPostError`."""
+    """Decode a message of another server that is in no lane, with the checks of `decode`. Raises `NotAPostError`."""
     if len(encoded) > LARGEST_DATAGRAM_BYTES:
         raise NotAPostError("larger than any datagram")
     try:
@@ -352,22 +375,23 @@ def decode_datagram(encoded: bytes) -> Datagram | Onward | Carried:
 
 
 def decode_stored_post(encoded: bytes) -> PostMessage:
-    """What this server itself has posted."""
+    """Decode a post that this server has stored."""
     message: PostMessage = _DECODER.decode(encoded)
     return message
 
 
 def decode_stored(encoded: bytes) -> Parcel:
-    """A parcel of this server's own log."""
+    """Decode a parcel of this server's own log."""
     parcel = decode_stored_post(encoded)
     assert isinstance(parcel, Parcel)
     return parcel
 
 
 def message_id(serial: int, targets: TargetSet, sequence: int, start: int, kept: Kept = Kept.DURABLE) -> str:
-    """Names a message among all servers: `serial@addressed#start`.
+    """Return the id of a message, unique among all servers: `serial@addressed#start`.
 
-    With `+sequence` where there is a set; with `~` before that number, or alone, where it is kept in memory.
+    The id has `+sequence` if there are several targets, or exceptions. For a message kept in memory, the `+` is
+    followed by `~`, with the sequence number behind it if there is one.
     """
     first = targets[0]
     mark = "~" if kept is Kept.MEMORY else ""
@@ -380,18 +404,18 @@ _MESSAGE_ID = re.compile(r"(\d+)@(.+?)(?:\+(~?)(\d*))?#(\d+)")
 
 
 class NamedMessage(NamedTuple):
-    """What the id of a message tells."""
+    """Parts of a message id."""
 
     serial: int
     addressed: NodeId
     sequence: int
-    """0: that of the addressed alone."""
+    """Number of the sequence. 0 for the sequence of the addressed target alone."""
     start: int
     kept: Kept
 
 
 def read_message_id(name: str) -> NamedMessage | None:
-    """The parts of what `message_id` gave; None where it gives nothing like it."""
+    """Parse an id that `message_id` made. None if the text has another form."""
     found = _MESSAGE_ID.fullmatch(name)
     if found is None:
         return None
@@ -401,7 +425,7 @@ def read_message_id(name: str) -> NamedMessage | None:
 
 
 def kept_of(name: str) -> Kept:
-    """How a message is kept, as its id tells."""
+    """Return the storage of a message, from its id. An id that does not parse counts as durable."""
     found = read_message_id(name)
     return Kept.DURABLE if found is None else found.kept
 
