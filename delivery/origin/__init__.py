@@ -1,14 +1,14 @@
-"""The origin of messages: it accepts them, numbers them, and keeps each parcel until all servers below have it.
+"""The origin accepts and numbers messages, and keeps each parcel until all servers below have confirmed it.
 
-admission         sizes and targets that are taken
-rates             how many messages a second are taken
-senders           what is sent twice is accepted once
-queue             messages whose origin is away, kept until it is met again
+admission         checks of sizes and targets
+rates             limits on messages a second
+senders           deduplication of retried messages
+queue             messages whose origin is away, kept until it is back
 parcel_builder    messages that are in no parcel yet
-origin            sequences, rounds, and when a parcel is settled
+origin            sequences, rounds, and settling of parcels
 unsettled         rows of parcels that are not settled
-servers_below     which servers are below a target set
-backlogs          what each receiver has not confirmed
-backlog_expiry    parcels that waited too long are given up
-dead_letters      what could not be delivered
+servers_below     servers below a target set
+backlogs          unconfirmed parcels of each receiver
+backlog_expiry    expiry of parcels that waited too long
+dead_letters      parcels that could not be delivered
 """

@@ -1,6 +1,6 @@
-"""What an origin takes, whoever sends it: sizes, and targets that exist.
+"""Checks of a message at its origin, whoever sends it: sizes, and targets that exist.
 
-Source: delivery.md section 5, item 2.
+See docs/protocol.md, "Limits of messages" and "Who may send".
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from delivery.origin.origin import Origin
 from namegraph import NodeId, Reason, ServerId, TargetSet, refuse
 
 NAMES_LIMIT = TARGETS_LIMIT * 2
-"""Targets and exceptions of one message."""
+"""Largest number of targets and exceptions of one message, together."""
 
 
 def require_size(message: Message) -> None:
-    """Raise `RefusedError` where a message is too large."""
+    """Raise `RefusedError` if a message is too large."""
     if len(message.payload) > PAYLOAD_BYTES_LIMIT:
         raise refuse(Reason.LIMIT_EXCEEDED, f"a message has at most {PAYLOAD_BYTES_LIMIT} bytes")
     if message.size - len(message.payload) > HEADERS_BYTES_LIMIT:
@@ -26,9 +26,9 @@ def require_size(message: Message) -> None:
 
 
 def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_for: Callable[[NodeId], bool]) -> None:
-    """Raise `RefusedError` where `server` cannot send to some targets.
+    """Raise `RefusedError` if `server` cannot send to some target.
 
-    Of names that are at home elsewhere, the shell has asked: this server cannot say whether they are there.
+    The shell has asked the homes of all other names: this server cannot say whether such a name exists.
     """
     if not 0 < len(targets) <= TARGETS_LIMIT or sum(1 + len(one.excluding) for one in targets) > NAMES_LIMIT:
         raise refuse(Reason.LIMIT_EXCEEDED, f"a message has 1 to {TARGETS_LIMIT} targets, and as many exceptions")
@@ -42,7 +42,7 @@ def require_targets(targets: TargetSet, reach: Reach, server: ServerId, listens_
 
 
 def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
-    """Raise `RefusedError` where a receiver below some targets leaves too much unconfirmed."""
+    """Raise `RefusedError` if a receiver below some targets leaves too much unconfirmed."""
     receiver = origin.full_receiver(targets, reach)
     if receiver is not None:
         raise refuse(
@@ -54,7 +54,7 @@ def require_backlog(origin: Origin, targets: TargetSet, reach: Reach) -> None:
 
 
 def goes_on(before: Send, send: Send) -> bool:
-    """Whether a message is the next of the same sender, to the same targets: what holds for the one holds for both."""
+    """True if a message is the next of the same sender to the same targets, so that checks of the first hold for it."""
     return (
         0 < before.number == send.number - 1
         and send.targets is before.targets

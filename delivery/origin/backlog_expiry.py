@@ -1,13 +1,13 @@
-"""Gives up parcels for servers that were removed for good, or that waited too long.
+"""Expiry of parcels for servers that were removed for good, or that waited too long.
 
     RemovePeer, or a start --> servers that are not known --> slices: parcel after parcel, then the rest of the lane
     time goes, log too large -> the oldest parcels are kept too long -'
     too much waits for a server -> it is posted no more --------------'
                                                                       '--> dead letter; the parcel may be settled
 
-As much may wait as takes seconds to be written. So each step gives up a slice, and asks for another one.
+Writing all waiting parcels at once could take seconds. Each step gives up a slice, and asks for another step.
 
-Source: delivery.md sections 8, 9 and 11.
+See docs/protocol.md, "Messages and servers that part".
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ from delivery.wire.post_lanes import Post
 from namegraph import ServerId
 
 BACKLOG_SECONDS_LIMIT = 7 * 24 * 3600.0
-"""Of running time: for so long a parcel waits for servers."""
+"""Running time for which a parcel waits for servers."""
 
 OVERRUN_SECONDS = 60.0
-"""A parcel that waits for servers no longer than this stays in a log that is too large."""
+"""A parcel that has waited for servers no longer than this stays in a log that is too large."""
 
 SLICE_PARCELS = 200
-"""Looked at in one step: some milliseconds."""
+"""Parcels checked in one step: some milliseconds."""
 
 
 @dataclass(slots=True)
 class _Left:
-    """What is still to be looked at of a removed server."""
+    """Remaining work for a removed server."""
 
     positions: deque[int]
     blanked_through: int = 0
-    """Of the lane to it."""
+    """Number of the last post that was checked in the lane to the server."""
 
 
 class GivingUp:
-    """What is to be given up, and how far that is."""
+    """Parcels to be given up, and progress of that work."""
 
     def __init__(self, origin: Origin, post: Post, dead_letters: DeadLetters, queue: Queue) -> None:
         self._origin, self._post, self._dead_letters, self._queue = origin, post, dead_letters, queue
         self._left: dict[ServerId, _Left] = {}
         self._has_expired = False
         self._has_homeless = False
-        """Whether messages may be queued whose home was removed."""
+        """True if messages whose home was removed may be queued."""
         self.limit_seconds = BACKLOG_SECONDS_LIMIT
         self.slice_parcels = SLICE_PARCELS
 
     @property
     def has_more(self) -> bool:
-        """Whether the next step is to go on."""
+        """True if the next step must continue."""
         return bool(self._left) or self._has_expired or self._has_homeless
 
     @property
     def may_have_some(self) -> bool:
-        """Whether `advance` may find something."""
+        """True if `advance` may find a parcel or message to give up."""
         has_some = not self._origin.backlog.is_empty or self._origin.has_not_posted
         return self.has_more or has_some or bool(self._queue)
 
     def look(self, reach: Reach) -> None:
-        """Find the servers that are not known any more: they are gone for good, and nothing waits for them."""
+        """Find the servers that are not known any more: they are removed for good, and no parcel waits for them."""
         self._has_homeless = True
         awaited = {*self._origin.posted_to(), *self._post.receivers(), *self._dead_letters.replayed_to()}
         for server in sorted(awaited):
@@ -76,9 +76,9 @@ class GivingUp:
                 self._left[server] = _Left(deque(self._origin.unsettled))
 
     def advance(self, at: float, reach: Reach, *, overrun: Collection[int] = ()) -> Iterator[int]:
-        """Give up a slice; yields parcels that may be settled by that, each right then. `at`: the running time.
+        """Give up a slice. Yield each parcel that may be settled by that, at once. `at`: the running time.
 
-        `overrun`: positions in the log for which there is no room.
+        `overrun`: positions of entries for which the log has no room.
         """
         budget = self.slice_parcels
         budget = self._give_up_queued(at, reach, budget)
@@ -86,7 +86,7 @@ class GivingUp:
             self._dead_letters.add(position, encoded, receiver, DeadReason.EXPIRED)
         for server, left in list(self._left.items()):
             if reach.is_known(server):
-                # It is back; what was not given up yet, it gets.
+                # The server is back: it gets the parcels that were not given up yet.
                 del self._left[server]
                 continue
             while left.positions and budget:
@@ -112,11 +112,11 @@ class GivingUp:
             yield position
 
     def overrun(self, at: float, positions: Collection[int], *, at_most: int = 1) -> list[int]:
-        """Return which parcels give way at once, so many at most, of those for which the log has no room."""
+        """Return at most `at_most` parcels that give way at once, among those for which the log has no room."""
         return self._origin.backlog.accepted_before(at - OVERRUN_SECONDS, at_most=at_most, among=positions)
 
     def _give_up_queued(self, at: float, reach: Reach, budget: int) -> int:
-        """The same of what is queued here; returns what is left of the budget."""
+        """Give up queued messages in the same way. Return the rest of the budget."""
         if self._has_homeless:
             homeless = list(self._queue.homeless(reach, at_most=budget))
             self._has_homeless = len(homeless) == budget

@@ -3,7 +3,7 @@
     posted --> counted for the receiver --> confirmed, given up, or lost
                     |
                     |-- BACKLOG_BYTES_LIMIT reached: messages that go to the receiver are refused, no other message is
-                    |-- OVERSHOOT_BYTES_LIMIT beyond: so are messages that may go there, as long as nobody has told
+                    |-- OVERSHOOT_BYTES_LIMIT beyond: messages that may go there are refused while paths are unknown
                     '-- BACKLOG_BYTES_MOST reached: further parcels become dead letters for the receiver
 
 A receiver that is connected and confirms no parcel for `STUCK_SECONDS` is *stuck*.
@@ -19,26 +19,26 @@ from typing import NamedTuple
 from namegraph import ServerId
 
 BACKLOG_BYTES_LIMIT = 64 * 1024 * 1024
-"""Memory for the parcels that one receiver has not confirmed. Messages to the receiver are refused beyond it."""
+"""Memory limit of the parcels that one receiver has not confirmed. Messages to the receiver are refused beyond it."""
 
 OVERSHOOT_BYTES_LIMIT = 16 * 1024 * 1024
-"""Memory for parcels beyond the limit of a full receiver, which were accepted before it was known that they go there.
+"""Memory limit of parcels beyond the limit of a full receiver, accepted before their paths to it were known.
 
-Messages to target sets of which that is not known are refused beyond it.
+Messages to target sets with unknown paths are refused beyond it.
 """
 
 BACKLOG_BYTES_MOST = 2 * BACKLOG_BYTES_LIMIT
-"""Memory for the parcels that one receiver has not confirmed, however they came to go there.
+"""Memory limit of the parcels that one receiver has not confirmed, whatever paths lead there.
 
-What was told of target sets may be old. So parcels that were accepted may turn out to go to a full receiver. Beyond
-this they become dead letters for the receiver.
+The origin may know old paths of a target set, so accepted parcels may turn out to go to a full receiver. Beyond this
+limit they become dead letters for the receiver.
 """
 
 PARCEL_BYTES = 2560
 """Memory of a parcel besides its messages: its row, its keys, and its place in the lane of a receiver."""
 
 STUCK_SECONDS = 60.0
-"""A connected receiver that confirms no parcel for so long is stuck. Sessions end after far less silence."""
+"""Seconds without a confirmation after which a connected receiver is stuck. Sessions end after far less silence."""
 
 
 class Unconfirmed(NamedTuple):
@@ -50,7 +50,7 @@ class Unconfirmed(NamedTuple):
     """Time since which the receiver is connected and has confirmed none of them, on the clock of steps."""
 
     def is_stuck(self, now: float) -> bool:
-        """True if the receiver, which is connected, has confirmed nothing for too long."""
+        """True if the connected receiver has confirmed no parcel for too long."""
         return now - self.since >= STUCK_SECONDS
 
 
@@ -61,20 +61,20 @@ class _Backlog:
     since: float
     """Time of the last confirmation, or of the first parcel after an empty backlog. On the clock of steps."""
     parcels: dict[int, int] = field(default_factory=dict)
-    """Bytes by position."""
+    """Bytes of each parcel, by position."""
     size: int = 0
 
 
 class Untold:
-    """Parcels of sequences in which some server below has not told yet who is further below: they may go anywhere."""
+    """Parcels of sequences in which some server below has not named its downstream servers: any server may get them."""
 
     def __init__(self) -> None:
         self._sizes: Counter[int] = Counter()
         """Memory of parcels, by sequence."""
         self._full_before: frozenset[ServerId] = frozenset()
-        """Receivers that were full when it was last asked what may go to them."""
+        """Receivers that were full at the last call of `bytes_beyond`."""
         self.size = 0
-        """Memory of all these parcels."""
+        """Memory of all these parcels, in bytes."""
 
     def __contains__(self, sequence: int) -> bool:
         return sequence in self._sizes
@@ -85,11 +85,11 @@ class Untold:
         self.size += size
 
     def remove(self, sequence: int) -> None:
-        """Count nothing of a sequence any more."""
+        """Stop counting the parcels of a sequence."""
         self.size -= self._sizes.pop(sequence, 0)
 
     def bytes_beyond(self, full: frozenset[ServerId], receivers_of: Callable[[int], Collection[ServerId]]) -> int:
-        """Return the memory of parcels that may turn out to go to full receivers, and do not count for these yet."""
+        """Return the memory of parcels that may turn out to go to full receivers, and are not counted for these yet."""
         if not full <= self._full_before:
             for sequence in [each for each in self._sizes if not full.isdisjoint(receivers_of(each))]:
                 self.remove(sequence)
@@ -133,7 +133,7 @@ class Backlogs:
             self.shared_bytes += size
 
     def remove(self, receiver: ServerId, position: int) -> None:
-        """Count a parcel no longer for a receiver."""
+        """Stop counting a parcel for a receiver."""
         backlog = self._of.get(receiver)
         size = None if backlog is None else backlog.parcels.pop(position, None)
         if backlog is None or size is None:
@@ -151,19 +151,19 @@ class Backlogs:
             self.shared_bytes -= size
 
     def note_confirmed(self, receiver: ServerId) -> None:
-        """Note that a receiver confirms something now."""
+        """Note that a receiver confirms a parcel now."""
         if receiver in self._of:
             self._of[receiver].since = self.now
 
     def begin_start(self) -> None:
-        """Count the time of all backlogs from now on: the server has just started."""
+        """Restart the clocks of all backlogs, as the server has just started."""
         for backlog in self._of.values():
             backlog.since = self.now
 
     def overshot(self, more_bytes: int) -> ServerId | None:
-        """Return a full receiver that takes no more of what may go to it; None if there is none.
+        """Return a full receiver with no room for parcels that may go to it. None if there is none.
 
-        `more_bytes`: memory of the parcels of which nobody has told yet whether they go there.
+        `more_bytes`: memory of the parcels whose paths are not known yet.
         """
         fullest = max(sorted(self.full), key=self.bytes_of, default=None)
         if fullest is None:
@@ -172,7 +172,7 @@ class Backlogs:
         return fullest if self.bytes_of(fullest) + more_bytes >= limit_bytes else None
 
     def takes_no_more(self, receiver: ServerId) -> bool:
-        """Return True if no parcel is to be counted for a receiver any more."""
+        """True if no further parcel may be counted for a receiver."""
         return receiver in self.full and self.bytes_of(receiver) >= self.most_bytes
 
     def receivers(self) -> Iterable[ServerId]:
@@ -180,11 +180,14 @@ class Backlogs:
         return self._of.keys()
 
     def bytes_of(self, receiver: ServerId) -> int:
-        """Return the memory of a receiver's backlog; 0 if it has confirmed all parcels."""
+        """Return the memory of a receiver's backlog. 0 if the receiver has confirmed all parcels."""
         backlog = self._of.get(receiver)
         return 0 if backlog is None else backlog.size
 
     def unconfirmed_since(self, receiver: ServerId) -> float | None:
-        """Return when a receiver confirmed a parcel last, or was posted one; None if no parcel is unconfirmed."""
+        """Return the time at which a receiver last confirmed a parcel, or began its backlog.
+
+        None if its backlog is empty.
+        """
         backlog = self._of.get(receiver)
         return None if backlog is None else backlog.since

@@ -1,5 +1,6 @@
-"""What could not be delivered: parcels of this origin that were given up before a server had confirmed them, and
-messages that were queued here for another origin and not accepted there.
+"""Undelivered messages: parcels given up before a server confirmed them, and queued messages not accepted.
+
+Parcels come from this origin. Queued messages were for another origin.
 
     removed for good, --> dead letter --replay, once it is known--> asked --Probed--> under way --Confirm--> none
     or kept too long         |   ^                                    |                  |
@@ -7,20 +8,20 @@ messages that were queued here for another origin and not accepted there.
                              v       or the lanes to it begin anew
                            drop: none
 
-The server may have had it and not been heard, and then it would log it twice. So it is asked first (`Probe`): its
-answer comes behind all that it has confirmed.
+The server may have the parcel although its confirmation was lost, and would log the parcel twice. The origin sends a
+`Probe` first: the answer comes behind all confirmations of the server.
 
-A dead letter is one parcel. Its number is the parcel's position in the log here, so no number comes twice. Replayed, it
-goes to the servers that lack it alone, with the ids its messages had, and is late there. One that is back after all may
-have had a parcel and not been heard: its confirmation comes then, and ends the dead letter, too.
+A dead letter is one parcel. Its number is the position of the parcel in this server's log, so no number comes twice.
+Replay sends it only to the servers that lack it, with the same message ids, and it is late there. A server that is back
+after all may have the parcel. Its confirmation comes then, and ends the dead letter, too.
 
-Or it is one queued message, with its number in the queue, which is put above all positions. Replayed, it is queued
-again, and no dead letter any more.
+A dead letter may also be one queued message, numbered above all positions. Replay queues the message again, and ends
+the dead letter.
 
-What is lost for good is counted: what there was no room for here, and what went from the log before a mailbox had read
-it. Its text is nowhere any more.
+Lost messages are counted: dead letters without room, and entries that left the log before a mailbox read them. Their
+text is not kept.
 
-Source: delivery.md sections 9 and 11.
+See docs/protocol.md, "Messages and servers that part", and docs/messages.md, "Dead letters".
 """
 
 from __future__ import annotations
@@ -39,93 +40,96 @@ from delivery.wire.posts import Confirm, Over, Parcel, decode_stored
 from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, ServerId, packed
 
 DEAD_LETTERS_BYTES_LIMIT = 256 * 1024 * 1024
-"""As large as what can wait for servers. They are in memory, too; beyond it the oldest go."""
+"""Memory limit of dead letters, as large as all parcels that can wait for servers. The oldest go beyond it."""
 
 QUEUED_FROM = 10**15
-"""The numbers of queued messages begin behind this: no log has so many positions."""
+"""Number behind which those of queued messages begin. No log has so many positions."""
 
 REPLAY_BYTES_LIMIT = 16 * 1024 * 1024
-"""Of dead letters that are under way at once."""
+"""Most bytes of dead letters that are under way at once."""
 
 
 class DeadReason(StrEnum):
-    """Why a parcel was given up."""
+    """Reason for which a parcel was given up."""
 
     SERVER_REMOVED = "server removed"
     EXPIRED = "expired"
-    """Parcels are kept no longer for a server, or a queued message is good no longer. Or too much waited."""
+    """Parcels are kept no longer for a server, a queued message has expired, or too much waited."""
     REFUSED = "refused"
-    """A queued message was refused by its origin."""
+    """The origin refused a queued message."""
 
 
 class LossReason(StrEnum):
-    """Why messages are lost for good."""
+    """Reason for which messages are lost for good."""
 
     NO_ROOM = "no room"
-    """For the dead letters that they were in."""
+    """No room was left for their dead letters."""
     OVERRUN = "overrun"
     """The log had grown to its limit, and a mailbox had not read them."""
     KEPT_TOO_LONG = "kept too long"
-    """In the log, and a mailbox had not read them."""
+    """Retention in the log ended, and a mailbox had not read them."""
     CLOSED = "mailbox closed"
-    """In the log, and a mailbox had not read them when it was closed."""
+    """A mailbox was closed that had not read them from the log."""
 
 
 class Undelivered(NamedTuple):
-    """How many messages were not delivered for one reason."""
+    """Number of messages that were not delivered for one reason."""
 
     reason: DeadReason | LossReason
     messages: int
-    """Those that are lost from the log, or with a mailbox, count once for each mailbox."""
+    """Number of messages. A message lost from the log, or with a mailbox, counts once for each mailbox."""
     dead_letters: int
-    """In which they are kept; 0: they are lost."""
+    """Number of dead letters that keep these messages. 0 if the messages are lost."""
 
 
 WHY_LIMIT = 1_000
-"""Characters."""
+"""Longest `why`, in characters."""
 
 _LEFT, _POSTED = 0, -1
 
 _ParcelKey = tuple[int, int, int]
-"""The number of a sequence, the start, and the first serial."""
+"""Sequence number, start, and first serial."""
 
 
 class _Row(Struct, array_like=True):
-    """One parcel, and who lacks it."""
+    """One parcel, and the servers that lack it."""
 
     encoded: bytes
     lacking: dict[ServerId, int]
-    """Whether it is under way to them again: `_LEFT`, `_POSTED`, or the number of the probe that is to be answered."""
+    """Replay state by server: `_LEFT`, `_POSTED`, or the number of the probe that the server has to answer."""
     reason: DeadReason
-    """Why the first of them lacks it."""
+    """Reason for which the first of these servers lacks the parcel."""
     is_queued: bool = False
-    """Whether it is a `QueuedMessage`, and no parcel."""
+    """True if `encoded` is a `QueuedMessage`, and no parcel."""
     why: str = ""
-    """Of one that was refused: in words."""
+    """Text of the refusal, for a refused message."""
     remembering: tuple[ServerId, ...] = ()
-    """Of those who lack it, servers that have it, and had left somebody out: they remember who got it."""
+    """Servers in `lacking` that logged the parcel but skipped foreign recipients. Each remembers the recipients."""
 
 
 class DeadLetter(NamedTuple):
-    """What operators are told of one."""
+    """A dead letter as operators see it."""
 
     number: int
     first_id: str
-    """Of the first of its messages; the others have the serials that follow. Empty of a queued message: it has none."""
+    """Id of its first message; the other messages have the following serials.
+
+    Empty for a queued message without an id.
+    """
     messages: int
     size: int
-    """In bytes."""
+    """Size in bytes."""
     addressed: NodeId
     servers: tuple[ServerId, ...]
-    """Which lack it; sorted."""
+    """Servers that lack it, sorted."""
     replayed_to: tuple[ServerId, ...]
-    """Of these, the ones to which it is under way; sorted."""
+    """Servers of `servers` to which it is under way, sorted."""
     sent_at_ms: int
-    """When the first of its messages was accepted, as in `Message`, or queued."""
+    """Time at which its first message was accepted, as in `Message`, or queued."""
     reason: DeadReason
-    """Why the first of `servers` did not get it."""
+    """Reason for which the first of `servers` did not get it."""
     why: str = ""
-    """The refusal, in words."""
+    """Text of the refusal."""
 
 
 class DeadLetters:
@@ -134,15 +138,15 @@ class DeadLetters:
     def __init__(self, durable: DurableState) -> None:
         self._rows = DurableMap(durable, "dead letter", NUMBERS, packed(_Row))
         self._lost = DurableMap(durable, "messages lost", TEXTS, packed(int))
-        """How many, by reason."""
+        """Number of lost messages, by reason."""
         self._counts: Counter[tuple[DeadReason, bool]] = Counter()
-        """Dead letters by reason; with True, the messages in them."""
+        """Number of dead letters by reason and False, and of the messages in them by reason and True."""
         self._told: dict[int, DeadLetter] = {}
-        """What of each does not change."""
+        """Constant part of each dead letter, by number."""
         self._numbers: dict[_ParcelKey, int] = {}
         self._over: list[tuple[ServerId, Over]] = []
         self._by_age: list[int] = []
-        """A heap of numbers, those that are gone among them until they are the first."""
+        """Heap of numbers. A number that is gone stays until it is the first."""
         self.size = 0
         self.limit_bytes = DEAD_LETTERS_BYTES_LIMIT
         self.replay_limit_bytes = REPLAY_BYTES_LIMIT
@@ -172,18 +176,19 @@ class DeadLetters:
 
     @property
     def messages_lost(self) -> int:
-        """How many messages were in dead letters that had to go, since there was no room for them."""
+        """Number of messages in dead letters that went because there was no room."""
         return self._lost.get(LossReason.NO_ROOM, 0)
 
     def lost(self, reason: LossReason, messages: int) -> None:
-        """Messages are lost for good."""
+        """Count messages that are lost for good."""
         if messages:
             self._lost[reason] = self._lost.get(reason, 0) + messages
 
     def undelivered(self) -> list[Undelivered]:
-        """How many messages were not delivered, by reason: what is kept, then what is lost. Reasons of none are there.
+        """Return the numbers of undelivered messages by reason: first the dead letters, then the lost messages.
 
-        May be asked while a step is carried out in another thread.
+        Every reason is included, with 0 if it has no messages. The method may be called while a step runs in another
+        thread.
         """
         counts, lost = self._counts, self._lost
         kept = [Undelivered(reason, counts[reason, True], counts[reason, False]) for reason in DeadReason]
@@ -192,7 +197,7 @@ class DeadLetters:
     def add(
         self, position: int, encoded: bytes, server: ServerId, reason: DeadReason, *, is_remembered: bool = False
     ) -> None:
-        """A parcel was given up for a server. `is_remembered`: whether that one remembers who got it."""
+        """Add a parcel that was given up for a server. `is_remembered`: True if the server remembers its recipients."""
         if position not in self._rows:
             self._rows[position] = _Row(encoded, {}, reason)
             self._learn(position, self._rows[position])
@@ -204,7 +209,10 @@ class DeadLetters:
         self._make_room()
 
     def add_queued(self, number: int, message: QueuedMessage, reason: DeadReason, why: str = "") -> None:
-        """A queued message does not come to its origin. `number`: in the queue. `why`: the refusal, in words."""
+        """Add a queued message that its origin does not get.
+
+        `number`: number in the queue. `why`: text of the refusal.
+        """
         row = _Row(msgpack.encode(message), {}, reason, is_queued=True, why=why[:WHY_LIMIT])
         self._rows[QUEUED_FROM + number] = row
         self._learn(QUEUED_FROM + number, row)
@@ -233,12 +241,12 @@ class DeadLetters:
         self.size -= len(row.encoded)
 
     def confirmed(self, server: ServerId, confirm: Confirm) -> bool:
-        """A server has a parcel. Whether it was said to lack it."""
+        """Note that a server has a parcel. Return True if the server was listed as lacking it."""
         number = self._numbers.get((confirm.sequence, confirm.start, confirm.first_serial))
         if number is None or server not in self._rows[number].lacking:
             return False
         if confirm.has_left_out:
-            # Those lack it still.
+            # The foreign recipients that were left out still lack the parcel.
             return True
         del self._rows[number].lacking[server]
         self._rows.touch(number)
@@ -247,7 +255,10 @@ class DeadLetters:
         return True
 
     def note_remembered(self, server: ServerId, parcel: _ParcelKey) -> bool:
-        """A server remembers who got a parcel. Whether it lacks it, and so is to remember that."""
+        """Note that a server remembers the recipients of a parcel.
+
+        Return True if the server lacks the parcel in part, and must go on remembering.
+        """
         number = self._numbers.get(parcel)
         if number is None or server not in self._rows[number].lacking:
             return False
@@ -263,12 +274,12 @@ class DeadLetters:
         probe: Callable[[ServerId], int],
         queue: Callable[[QueuedMessage], bool],
     ) -> tuple[int, int]:
-        """Begin to send dead letters again; returns how many, and how many are left as they are.
+        """Begin to send dead letters again. Return the number begun, and the number left as they are.
 
-        `numbers`: None, all of them; one that is not there is none. `may_post`: whether a number may go to a server.
-        `probe`: asks a server, and returns the number that its answer has. `queue`: has a message wait
-        for its origin again, if it can. One that is under way is neither sent again
-        nor left.
+        `numbers`: dead letters to send; unknown numbers are ignored. None for all. `may_post`: true if a dead letter
+        may go to a server. `probe`: sends a probe to a server and returns the number that the answer will have.
+        `queue`: queues a message for its origin again, and returns True if it could. A dead letter that is under way is
+        neither sent again nor left.
         """
         replayed = left = 0
         probes: dict[ServerId, int] = {}
@@ -296,7 +307,8 @@ class DeadLetters:
         return replayed, left
 
     def probed(self, server: ServerId, probe: int) -> list[Parcel]:
-        """A server has answered: what it lacks and was to be sent again before that, to be posted now."""
+        """Return the parcels to post now to a server that answered a probe: those it lacks that waited for the
+        probe."""
         parcels = []
         for number in sorted(self._rows):
             row = self._rows[number]
@@ -308,12 +320,12 @@ class DeadLetters:
         return parcels
 
     def take_over(self) -> list[tuple[ServerId, Over]]:
-        """Whom to tell of what parcels that they need not remember who got them: these are not sent again."""
+        """Return pairs of a server and an `Over` that tells it to forget recipients: the parcel is not sent again."""
         over, self._over = self._over, []
         return over
 
     def drop(self, numbers: Iterable[int] | None) -> int:
-        """Forget dead letters, all of them where no numbers are given; returns how many there were of these."""
+        """Forget dead letters, and return how many there were. `numbers`: None for all of them."""
         chosen = self._chosen(numbers)
         for number in chosen:
             self._forget(number)
@@ -323,22 +335,22 @@ class DeadLetters:
         return sorted(self._rows if numbers is None else self._rows.keys() & set(numbers))
 
     def begin_again(self, server: ServerId) -> None:
-        """What was under way to a server will not come: its lane begins anew, or it is removed again."""
+        """Reset the dead letters under way to a server: its lane begins anew, or it was removed again."""
         for number, row in self._rows.items():
             if row.lacking.get(server):
                 row.lacking[server] = _LEFT
                 self._rows.touch(number)
 
     def parcels(self) -> Collection[_ParcelKey]:
-        """Those that were given up for some server."""
+        """Return the keys of parcels that were given up for some server."""
         return self._numbers.keys()
 
     def replayed_to(self) -> set[ServerId]:
-        """The servers to which any are under way."""
+        """Return the servers to which dead letters are under way."""
         return {server for row in self._rows.values() for server, state in row.lacking.items() if state != _LEFT}
 
     def lacking(self, message_id: str) -> tuple[ServerId, ...]:
-        """The servers that lack a message of this origin; sorted."""
+        """Return the servers that lack a message of this origin, sorted."""
         serial, _, sequence = message_id.partition("@")
         for number, told in self._told.items():
             first, _, of = told.first_id.partition("@")
@@ -347,9 +359,9 @@ class DeadLetters:
         return ()
 
     def after(self, number: int, limit: int) -> Sequence[DeadLetter]:
-        """So many dead letters at most whose numbers are higher, sorted.
+        """Return at most `limit` dead letters with numbers above `number`, sorted.
 
-        May be asked while a step is carried out in another thread.
+        The method may be called while a step runs in another thread.
         """
         numbers = sorted(self._rows.copy())
         found: list[DeadLetter] = []

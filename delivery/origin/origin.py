@@ -1,27 +1,27 @@
-"""The origin of messages: it accepts them, numbers them, and has each of them reach every server that is below.
+"""The origin of messages: it accepts and numbers them, and posts each message to every server below.
 
     Send --> open parcel --CloseParcels--> unsettled --all to whom it was posted have confirmed--> settled
                                              |   ^
                                              v   | a server that is found is posted everything from the oldest
                                             posted   parcel on that is not settled, before anything newer
 
-Where that is very much, steps do it in slices. What has shown the server (a confirmation, a new parcel) waits until the
-rest takes no time, and counts as not handled: so a server that crashes meanwhile begins anew. A server whose lane has
-begun anew is posted slices, too: how far that is, is durable.
+If a server lacks very many parcels, steps post them in slices. The event that showed the server (a confirmation, or a
+new parcel) waits until the rest is short, and counts as not handled: after a crash the slices begin again. A server
+whose lane begins anew is posted slices, too; their progress is durable.
 
-Which servers are below, nobody knows at once: this server knows those of the members of its own groups, and each of
-those tells the next ones as it confirms, and to whom ways were lost. On the way from the target to a member, as it was
-when the message was accepted, the first server that was not posted to has one before it that names it. So a parcel that
-is settled has reached all, whatever changes meanwhile.
+No server knows all servers below at once. The origin knows the homes of the members of its own groups. Each of these
+servers names the next ones when it confirms, and the servers to which paths from it were lost. Take the path from the
+target to a member at the time of acceptance: the first server on it that was not posted to follows a server that names
+it. A settled parcel has therefore reached all members, whatever changes meanwhile.
 
-A server that had nobody for a parcel is posted the stub of each later one of the sequence, until it wants one. Before
-it is posted anything whole again, it is posted whole all of which it has the stub and has not confirmed it. So nothing
-overtakes what it wants. What it says of a stub counts only until the parcel itself was posted.
+A server without recipients for a parcel is posted the stub of each later parcel of the sequence, until it wants one.
+Before it is posted any parcel in full again, it is posted in full all parcels of which it has an unconfirmed stub. No
+parcel overtakes a wanted one. A confirmation of a stub counts only until the parcel itself was posted.
 
-The home of the addressed group is the origin, so all that is sent to one target set is one sequence: its serials rise
-by one, and every lane is in order.
+The home of the addressed group is the origin: the coordinator of a centralised ordering algorithm. All messages to one
+target set are one sequence, with serials that rise by one, and every lane is in order.
 
-Source: delivery.md sections 4 and 5; K6 section 6.6.1 (a centralised algorithm, with the home as coordinator).
+See docs/protocol.md, "Who is below" and "Accepted, settled, sent again".
 """
 
 from __future__ import annotations
@@ -91,72 +91,75 @@ from namegraph import (
 )
 
 UNCLAIMED_BYTES_LIMIT = 256 * 1024 * 1024
-"""Bytes of parcels that wait for a view alone, or for an older parcel. All messages are refused beyond it."""
+"""Memory limit of parcels that wait only for a view, or for an older parcel. All messages are refused beyond it."""
 
 SETTLED_BYTES_LIMIT = 16 * 1024 * 1024
-"""Bytes of settled parcels that stay behind an older one of their sequence, for a receiver whose lane begins anew."""
+"""Memory limit of settled parcels behind an older one of their sequence, kept for a receiver whose lane begins anew."""
 
 PLAIN_SEQUENCES_LIMIT = 10_000
-"""Idle sequences of a single target without exceptions that are remembered: one for each group in use."""
+"""Most remembered idle sequences of a single target without exceptions: one for each group in use."""
 
 OTHER_SEQUENCES_LIMIT = 1_000
-"""Idle sequences of several targets, or with exceptions, that are remembered."""
+"""Most remembered idle sequences of several targets, or with exceptions."""
 
 BUSY_SEQUENCES_LIMIT = 10_000
-"""Sequences with messages that not all servers have."""
+"""Most sequences with messages that not all servers have."""
 
 CROWD_LIMIT = 1_000
-"""Busy sequences of several targets, or with exceptions, beyond which the shell lets new ones wait."""
+"""Busy sequences of several targets, or with exceptions, beyond which the shell delays new ones."""
 
 SEQUENCE_SECONDS = 7 * 86_400.0
 """Running time after its last message for which a sequence is remembered."""
 
 FORGOTTEN_OF_A_STEP = 200
-"""Sequences that one step forgets: as many as a step can make."""
+"""Most sequences that one step forgets: as many as a step can make."""
 
 POSTED_AT_ONCE = 500
-"""Parcels that one step posts to servers that are found late: some ten milliseconds. More are posted in later steps."""
+"""Most parcels that one step posts to servers that are found late: some ten milliseconds. Later steps post the rest."""
 
 START_CHANCES = 2**16
-"""Among so many values what is random in the number of a start is drawn: its last bits."""
+"""Number of values of the random part of a start number, which is its last bits."""
 
 
 class _SequenceRow(Struct, array_like=True):
-    """One target set at one quality."""
+    """A sequence: one target set at one quality."""
 
     targets: TargetSet
     quality: Quality
     next_serial: int
-    """The serial of the next message."""
+    """Serial of the next message."""
     start: int = 0
-    """In which the last one was accepted."""
+    """Start in which the last message was accepted."""
     used_at: float = 0.0
     """Running time of the last message."""
 
     @property
     def is_plain(self) -> bool:
-        """True for a single target without exceptions."""
+        """True if there is a single target without exceptions."""
         return is_plain(self.targets)
 
 
 class Forgotten(NamedTuple):
-    """A sequence that the origin remembers no more."""
+    """A sequence that the origin has forgotten."""
 
     number: int
     receivers: tuple[ServerId, ...] | None
-    """Servers that had parcels of it, sorted. None for a sequence of before the start of the origin: any may be one."""
+    """Servers that had parcels of the sequence, sorted.
+
+    None for a sequence from before the start of the origin: any server may be one.
+    """
     over: Over
-    """Says that nothing of the sequence comes any more."""
+    """Post that announces the end of the sequence."""
 
 
 class NotPosted(NamedTuple):
-    """A parcel that a receiver does not get: too much waits for it."""
+    """A parcel that a receiver does not get, because too much waits for the receiver."""
 
     position: int
     receiver: ServerId
     encoded: bytes
     ids: list[str]
-    """Ids of its messages."""
+    """Ids of the messages in the parcel."""
 
 
 class Origin:
@@ -170,23 +173,25 @@ class Origin:
         self._parcels = DurableMap(durable, "parcel", NUMBERS, packed(ParcelRow))
         self._numbers = {(row.targets, row.quality): number for number, row in self._rows.items()}
         self._alone = {row.targets[0].name: number for number, row in self._rows.items() if len(row.targets) == 1}
-        """Number of a sequence of each single target, with exceptions or without. These change no server below."""
+        """Number of a sequence for each single target, with exceptions or without: exceptions change no server
+        below."""
         self._ends = DurableMap(durable, "sequence ends", TEXTS, packed(tuple[int, int]))
-        """One value, without a key: the last number of a sequence, and the serial with which new sequences begin.
+        """Last sequence number, and first serial of new sequences: one value, without a key.
 
-        No number is given again. The serial is above those of all sequences that were forgotten, so no id is, either.
+        No sequence number is given again. The serial is above those of all forgotten sequences, so no message id is
+        given again.
         """
         self._last_number, self._first_serial = self._ends.get("", (max(self._rows, default=0), 1))
         self._last_number_at_start = self._last_number
         self.limits = {True: PLAIN_SEQUENCES_LIMIT, False: OTHER_SEQUENCES_LIMIT}
-        """Limits of idle sequences: of plain ones, and of others."""
+        """Limits of idle sequences: True for plain ones, False for other ones."""
         self._sequences: dict[int, Sequence] = {}
         self.backlog = Backlog(self._parcels, self._sequences)
         self._by_serial: dict[ParcelKey, int] = {}
         """Positions by sequence, start and first serial."""
         self.open = OpenMessages()
         self._waiting: dict[int, list[tuple[int, str]]] = {}
-        """By position of a parcel: tickets of those who are to be told when it is settled, with the message's id."""
+        """Tickets and message ids of callers waiting for a parcel to settle, by log position."""
         self._to_release: dict[int, None] = {}
         """Positions of parcels in memory that may be settled and in no lane."""
         self.backlogs = Backlogs()
@@ -194,27 +199,27 @@ class Origin:
         self._settled_bytes = 0
         """Bytes of settled parcels that stay behind an older one of their sequence."""
         self.start = 0
-        """Names this start of the server: what it accepts has it in its id."""
+        """Number of this start of the server, contained in the ids of the messages that it accepts."""
         self.backlog_bytes = 0
         self.settled_limit_bytes = SETTLED_BYTES_LIMIT
         self.posted_at_once = self._room = POSTED_AT_ONCE
         self._not_posted: list[NotPosted] = []
-        """Parcels since `take_not_posted`."""
+        """Parcels not posted since the last `take_not_posted`."""
         self._learn_parcels()
         self._again = DurableMap(durable, "post again", TEXTS, packed(int))
-        """Position through which a server whose lane has begun anew was posted again what is not settled."""
+        """Position through which unsettled parcels were posted again, by server whose lane has begun anew."""
         self._left_again = self._learn_again()
-        """Parcels that are still to be posted to such a server, sorted. Newer ones wait behind them."""
+        """Positions of parcels still to be posted to such a server, sorted. Newer parcels wait behind them."""
         self._idle: dict[bool, dict[int, None]] = {True: {}, False: {}}
-        """Sequences of which all is settled, of plain ones and of others, the one first that was used longest ago."""
+        """Idle sequences, the least recently used first: True for plain ones, False for other ones."""
         self._others = sum(not row.is_plain for row in self._rows.values())
-        """Sequences of several targets, or with exceptions."""
+        """Number of sequences of several targets, or with exceptions."""
         for number, of in sorted(self._rows.items(), key=lambda each: (each[1].used_at, each[0])):
             if number not in self._sequences:
                 self._idle[of.is_plain][number] = None
 
     def _learn_parcels(self) -> None:
-        """Fill what is in memory of the sequences, from the rows of parcels."""
+        """Build the in-memory state of the sequences from the rows of parcels."""
         for position in sorted(self._parcels):
             row = self._parcels[position]
             sequence = self._sequences.setdefault(row.sequence, Sequence())
@@ -222,22 +227,25 @@ class Origin:
             if row.is_settled:
                 sequence.settled.add(position)
             sequence.receivers.update(row.posted)
-            # Else something newer would overtake what they want of these.
+            # A newer parcel would otherwise overtake one of these that the server wants.
             sequence.stubs |= {server for server, count in row.posted.items() if count == ParcelState.STUB}
             self._by_serial[row.sequence, row.start, row.first_serial] = position
 
     @property
     def unsettled(self) -> list[int]:
-        """The positions of the parcels that are not settled, and of those that wait for one before them; sorted."""
+        """Positions of the parcels that are unsettled, or wait for an older parcel, sorted."""
         return sorted(self._parcels)
 
     def oldest_needed(self) -> int | None:
-        """The position of the oldest parcel that is still to be posted to somebody, or may be, or is in some lane."""
-        # They are kept in the order of their positions.
+        """Return the position of the oldest parcel that is in some lane, or may still be posted.
+
+        None if there is none.
+        """
+        # The dict has the order of positions.
         return next(iter(self._post.parcels), None)
 
     def keep(self, position: int, encoded: bytes) -> None:
-        """Hold a parcel in memory until it is settled."""
+        """Keep a parcel in memory until it is settled."""
         self._post.parcels[position] = encoded
         self.backlog_bytes += len(encoded)
         row = self._parcels.get(position)
@@ -250,7 +258,7 @@ class Origin:
             self._settled_bytes += len(encoded)
 
     def _mark(self, position: int, server: ServerId, count: int) -> None:
-        """Note how many mailboxes get a parcel at a server, or how it was posted to the server."""
+        """Store the count of mailboxes that get a parcel at a server, or the `ParcelState`."""
         self._parcels[position].posted[server] = count
         self._parcels.touch(position)
         if count < 0:
@@ -259,7 +267,7 @@ class Origin:
             self._uncount(position, server)
 
     def _uncount(self, position: int, server: ServerId) -> None:
-        """Count a parcel no longer for a server that has it, or does not get it, once it is not in the lane there."""
+        """Stop counting a parcel for a server that has it, or does not get it, once it is not in the lane there."""
         if server not in self._post.receivers_of(position):
             self.backlogs.remove(server, position)
 
@@ -273,9 +281,9 @@ class Origin:
     def close(
         self, *, view_number: int, at: float, is_apart: Callable[[str], bool]
     ) -> Iterator[tuple[Parcel, list[Waiting]]]:
-        """The parcels of all messages that wait, with what each message of them was. `at`: the running time.
+        """Yield the parcels of all waiting messages, each with these messages. `at`: the running time.
 
-        `is_apart`: whether messages of a source share no parcel with those of others.
+        `is_apart`: true of a source whose messages share no parcel with those of other sources.
         """
         for targets, quality, parcels in self.open.drain(is_apart):
             number = self._numbers.get((targets, quality))
@@ -301,13 +309,13 @@ class Origin:
                 self._is_idle(number)
 
     def _is_idle(self, number: int) -> None:
-        """Note that all of a sequence is settled; of idle ones it was used last."""
+        """Note that all parcels of a sequence are settled, as the most recently used idle sequence."""
         idle = self._idle[self._rows[number].is_plain]
         idle.pop(number, None)
         idle[number] = None
 
     def require_place(self, targets: TargetSet, quality: Quality) -> None:
-        """Raise `RefusedError` if a message would make one more sequence busy, and too many are."""
+        """Raise `RefusedError` if a message would make another sequence busy, and too many are."""
         busy = len(self._rows) - sum(map(len, self._idle.values()))
         if busy < BUSY_SEQUENCES_LIMIT:
             return
@@ -319,9 +327,9 @@ class Origin:
             )
 
     def is_crowded(self, targets: TargetSet) -> bool:
-        """Whether a message would make one more sequence busy, of several targets or with exceptions, and many are.
+        """True if a message would make another sequence of several targets, or with exceptions, busy, and many are.
 
-        May be asked while a step is carried out in another thread.
+        The method may be called while a step runs in another thread.
         """
         if is_plain(targets) or self._busy_others() < CROWD_LIMIT:
             return False
@@ -332,7 +340,7 @@ class Origin:
         return self._others - len(self._idle[False]) + self.open.sets
 
     def forget_idle(self, at: float) -> Iterator[Forgotten]:
-        """Forget idle sequences: those beyond the limits, and those that were not used for long."""
+        """Forget the idle sequences beyond the limits, and those not used for long."""
         room = FORGOTTEN_OF_A_STEP
         for kind, idle in self._idle.items():
             while idle and room:
@@ -359,20 +367,20 @@ class Origin:
 
     @property
     def has_sequences(self) -> bool:
-        """Whether any sequence is remembered."""
+        """True if any sequence is remembered."""
         return bool(self._rows)
 
     def is_forgotten(self, number: int) -> bool:
-        """Whether a sequence of this number was there and is not any more."""
+        """True if a sequence of this number existed and was forgotten."""
         return 0 < number <= self._last_number and number not in self._rows
 
     def servers_below(self, parcel: Parcel, reach: Reach) -> list[ServerId]:
-        """The servers that are known to be below a new parcel's targets; this one is not among them."""
+        """Return the other servers that are known to be below a new parcel's targets."""
         onward = self._sequences.get(parcel.sequence, IDLE).onward
         return servers_below(parcel.targets, onward, reach, here=self.server)
 
     def full_receiver(self, targets: TargetSet, reach: Reach) -> ServerId | None:
-        """Return a receiver below some targets whose backlog has reached its limit; None if there is none."""
+        """Return a receiver below some targets whose backlog has reached its limit. None if there is none."""
         full = self.backlogs.full
         if not full:
             return None
@@ -398,7 +406,7 @@ class Origin:
         return self._sequences.get(number, IDLE).receivers
 
     def _is_told(self, number: int, targets: TargetSet, reach: Reach) -> bool:
-        """Return True if all servers below some targets have told in a sequence who is further below."""
+        """True if all servers below some targets have named their downstream servers in a sequence."""
         onward = self._sequences.get(number, IDLE).onward
         return all(server in onward for server in servers_below(targets, onward, reach, here=self.server))
 
@@ -413,7 +421,7 @@ class Origin:
         here: Here,
         at: float,
     ) -> list[PeerLetter]:
-        """Post a parcel that is in the log; returns what is to leave. `at`: the running time."""
+        """Post a parcel that is in the log. Return the posts to send. `at`: the running time."""
         names = (parcel.sequence, parcel.start, parcel.first_serial)
         row = ParcelRow(*names, len(together), here.audience, here.mailboxes, {})
         row.is_apart, row.accepted_at = is_apart(parcel.targets, reach), at
@@ -437,17 +445,17 @@ class Origin:
 
     @property
     def is_short(self) -> bool:
-        """True if all that is not settled can be posted in this step."""
+        """True if all unsettled parcels can be posted in this step."""
         return len(self._parcels) <= self._room
 
     def _is_short(self, sequence: Sequence) -> bool:
-        """Return True if all of a sequence can be posted in this step."""
+        """True if all parcels of a sequence can be posted in this step."""
         return len(sequence.unsettled) <= self._room
 
     def catch_up(self, number: int, servers: Iterable[ServerId], reach: Reach) -> tuple[list[PeerLetter], bool]:
-        """Post a slice of what is not settled to servers that are below and lack it.
+        """Post a slice of the unsettled parcels to servers that are below and lack them.
 
-        Returns what is to leave, and whether `found` posts the rest at once.
+        Return the posts to send, and True if `found` may post the rest at once.
         """
         sequence, leaving = self._sequences.get(number, IDLE), list[PeerLetter]()
         if self._is_short(sequence):
@@ -467,7 +475,7 @@ class Origin:
         return leaving, True
 
     def catch_up_for_confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[list[PeerLetter], bool]:
-        """Do so for the servers of which a confirmation tells."""
+        """Post a slice, as `catch_up` does, to the servers that a confirmation names."""
         sequence = self._sequences.get(confirm.sequence, IDLE)
         if self._is_short(sequence):
             return [], True
@@ -479,9 +487,9 @@ class Origin:
         return self.catch_up(confirm.sequence, servers, reach)
 
     def catch_up_for_want(self, sender: ServerId, want: Want) -> tuple[list[PeerLetter], bool]:
-        """Post whole a slice of the parcels of which a server has the stub alone, and wants one.
+        """Post in full a slice of the parcels of which a server has only the stub, and wants one.
 
-        Returns what is to leave, and whether `want` posts the rest at once.
+        Return the posts to send, and True if `want` may post the rest at once.
         """
         sequence, leaving = self._sequences.get(want.sequence, IDLE), list[PeerLetter]()
         if self._is_short(sequence) or sender not in sequence.stubs:
@@ -503,7 +511,7 @@ class Origin:
         return leaving, True
 
     def catch_up_for_open(self, reach: Reach) -> tuple[list[PeerLetter], bool]:
-        """Do as `catch_up` for the servers that are below the messages which wait for the next parcels."""
+        """Post a slice, as `catch_up` does, to the servers below the messages that wait for the next parcels."""
         leaving: list[PeerLetter] = []
         for targets, quality in self.open.kinds():
             number = self._numbers.get((targets, quality), 0)
@@ -537,16 +545,16 @@ class Origin:
 
     @property
     def has_not_posted(self) -> bool:
-        """True if `take_not_posted` returns something."""
+        """True if `take_not_posted` returns any parcel."""
         return bool(self._not_posted)
 
     def take_not_posted(self) -> list[NotPosted]:
-        """Return the parcels that receivers do not get since this was last asked."""
+        """Return the parcels that receivers do not get, since the last call."""
         not_posted, self._not_posted = self._not_posted, []
         return not_posted
 
     def found(self, number: int, servers: Iterable[ServerId], reach: Reach) -> list[PeerLetter]:
-        """Post all that is not settled to servers that are below, as far as it was not."""
+        """Post all unsettled parcels that they lack to servers that are below."""
         leaving: list[PeerLetter] = []
         sequence = self._sequences[number]
         unknown: list[ServerId] = []
@@ -565,9 +573,9 @@ class Origin:
         return leaving
 
     def _name_unknown(self, sequence: Sequence, servers: list[ServerId]) -> None:
-        """Note servers that are not known here as unreachable for the parcels that are not settled.
+        """Note unknown servers as unreachable for the unsettled parcels.
 
-        So many servers are noted for a parcel, and for so many parcels, that this takes some milliseconds.
+        Limits on the servers of a parcel, and on parcels, keep this within some milliseconds.
         """
         for position in sequence.not_naming(servers):
             row = self._parcels[position]
@@ -578,7 +586,7 @@ class Origin:
                 self._parcels.touch(position)
 
     def _posted(self, server: ServerId, position: int) -> PeerLetter:
-        """Post a parcel as it is in the present round, or its stub."""
+        """Post a parcel in its present round, or its stub."""
         row = self._parcels[position]
         number = row.round
         if row.posted[server] == ParcelState.STUB:
@@ -591,9 +599,10 @@ class Origin:
         return self._post.send_inline(server, encode(structs.replace(parcel, round=number)))
 
     def confirm(self, sender: ServerId, confirm: Confirm, reach: Reach) -> tuple[bool, list[int], list[PeerLetter]]:
-        """A server has a parcel in its log, or knows that it does not get it. Of the servers that it names, some count.
+        """Handle a confirmation: a server has a parcel in its log, or knows that it does not get it.
 
-        Returns whether that can be so, the positions of parcels that may be settled by it, and what is to leave now.
+        Only some of the servers that it names count, within limits. Return False if a correct server cannot send it,
+        the positions of parcels that it may settle, and the posts to send.
         """
         if confirm.sequence not in self._rows:
             return self.is_forgotten(confirm.sequence), [], []
@@ -601,7 +610,7 @@ class Origin:
         position = self._by_serial.get((confirm.sequence, confirm.start, confirm.first_serial))
         before = self._found_before(sender, confirm, reach)
         if position is None or position in sequence.settled:
-            # Settled: it was posted again after a server began its lanes anew.
+            # A settled parcel was posted again, after a server began its lanes anew.
             return True, [], before
         row = self._parcels[position]
         if sender not in row.posted:
@@ -631,15 +640,17 @@ class Origin:
         return True, confirmed or [position], [*before, *letters]
 
     def _found_before(self, sender: ServerId, confirm: Confirm, reach: Reach) -> list[PeerLetter]:
-        """Post all that is not settled to servers that may have been below: stubs, for they may have nobody.
+        """Post all unsettled parcels to servers that may have been below: as stubs, because they may have no
+        recipients.
 
-        To one that is not in this view ways do not move: its arcs are suspended. If it was, another round follows.
+        Paths do not move to a server that is out of this view: its arcs are suspended. If it was below, another round
+        follows.
         """
         servers = self._note_below_before(sender, confirm, reach)
         return self.found(confirm.sequence, servers, reach) if servers else []
 
     def _note_below_before(self, sender: ServerId, confirm: Confirm, reach: Reach) -> list[ServerId]:
-        """Return the servers that may have been below, and have those get stubs that were never posted anything."""
+        """Return the servers that may have been below. Those that were never posted to will get stubs."""
         sequence = self._sequences.get(confirm.sequence, IDLE)
         if sender not in sequence.receivers:
             return []
@@ -652,15 +663,16 @@ class Origin:
         self.backlogs.note_confirmed(sender)
         self._mark(position, sender, 0 if row.posted[sender] == ParcelState.LOST else confirm.mailboxes)
         if not row.is_of_copy:
-            # A server that was removed here is waited for by nobody here, whatever others still have of it.
+            # This server does not wait for a removed server, even if another server still has memberships with it.
             row.is_apart |= any(map(reach.is_known, confirm.apart))
-            # Of two servers that confirmed it in different views, neither may know of the suspended arcs that cut off
-            # the other: one had none yet, the other does not know for whom they are on the way.
+            # Two servers that confirmed it in different views may both miss the suspended arcs that cut one of them
+            # off. The first had none yet. The other does not know the members whose parcels are on the way.
             row.is_apart |= row.view != reach.view()
         self._parcels.touch(position)
 
     def post_again(self, position: int, server: ServerId) -> list[PeerLetter]:
-        """Post a parcel once more in its round to a server that has confirmed it, for those whom it left out."""
+        """Post a parcel again in its round to a server that has confirmed it, for the processes that the server left
+        out."""
         row = self._parcels[position]
         self._mark(position, server, ParcelState.UNCONFIRMED_AGAIN)
         leaving = self._end_stubs(server, self._sequences[row.sequence])
@@ -668,32 +680,33 @@ class Origin:
         return [*leaving, self._post.send_inline(server, encode(again))]
 
     def next_serial(self, number: int) -> int:
-        """The serial of the next message of a sequence."""
+        """Return the serial of the next message of a sequence."""
         return self._rows[number].next_serial
 
     def logged_again(self, position: int, here: Here) -> None:
-        """More get a parcel here than did before."""
+        """Store the larger audience of a parcel at this server."""
         row = self._parcels[position]
         row.audience, row.mailboxes = here.audience, here.mailboxes
         row.note_leaving_out(self.server, is_so=here.leaves_out)
         self._parcels.touch(position)
 
     def want(self, sender: ServerId, want: Want) -> tuple[bool, list[PeerLetter]]:
-        """A server has somebody for a parcel of which it was posted the stub.
+        """Handle a `Want`: a server has recipients for a parcel of which it was posted the stub.
 
-        Returns whether that can be so, and what is to leave now: also all later ones of which it has the stub alone.
+        Return False if a correct server cannot send it, and the posts to send. They include all later parcels of which
+        the server has only the stub.
         """
         if want.sequence not in self._rows:
             return self.is_forgotten(want.sequence), []
         sequence = self._sequences.get(want.sequence, IDLE)
         position = self._by_serial.get((want.sequence, want.start, want.first_serial))
         if position is None or self._parcels[position].posted.get(sender) != ParcelState.STUB:
-            # Given up for it, or posted whole since.
+            # The parcel was given up for the server, or posted in full since.
             return True, []
         return True, self._end_stubs(sender, sequence)
 
     def _end_stubs(self, server: ServerId, sequence: Sequence) -> list[PeerLetter]:
-        """Post whole from now on, and first of all the parcels of which a server has the stub alone, unconfirmed."""
+        """End stubs for a server. Post in full first the parcels of which the server has only an unconfirmed stub."""
         if server not in sequence.stubs:
             return []
         sequence.stubs.discard(server)
@@ -706,12 +719,12 @@ class Origin:
         return leaving
 
     def needs_round(self, position: int) -> bool:
-        """Whether all have confirmed a parcel, and it is to be posted once more."""
+        """True if all servers have confirmed a parcel, and it needs another round."""
         row = self._parcels[position]
         return row.is_confirmed and row.is_apart
 
     def begin_round(self, position: int, parcel: Parcel, reach: Reach, here: Here) -> list[PeerLetter]:
-        """Post a parcel once more, now that the servers are there that were apart; returns what is to leave."""
+        """Begin another round of a parcel, as the servers that were apart are back. Return the posts to send."""
         row = self._parcels[position]
         row.round, row.view = parcel.round, reach.view()
         row.is_apart = is_apart(parcel.targets, reach)
@@ -733,31 +746,31 @@ class Origin:
         return leaving
 
     def is_posted_in(self, position: int, view: str) -> bool:
-        """Whether the round of a parcel was begun in a view."""
+        """True if the round of a parcel was begun in a view."""
         return self._parcels[position].view == view
 
     def look_again(self) -> None:
-        """Another round may find more in the same view: a server was removed, and its arcs with it."""
+        """Allow another round in the same view: a server was removed, and its arcs with it."""
         for position, row in self._parcels.items():
             if row.is_apart:
                 row.view = NO_VIEW
                 self._parcels.touch(position)
 
     def once_more(self, position: int) -> tuple[Parcel, int]:
-        """Of a parcel that is not settled: what it is in its round, now, and the number of its audience here."""
+        """Return an unsettled parcel with its present round, and the number of its audience at this server."""
         row = self._parcels[position]
         parcel = decode_stored(self._post.parcels[position])
         return structs.replace(parcel, round=row.round, assigner=self.start), row.audience
 
     @staticmethod
     def settled_at_once(parcel: Parcel, together: list[Waiting]) -> list[Answer]:
-        """What callers are to be told of a parcel that nobody gets."""
+        """Return the answers for a parcel that has no recipients."""
         return [Settled(ticket, name, 0, 0) for ticket, name in asked_to_be_told(parcel, together)]
 
     def wait(self, ticket: int, name: str, lacking: tuple[ServerId, ...]) -> list[Answer]:
-        """Let one more caller wait until a message is settled; what to tell at once, where it was settled before.
+        """Register another caller that waits for a message to settle. Return the answer if the message is settled.
 
-        `lacking`: the servers that are known to have been removed before they had it.
+        `lacking`: the servers that are known to have been removed before they had the message.
         """
         position = self._position_of(name)
         if position is None:
@@ -766,28 +779,28 @@ class Origin:
         return self.settle(position)[0]
 
     def progress(self, name: str) -> Progress | None:
-        """How far a message is; None where it is settled, or was never accepted here.
+        """Return the progress of a message. None if it is settled, or was never accepted at this server.
 
-        May be asked while a step is carried out in another thread.
+        The method may be called while a step runs in another thread.
         """
         position = self._position_of(name)
         row = None if position is None else self._parcels.get(position)
         return None if row is None else row.progress
 
     def is_settled(self, name: str) -> bool:
-        """Whether a message that was accepted here since the start, or is not settled, is settled."""
+        """True if a message is settled that was accepted since the start, or was unsettled at the start."""
         position = self._position_of(name)
         return position is None or self._parcels[position].is_settled
 
     def is_sent_apart(self, name: str) -> bool:
-        """Whether a message is not settled, and was posted while servers were apart."""
+        """True if a message is not settled, and was posted while servers were apart."""
         position = self._position_of(name)
         return position is not None and self._parcels[position].is_sent_apart
 
     def pending(self) -> Slices[dict[ServerId, int]]:
-        """For how many parcels each server is waited for that has not confirmed all of them; sorted by server.
+        """Return the number of unconfirmed parcels by server, sorted by server.
 
-        Each parcel counts as it is when it is looked at, also while a step is carried out in another thread.
+        A parcel counts in the state in which it is visited. The method may run while a step runs in another thread.
         """
         found: Counter[ServerId] = Counter()
         for rows in in_slices(list(self._parcels.values())):
@@ -798,7 +811,7 @@ class Origin:
 
     @property
     def parcels_unsettled(self) -> int:
-        """How many parcels are not settled, or wait for one before them."""
+        """Number of parcels that are not settled, or wait for an older parcel."""
         return len(self._parcels)
 
     def _position_of(self, name: str) -> int | None:
@@ -810,7 +823,7 @@ class Origin:
         for number in numbers:
             if number not in self._sequences:
                 continue
-            # It is the first message of its parcel, or one of the next ones.
+            # The message is the first of its parcel, or a later one.
             for first_serial in range(found.serial, max(0, found.serial - PARCEL_MESSAGES_LIMIT), -1):
                 position = self._by_serial.get((number, found.start, first_serial))
                 if position is not None:
@@ -819,9 +832,9 @@ class Origin:
         return None
 
     def settle(self, position: int) -> tuple[list[Answer], list[PeerLetter]]:
-        """A parcel may be settled: what callers are to be told, and what is to leave.
+        """Settle a parcel if it can be settled. Return the answers to callers, and the posts to send.
 
-        It is forgotten after all before it.
+        A settled parcel is forgotten once all parcels before it are settled.
         """
         row = self._parcels[position]
         if not row.is_settled:
@@ -847,7 +860,7 @@ class Origin:
         return answers, letters
 
     def _forget_settled(self, sequence: Sequence, position: int) -> list[PeerLetter]:
-        """Forget a settled parcel; returns what is to leave."""
+        """Forget a settled parcel. Return the posts to send."""
         sequence.settled.discard(position)
         self._settled_bytes -= len(self._post.parcels[position])
         self._to_release[position] = None
@@ -858,10 +871,10 @@ class Origin:
         return [self._post.send_inline(server, over) for server in done.remembering]
 
     def _forget_all_settled(self) -> list[PeerLetter]:
-        """Forget the settled parcels behind older ones of their sequences; returns what is to leave.
+        """Forget the settled parcels behind older ones of their sequences. Return the posts to send.
 
-        A receiver may confirm nothing for days, and be below the target set no more: parcels that came after that are
-        settled, and wait for the older ones alone.
+        A receiver may confirm no parcel for days, and not be below the target set any more. Later parcels are settled
+        then, and wait only for the older ones.
         """
         letters: list[PeerLetter] = []
         for sequence in self._sequences.values():
@@ -873,7 +886,7 @@ class Origin:
         return letters
 
     def release(self) -> None:
-        """Forget the parcels that no lane refers to any more and that are settled: the end of a step."""
+        """Forget the settled parcels to which no lane refers any more, at the end of a step."""
         self._room = self.posted_at_once
         for server, position in self._post.take_dropped():
             row = self._parcels.get(position)
@@ -890,7 +903,7 @@ class Origin:
         self._to_release.clear()
 
     def removed(self, server: ServerId) -> None:
-        """A server is not known any more: nobody is posted anything because it says so."""
+        """Handle the removal of a server: parcels are no longer posted to servers because it named them."""
         self._end_again(server)
         for sequence in self._sequences.values():
             sequence.posted.discard(server)
@@ -904,7 +917,10 @@ class Origin:
             }
 
     def note_remembered(self, server: ServerId, parcel: ParcelKey) -> bool:
-        """A server remembers who got a parcel. Whether that is not settled: then the server is told once it is."""
+        """Note that a server remembers the recipients of a parcel.
+
+        Return True if the parcel is not settled: the server is told once it is settled.
+        """
         position = self._by_serial.get(parcel)
         if position is None:
             return False
@@ -914,22 +930,22 @@ class Origin:
         return True
 
     def forget_remembering(self, position: int, server: ServerId) -> None:
-        """Whether a server remembers who got a parcel does not matter any more."""
+        """Forget that a server remembers the recipients of a parcel."""
         row = self._parcels.get(position)
         if row is not None and server in row.remembering:
             row.remembering = tuple(other for other in row.remembering if other != server)
             self._parcels.touch(position)
 
     def waits_for(self, position: int, server: ServerId) -> bool:
-        """Whether a parcel is not settled, and a server among those that have got it or will."""
+        """True if a parcel is not settled, and a server has it or will get it."""
         row = self._parcels.get(position)
         return row is not None and server in row.posted and not row.is_settled
 
     def give_up(self, position: int, server: ServerId) -> tuple[bytes, bool] | None:
-        """Wait no longer until a server has a parcel. That it has not got it is told as of one that was never met.
+        """Stop waiting for a server to have a parcel. Callers are told of it as of a server that was never met.
 
-        Returns the parcel, and whether the server remembers who got it, for it has it, and has left somebody out. None
-        where nobody there lacks it.
+        Return the parcel, and True if the server has it and remembers its recipients, because it left out a foreign
+        process. None if every recipient at the server has the parcel.
         """
         row = self._parcels[position]
         self._parcels.touch(position)
@@ -938,17 +954,17 @@ class Origin:
         if is_there and server not in row.leaving_out:
             return None
         if is_there:
-            # It may be sent again for those: it is not over.
+            # The parcel is not over: it may be sent again for the processes that were left out.
             self.forget_remembering(position, server)
         row.note_leaving_out(server, is_so=False)
         row.unknown = tuple(sorted({*row.unknown, server}))
         return self._post.parcels[position], is_there
 
     def lose(self, position: int, server: ServerId) -> bool:
-        """A server does not get a parcel, or has it no more, whatever it had: it is posted no more to that one.
+        """Note that a server does not get a parcel, or has lost it. The parcel is not posted to the server again.
 
-        Returns whether it was waited for: then it is until it says who is further below. Callers are told of it as of a
-        server that was never met.
+        Return True if the server had not confirmed the parcel: the origin waits until it names its downstream servers.
+        Callers are told of it as of a server that was never met.
         """
         row = self._parcels[position]
         count = row.posted[server]
@@ -961,58 +977,58 @@ class Origin:
         return count < 0
 
     def forgo(self, position: int, server: ServerId) -> None:
-        """The same, and the server is not waited for, whoever is further below."""
+        """Note that a server does not get a parcel, and do not wait for its downstream servers."""
         if self.lose(position, server):
             self._mark(position, server, 0)
 
     def ids(self, position: int) -> list[str]:
-        """What names the messages of a parcel that is not settled."""
+        """Return the ids of the messages of an unsettled parcel."""
         row = self._parcels[position]
         targets = self.targets_of(row.sequence)
         serials = range(row.first_serial, row.first_serial + row.messages)
         return [message_id(serial, targets, row.sequence, row.start, self.kept) for serial in serials]
 
     def targets_of(self, sequence: int) -> TargetSet:
-        """Of the sequence of a number."""
+        """Return the target set of a sequence."""
         return self._rows[sequence].targets
 
     def is_kept(self, position: int) -> bool:
-        """Whether a parcel is not settled, or waits for one before it."""
+        """True if a parcel is not settled, or waits for an older parcel."""
         return position in self._parcels
 
     def expire(self, position: int) -> list[ServerId]:
-        """A parcel is not posted once more; returns who has not confirmed it and is to be given up, sorted."""
+        """End the rounds of a parcel. Return the servers that have not confirmed it and must be given up, sorted."""
         row = self._parcels[position]
         row.is_apart = False
         self._parcels.touch(position)
         return sorted(server for server, count in row.posted.items() if count < 0)
 
     def is_posted(self, position: int, server: ServerId) -> bool:
-        """Whether a parcel is not settled, and a server has got it or will."""
+        """True if a parcel is not settled, and a server has it or will get it."""
         row = self._parcels.get(position)
         return row is not None and server in row.posted
 
     def posted_to(self) -> list[ServerId]:
-        """The servers to which anything was posted that is not settled; sorted."""
+        """Return the servers to which unsettled parcels were posted, sorted."""
         return sorted({server for row in self._parcels.values() for server in row.posted})
 
     def begin_start(self, start: int) -> int:
-        """Begin a start of this server, and return its number: `start`, or a higher one where that would not rise.
+        """Begin a start of this server and return its number: `start`, or a higher number if that would not rise.
 
-        Ids hold it, so that an older copy of the database gives none that was given since; and by it those who logged
-        something know which of two parcels was accepted later.
+        Message ids contain the number, so a server restored from an old backup gives no id again. The number also tells
+        servers that logged a parcel which of two parcels was accepted later.
         """
         of_parcels = (row.start for row in self._parcels.values())
         last = max((0, *(row.start for row in self._rows.values()), *of_parcels))
-        # What is random in it stays.
+        # The random part of the number stays.
         self.start = start if start > last else last + 1 + start % START_CHANCES
         return self.start
 
     def go_back(self) -> None:
-        """This server goes on from an older copy of its database, and has just been told so.
+        """Mark the parcels of the old backup from which this server was restored, as it has just been told.
 
-        What is not settled in it is posted again as it was at first, which whoever has heard it passes over. What was
-        accepted since this start is of no copy.
+        Unsettled parcels are posted again in their first form, which servers that have them pass over. Parcels accepted
+        in this start are in no backup.
         """
         for position, row in self._parcels.items():
             if row.start != self.start:
@@ -1022,7 +1038,7 @@ class Origin:
     # -- lanes that begin anew
 
     def begin_again(self, server: ServerId) -> list[PeerLetter]:
-        """The lane to a server begins anew: post to it again what is not settled, and what waits for that, in order."""
+        """Post unsettled parcels, and those that wait for them, to a server again in order: its lane begins anew."""
         for sequence in self._sequences.values():
             sequence.stubs.discard(server)
             sequence.made_whole.pop(server, None)
@@ -1036,7 +1052,7 @@ class Origin:
         return self._post_again(server)
 
     def _learn_again(self) -> dict[ServerId, deque[int]]:
-        """Return what is still to be posted again, as the rows of an earlier start say."""
+        """Return the parcels that are still to be posted again, from the rows of an earlier start."""
         for sequence in self._sequences.values():
             sequence.stubs -= {ServerId(server) for server in self._again}
         return {
@@ -1044,23 +1060,26 @@ class Origin:
         }
 
     def _expect_again(self, server: ServerId, through: int) -> deque[int]:
-        """Return the parcels behind a position that a server is posted again, sorted; it has confirmed none of them."""
+        """Return the parcels behind a position that a server is posted again, sorted.
+
+        None of them counts as confirmed.
+        """
         left = deque[int]()
         for position, row in sorted(self._parcels.items()):
             if position > through and server in row.posted and server not in row.lost:
                 left.append(position)
                 if position not in self._sequences[row.sequence].settled:
-                    # It becomes durable when it is posted.
+                    # The state becomes durable when the parcel is posted.
                     row.posted[server] = ParcelState.UNCONFIRMED
         return left
 
     @property
     def posts_again(self) -> bool:
-        """True if a later step is to post again what some server has lost."""
+        """True if a later step must post parcels again to a server whose lane began anew."""
         return bool(self._left_again)
 
     def post_more_again(self, reach: Reach) -> list[PeerLetter]:
-        """Post a slice more to servers whose lanes have begun anew."""
+        """Post the next slice to servers whose lanes began anew."""
         leaving: list[PeerLetter] = []
         for server in list(self._left_again):
             if reach.is_known(server):
@@ -1085,17 +1104,17 @@ class Origin:
         return leaving
 
     def _end_again(self, server: ServerId) -> None:
-        """Note that a server has all that it lost, or is gone."""
+        """Note that a server was posted all parcels again, or is gone."""
         self._left_again.pop(server, None)
         if server in self._again:
             del self._again[server]
 
     def _post_in_turn(self, server: ServerId, position: int) -> list[PeerLetter]:
-        """Post a parcel, or let it wait until all before it was posted again; returns what is to leave."""
+        """Post a parcel, or queue it behind the parcels that are posted again. Return the posts to send."""
         return [] if self._waits_its_turn(server, position) else [self._posted(server, position)]
 
     def _waits_its_turn(self, server: ServerId, position: int) -> bool:
-        """Return True if a later step posts a parcel, behind those that a server is posted again."""
+        """True if a later step posts a parcel, behind those that a server is posted again."""
         left = self._left_again.get(server)
         if not left or position < left[0]:
             return False

@@ -1,4 +1,4 @@
-"""Messages that were accepted into no parcel yet: those of one target set and quality wait together, in their order."""
+"""Accepted messages that are in no parcel yet. Messages of one target set and quality wait together, in order."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from delivery.wire.posts import PARCEL_BYTES_LIMIT, PARCEL_MESSAGES_LIMIT, Parce
 from namegraph import TargetSet
 
 OPEN_BYTES_LIMIT = 8 * 1024 * 1024
-"""Of messages that wait for the next parcels."""
+"""Most bytes of messages that wait for the next parcels."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A message that waits for the next parcel, and who is to be told of it."""
+    """A message that waits for the next parcel, and the requests to answer about it."""
 
     send: Send
     again: tuple[Send, ...] = ()
-    """The same message, where it was sent again meanwhile."""
+    """Retries of the message that came meanwhile."""
 
     def also_for(self, send: Send) -> None:
-        """The same message was sent again."""
+        """Add a retry of the message."""
         self.again = (*self.again, send)
 
 
 class OpenMessages:
-    """All that wait at an origin."""
+    """All messages that wait for a parcel at an origin."""
 
     def __init__(self) -> None:
         self._waiting: dict[tuple[TargetSet, Quality], list[Waiting]] = {}
         self._last: list[Waiting] = []
-        """Of these, where the last one is."""
+        """List of `_waiting` that holds the last message."""
         self.bytes = 0
 
     def __bool__(self) -> bool:
@@ -42,43 +42,43 @@ class OpenMessages:
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of waiting messages."""
         return sum(map(len, self._waiting.values()))
 
     @property
     def sets(self) -> int:
-        """How many target sets they have, each at its qualities."""
+        """Number of target sets among them. A target set counts once for each quality."""
         return len(self._waiting)
 
     @property
     def is_full(self) -> bool:
-        """Whether no more may wait."""
+        """True if no more messages may wait."""
         return self.bytes >= OPEN_BYTES_LIMIT
 
     def take(self, send: Send, quality: Quality) -> Waiting:
-        """Let a message of this quality wait."""
+        """Add a message of this quality."""
         self._last = self._waiting.setdefault((send.targets, quality), [])
         return self.take_next(send)
 
     def take_next(self, send: Send) -> Waiting:
-        """The same of a message of the same targets and quality as the one that was taken last, in the same step."""
+        """Add a message of the same targets and quality as the last one, in the same step."""
         waiting = Waiting(send)
         self._last.append(waiting)
         self.bytes += send.message.size
         return waiting
 
     def kinds(self) -> list[tuple[TargetSet, Quality]]:
-        """Return the target sets and qualities of all that wait."""
+        """Return the target sets and qualities of the waiting messages."""
         return list(self._waiting)
 
     def targets(self) -> list[TargetSet]:
-        """The target sets of all that wait."""
+        """Return the target sets of the waiting messages."""
         return [targets for targets, _ in self._waiting]
 
     def drain(self, is_apart: Callable[[str], bool]) -> Iterator[tuple[TargetSet, Quality, list[list[Waiting]]]]:
-        """All that wait, which do not after this: for each target set and quality, what goes into one parcel each.
+        """Remove all waiting messages. Yield for each target set and quality the messages of each parcel.
 
-        `is_apart`: whether messages of a source share no parcel with those of others.
+        `is_apart`: true of a source whose messages share no parcel with those of other sources.
         """
         waiting, self._waiting, self.bytes = self._waiting, {}, 0
         for (targets, quality), messages in waiting.items():
@@ -86,7 +86,7 @@ class OpenMessages:
 
 
 def source_of(together: list[Waiting]) -> str:
-    """Return the source of most bytes of a parcel of these messages."""
+    """Return the source with most bytes in a parcel of these messages."""
     first = together[0].send.source
     if all(waiting.send.source == first for waiting in together):
         return first
@@ -97,7 +97,7 @@ def source_of(together: list[Waiting]) -> str:
 
 
 def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int, str]]:
-    """Of a parcel of these messages: tickets of those who are to be told when it is settled, with the message's id."""
+    """Return the tickets and message ids of callers that wait for a parcel of these messages to settle."""
     return [
         (send.ticket, parcel.message_id(index))
         for index, waiting in enumerate(together)
@@ -108,7 +108,7 @@ def asked_to_be_told(parcel: Parcel, together: list[Waiting]) -> list[tuple[int,
 
 
 def _cut_up(waiting: list[Waiting], is_apart: Callable[[str], bool]) -> Iterator[list[Waiting]]:
-    """Yield the messages of each parcel, which takes no more messages and bytes than it may. Their order stays."""
+    """Yield the messages of each parcel, within its limits of messages and bytes. The messages stay in order."""
     together: list[Waiting] = []
     size = 0
     source = waiting[0].send.source

@@ -1,14 +1,14 @@
-"""Messages whose origin is away, kept here until it is met again.
+"""Queued messages: their origin is away, and this server keeps them until it is back.
 
     QueueMessage --> queued, durable --the shell passes it on, the oldest first--> QueuedEnded: accepted there
                         |                                                            '--> refused: dead letter
                         '--> too long, or the origin is removed: dead letter
 
-What waits for the homes of one subnet is one queue: so messages of a sender to a group keep their order. One that is
-passed on and not heard of is passed on again: its number, or its request id, lets the origin accept it once. The
-origin judges it then; nothing is judged here.
+Messages for the homes of one subnet are one queue, which keeps the order of a sender's messages to a group. A message
+that was passed on without an answer is passed on again: its number or request id lets the origin accept it once. The
+origin judges the message then. This server does not judge it.
 
-Source: delivery.md section 5, item 1.
+See docs/protocol.md, "Accepted, settled, sent again".
 """
 
 from __future__ import annotations
@@ -26,39 +26,42 @@ from namegraph import NUMBERS, TEXTS, DurableMap, DurableState, NodeId, Reason, 
 
 QUEUED_MESSAGES_LIMIT = 10_000
 QUEUED_BYTES_LIMIT = 64 * 1024 * 1024
-"""They are kept in memory, too."""
+"""Most bytes of queued messages, which are also kept in memory."""
 
 
 class QueuedMessage(Struct, frozen=True, array_like=True):
     """A message that waits for its origin."""
 
     addressed: NodeId
-    """Its first target."""
+    """First target of the message."""
     encoded: bytes
-    """As it is passed on."""
+    """The message in the form in which it is passed on."""
     sender: str
     number: int
-    """The sender's own; 0 where nobody numbers."""
+    """Number that the sender gave the message. 0 if the sender does not number."""
     request_id: str
-    """Where nobody numbers."""
+    """Idempotency key of a message without a number."""
     deadline_ms: int
-    """So long after it was queued it is handed to nobody; 0: whenever."""
+    """Milliseconds after `queued_at_ms` within which the message may be handed over. 0 if there is no deadline."""
     queued_at_ms: int
-    """Milliseconds since 1970 on the clock of this server."""
+    """Time of queueing, in milliseconds since 1970 on the clock of this server."""
     since: float
-    """The same in running time."""
+    """Time of queueing, in seconds of running time."""
 
     @property
     def key(self) -> tuple[str, str, int | str]:
-        """By what it is known if it is sent again."""
+        """Key that a retry of the message has, too."""
         return (self.sender, self.addressed, self.number) if self.number else ("", "", self.request_id)
 
     def left_ms(self, at: float) -> int:
-        """How much of its deadline is left at a running time; 0 where it has none. At least 1."""
+        """Return the milliseconds left before the deadline, at running time `at`: at least 1.
+
+        0 if there is no deadline.
+        """
         return max(1, self.deadline_ms - int((at - self.since) * 1000)) if self.deadline_ms else 0
 
     def is_over(self, at: float) -> bool:
-        """Whether its deadline has come."""
+        """True if the deadline has passed at running time `at`."""
         return bool(self.deadline_ms) and (at - self.since) * 1000 >= self.deadline_ms
 
 
@@ -69,21 +72,21 @@ class Due(NamedTuple):
     addressed: NodeId
     encoded: bytes
     deadline_ms: int
-    """What is left of it; 0: it has none."""
+    """Milliseconds left before the deadline. 0 if there is no deadline."""
 
 
 class Queue:
-    """All messages that wait here for their origins."""
+    """All messages that wait at this server for their origins."""
 
     def __init__(self, durable: DurableState) -> None:
         self._rows = DurableMap(durable, "queued message", NUMBERS, packed(QueuedMessage))
         self._last = DurableMap(durable, "queued last", TEXTS, packed(int))
-        """The number given last, without a key."""
+        """Number that was given last: one value, without a key."""
         self._of: dict[Subnet, dict[int, None]] = defaultdict(dict)
-        """The numbers of what waits for the home of each subnet, in order."""
+        """Numbers of the messages that wait for the home of each subnet, in order."""
         self._known: dict[tuple[str, str, int | str], int] = {}
         self.size = 0
-        """In bytes."""
+        """Bytes of all queued messages."""
         self.messages_limit = QUEUED_MESSAGES_LIMIT
         for number in sorted(self._rows):
             self._learn(number, self._rows[number])
@@ -97,7 +100,10 @@ class Queue:
         return len(self._rows)
 
     def take(self, event: QueueMessage, reach: Reach, *, at: float) -> Queued:
-        """Keep a message; raises `RefusedError` where there is no room. `at`: the running time."""
+        """Queue a message, at running time `at`.
+
+        Raises `RefusedError` if there is no room, or no known server owns the target.
+        """
         message = QueuedMessage(
             event.addressed,
             event.encoded,
@@ -122,18 +128,18 @@ class Queue:
         return Queued(event.ticket)
 
     def has_room_for(self, message: QueuedMessage) -> bool:
-        """Whether one more may wait."""
+        """True if there is room for another message."""
         return len(self._rows) < self.messages_limit and self.size + len(message.encoded) <= QUEUED_BYTES_LIMIT
 
     def keep(self, message: QueuedMessage, *, at: float) -> None:
-        """Let a message wait behind all others, from a running time on."""
+        """Append a message to the queue of its subnet, at running time `at`."""
         number = self._last.get("", 0) + 1
         self._last[""] = number
         self._rows[number] = structs.replace(message, since=at)
         self._learn(number, message)
 
     def end(self, number: int) -> QueuedMessage | None:
-        """A message waits no longer; returns it, None where it does not wait."""
+        """Remove a message from its queue and return it. None if it is not queued."""
         message = self._rows.pop(number, None)
         if message is not None:
             subnet = subnet_of(message.addressed)
@@ -145,19 +151,22 @@ class Queue:
         return message
 
     def messages(self) -> list[QueuedMessage]:
-        """All that wait, in order."""
+        """Return all queued messages, in order."""
         return [self._rows[number] for number in sorted(self._rows)]
 
     def subnets(self) -> list[Subnet]:
-        """For whose homes anything waits; sorted."""
+        """Return the subnets for whose homes a message waits, sorted."""
         return sorted(self._of)
 
     def waits_for(self, addressed: NodeId) -> bool:
-        """Whether something waits for the home of a name: what is sent after that goes behind it."""
+        """True if a message waits for the home of a name. A later message to that home goes behind it."""
         return subnet_of(addressed) in self._of
 
     def due(self, subnet: Subnet, *, at: float, but: Container[NodeId] = ()) -> Due | None:
-        """The oldest message that waits for the home of a subnet, and is not addressed to a name of `but`."""
+        """Return the oldest message that waits for the home of a subnet and is not addressed to a name of `but`.
+
+        None if there is no such message.
+        """
         numbers: Iterable[int] = self._of.get(subnet, ())
         if but:
             numbers = (number for number in numbers if self._rows[number].addressed not in but)
@@ -168,15 +177,15 @@ class Queue:
         return Due(number, message.addressed, message.encoded, message.left_ms(at))
 
     def expired(self, at: float, limit_seconds: float, *, at_most: int) -> Iterator[tuple[int, QueuedMessage]]:
-        """So many messages that have waited too long, or whose deadline has come, and wait no longer with that."""
+        """Remove and yield at most `at_most` messages that waited too long, or whose deadline has passed."""
         yield from self._ended(lambda one: one.since < at - limit_seconds or one.is_over(at), at_most)
 
     def homeless(self, reach: Reach, *, at_most: int) -> Iterator[tuple[int, QueuedMessage]]:
-        """The same of messages to names that no server owns any more: it was removed."""
+        """Remove and yield at most `at_most` messages to names whose owner was removed."""
         yield from self._ended(lambda one: reach.home_of(one.addressed) is None, at_most)
 
     def _ended(self, is_over: Callable[[QueuedMessage], bool], at_most: int) -> Iterator[tuple[int, QueuedMessage]]:
-        """From the beginning of each queue on."""
+        """Remove and yield messages from the begin of each queue, as long as `is_over` holds."""
         for subnet in self.subnets():
             for number in list(islice(self._of[subnet], at_most)):
                 message = self._rows[number]

@@ -1,10 +1,10 @@
-"""How many messages a second an origin takes: of all together, and of each sender that gives its name.
+"""Rate limits of an origin, in messages a second: for all senders together, and for each named sender.
 
-Each rate is a clock that runs ahead of time by what was taken, and may be a second ahead, or one message (GCRA, ITU-T
-I.371): so what a second allows may come at once, and after that one message whenever there is room for one. What is
-refused takes nothing. In memory alone: at a start nobody has sent anything.
+Each rate is a clock that each accepted message moves ahead of time, by at most one second or one message (GCRA, ITU-T
+I.371). The messages of one second may come at once. After such a burst, messages are accepted one by one as time
+passes. A refused message moves no clock. The clocks are in memory alone: after a start no sender has used its rate.
 
-Source: delivery.md sections 11, 12.
+See docs/protocol.md, "Limits of messages".
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from typing import Final
 from namegraph import Reason, RefusedError, refuse
 
 DEFAULT_PER_SECOND: Final = 100_000
-"""More than one server takes on today's machines: it is there to be lowered."""
+"""Default rate limit of a server. It exceeds the speed of one server on today's machines: operators may lower it."""
 
 DEFAULT_OF_SENDER_PER_SECOND: Final = 50_000
 
 BURST_SECONDS: Final = 1.0
 
 SENDERS_LIMIT: Final = 10_000
-"""Those who are ahead of time, at most: another one counts for the whole alone."""
+"""Most senders with a clock ahead of time. Another sender counts only toward the limit of all."""
 
 
 class Rates:
-    """Of one origin."""
+    """Rate limits of one origin."""
 
     def __init__(self) -> None:
         self.per_second: float = DEFAULT_PER_SECOND
         self.of_sender_per_second: float = DEFAULT_OF_SENDER_PER_SECOND
         self.refused = 0
-        """Messages, since the start of this server."""
+        """Number of messages refused since the start of this server."""
         self._all = 0.0
-        """Until when what was taken together is used up; likewise of each sender."""
+        """Time until which accepted messages use up the rate: of all senders, and of each sender."""
         self._senders: dict[str, float] = {}
 
     def take(self, sender: str, now: float) -> RefusedError | None:
-        """Count a message; returns why it is refused, where it is too much. `sender`: empty for who gives no name."""
+        """Count a message. Return the refusal if it exceeds a rate.
+
+        `sender` is empty for a client without a sender name.
+        """
         ahead, of_one = self._all, self._senders.get(sender, now)
         of_all = (ahead if ahead > now else now) + 1 / self.per_second
         of_sender = (of_one if of_one > now else now) + 1 / self.of_sender_per_second
-        # Both rates have this burst at least.
+        # Neither rate has a shorter burst than this.
         if max(of_all, of_sender) - now < BURST_SECONDS:
             self._all = of_all
             if sender:
@@ -78,7 +81,7 @@ class Rates:
 
 
 def _wait(until: float, rate: float, now: float) -> float:
-    """For how long a clock is too far ahead."""
+    """Return the seconds by which a clock is too far ahead."""
     ahead = until - now - max(BURST_SECONDS, 1 / rate)
-    # A difference of times is not exact.
+    # The difference of two times is inexact.
     return ahead if ahead > 1e-6 else 0.0

@@ -1,10 +1,10 @@
-"""Sending again: a message that is sent twice is accepted once, without any memory of messages.
+"""Deduplication: a retried message is accepted once, and the origin stores no message for it.
 
-A sender numbers its messages to each addressed target from 1, and the origin keeps the highest number with its answer:
-one row for both. So it does not matter which server is the home of which target. Who numbers nothing may give a request
-id; the origin remembers the last of them.
+A sender numbers its messages to each addressed target from 1. The origin keeps the highest number with its answer, in
+one row. Each target counts by itself, so it does not matter which server is its home. A client that does not number may
+give a request id. The origin remembers the last request ids.
 
-Source: delivery.md section 5, item 3.
+See docs/protocol.md, "Accepted, settled, sent again".
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from namegraph import TEXTS, DurableMap, DurableState, KeyForm, NodeId, Reason, 
 REQUESTS_REMEMBERED = 10_000
 SENDERS_REMEMBERED = 100_000
 SENDER_REMEMBERED_MS = 7 * 86_400_000
-"""After its last message to a target; on the clock of this server."""
+"""Milliseconds for which a sender is remembered after its last message to a target, on the clock of this server."""
 
 Numbering = tuple[str, NodeId]
-"""The id of a sender, and the target that its messages are addressed to."""
+"""Id of a sender, and the target that its messages are addressed to."""
 
 
 def _read_numbering(text: str) -> Numbering:
@@ -33,7 +33,7 @@ _NUMBERINGS = KeyForm[Numbering](lambda key: f"{key[0]}\n{key[1]}", _read_number
 
 
 class _Last(Struct, frozen=True, array_like=True):
-    """The last message of a sender to a target."""
+    """Last message of a sender to a target."""
 
     number: int
     message_id: str
@@ -44,27 +44,30 @@ _NONE = _Last(0, "")
 
 
 class Senders:
-    """What was sent last, by sender, and by request id."""
+    """Last messages, by sender and by request id."""
 
     def __init__(self, durable: DurableState, *, begin_anywhere: bool = False) -> None:
-        """`begin_anywhere`: a sender that is not remembered may go on with any number."""
+        """Load the last messages.
+
+        `begin_anywhere`: True if a sender that is not remembered may continue with any number.
+        """
         self._begin_anywhere = begin_anywhere
         self._last = DurableMap(durable, "sender", _NUMBERINGS, packed(_Last))
         by_time = sorted((last.sent_at_ms, numbering) for numbering, last in self._last.items())
         self._silent = OrderedDict.fromkeys(numbering for _, numbering in by_time)
-        """Whose messages are remembered, those that were silent longest first."""
+        """Remembered senders with their targets, the longest silent first."""
         self._requests = DurableMap(durable, "sent request", TEXTS, packed(tuple[int, str]))
-        """When it came, as a number, and the id of its message; by request id."""
+        """Order of arrival as a number, and message id, by request id."""
         in_order = sorted((came, request) for request, (came, _) in self._requests.items())
         self._order = deque(request for _, request in in_order)
         self._came = in_order[-1][0] if in_order else 0
         self._ahead: dict[Numbering, int] = {}
-        """The highest numbers of senders whose messages wait for the next parcel."""
+        """Highest numbers of senders whose messages wait for the next parcel."""
 
     def first_answer(self, numbering: Numbering, number: int, request_id: str) -> str | None:
-        """The id that this very message was given before; None where it is new.
+        """Return the id that a retried message got before. None if the message is new.
 
-        Raises `RefusedError` where it is out of sequence.
+        Raises `RefusedError` if the number is out of sequence.
         """
         if not number:
             return self._requests.get(request_id, (0, None))[1] if request_id else None
@@ -84,16 +87,16 @@ class Senders:
         return None
 
     def next_number(self, numbering: Numbering) -> int:
-        """Of the next message, as far as they are in parcels."""
+        """Return the number of a sender's next message. Messages that are in no parcel yet do not count."""
         return self._last.get(numbering, _NONE).number + 1
 
     def begin(self, numbering: Numbering, number: int) -> None:
-        """A message is to go with the next parcel."""
+        """Note that a message goes with the next parcel."""
         if number:
             self._ahead[numbering] = number
 
     def remember(self, numbering: Numbering, number: int, message_id: str, *, sent_at_ms: int) -> None:
-        """A numbered message is in a parcel, and durable with it; so are those before it."""
+        """Remember a numbered message that is in a parcel, and durable with it, as all messages before it are."""
         if self._ahead.get(numbering) == number:
             del self._ahead[numbering]
         # Parcels of one step are not in the order of the numbers: messages to several target sets have one row.
@@ -104,7 +107,10 @@ class Senders:
         self._forget_silent(sent_at_ms)
 
     def remember_request(self, request_id: str, message_id: str) -> None:
-        """A message that has no number is in a parcel, and durable with it. An empty id is not remembered."""
+        """Remember a message without a number that is in a parcel, and durable with it.
+
+        An empty id is not remembered.
+        """
         if request_id:
             self._came += 1
             self._requests[request_id] = (self._came, message_id)
@@ -113,7 +119,7 @@ class Senders:
                 del self._requests[self._order.popleft()]
 
     def take_over(self, other: Senders, addressed: NodeId) -> None:
-        """Remember of the messages to a target what another remembers, too."""
+        """Copy the last numbers of messages to a target from another table."""
         for numbering, last in other._last.items():
             if numbering[1] == addressed and last.number > self._last.get(numbering, _NONE).number:
                 self._last[numbering] = last
@@ -121,7 +127,7 @@ class Senders:
                 self._silent.move_to_end(numbering)
 
     def rename(self, old: NodeId, new: NodeId) -> None:
-        """A group has a new name: messages to it are numbered on under that."""
+        """Continue the numbers of messages to a renamed group under its new name."""
         for numbering in [each for each in self._silent if each[1] == old]:
             renamed = numbering[0], new
             last = self._last.pop(numbering)
@@ -133,7 +139,7 @@ class Senders:
             self._ahead[numbering[0], new] = self._ahead.pop(numbering)
 
     def _forget_silent(self, now_ms: int) -> None:
-        """Forget who was silent longest: those beyond the limit, and those whose time is over."""
+        """Forget the longest silent senders, those beyond the limit or silent for too long."""
         while True:
             longest = next(iter(self._silent))
             silent_ms = now_ms - self._last[longest].sent_at_ms

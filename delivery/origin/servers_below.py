@@ -1,6 +1,6 @@
-"""Which servers are below a target set, as far as one server knows: by its own graph, and by what others have told it.
+"""Servers below a target set, as one server knows them: from its own graph, and from what its peers named.
 
-Source: delivery.md section 4.
+See docs/protocol.md, "Who is below".
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from delivery.model.reach import Reach
 from namegraph import ServerId, TargetSet
 
 ONWARD_TAKEN_LIMIT = 1_000
-"""Onward servers that one server may name. More are ignored, and a fault."""
+"""Most onward servers that one server may name. Further servers are ignored, and count as a fault."""
 
 UNKNOWN_LIMIT = 100
-"""Unknown servers among them: callers are told that they are unreachable."""
+"""Most unknown servers among the onward servers. Callers are told that these are unreachable."""
 
 
 def onward(targets: TargetSet, reach: Reach) -> list[ServerId]:
-    """The servers of members that are immediately below what a target set reaches here."""
+    """Return the homes of members elsewhere that are immediately below what this server has below a target set."""
     found: dict[ServerId, None] = {}
     for target in targets:
         found.update(dict.fromkeys(reach.below(target.name).onward))
@@ -28,7 +28,10 @@ def onward(targets: TargetSet, reach: Reach) -> list[ServerId]:
 
 
 def own_onward(targets: TargetSet, reach: Reach, *, here: ServerId) -> list[ServerId]:
-    """The other servers that a server knows to be below by itself: the homes of the targets, and its onward servers."""
+    """Return the other servers that a server knows to be below by its own graph.
+
+    These are the homes of the targets, and the onward servers.
+    """
     homes = [home for target in targets if (home := reach.home_of(target.name)) is not None]
     return [server for server in dict.fromkeys([*homes, *onward(targets, reach)]) if server != here]
 
@@ -36,11 +39,11 @@ def own_onward(targets: TargetSet, reach: Reach, *, here: ServerId) -> list[Serv
 def servers_below(
     targets: TargetSet, told: Mapping[ServerId, tuple[ServerId, ...]], reach: Reach, *, here: ServerId
 ) -> list[ServerId]:
-    """All other servers that are known to be below; `told`: the onward servers of each, as it said last."""
+    """Return all other servers that are known to be below. `told`: the onward servers that each server named last."""
     found = dict.fromkeys(own_onward(targets, reach, here=here))
     pending = deque(found)
     while pending:
-        # Those that are not known here will be named again, if that is still so.
+        # A server that is unknown here will be named again, if it is still below.
         for server in told.get(pending.popleft(), ()):
             if server not in found and server != here and reach.is_known(server):
                 found[server] = None
@@ -49,7 +52,7 @@ def servers_below(
 
 
 def bounded_onward(servers: tuple[ServerId, ...], reach: Reach) -> tuple[ServerId, ...]:
-    """Return the onward servers that another server has named, as far as they are taken: known servers first."""
+    """Return the onward servers of another server that count, within the limits: known servers first."""
     if len(servers) <= UNKNOWN_LIMIT:
         return servers
     known = [server for server in servers if reach.is_known(server)][:ONWARD_TAKEN_LIMIT]
@@ -59,19 +62,19 @@ def bounded_onward(servers: tuple[ServerId, ...], reach: Reach) -> tuple[ServerI
 
 
 def is_home(server: ServerId, targets: TargetSet, reach: Reach) -> bool:
-    """Whether a server is the one that sends to a target set; where nobody owns its first target, each may be."""
+    """True if a server is the origin for a target set. Each server may be if no server owns the first target."""
     return reach.home_of(targets[0].name) in (None, server)
 
 
 def is_apart(targets: TargetSet, reach: Reach) -> bool:
-    """Whether something below some targets may be behind suspended arcs, until servers meet.
+    """True if members below some targets may be behind suspended arcs until servers meet.
 
-    An arc may stay suspended within a view, because an end of it cannot have it, or was not asked yet.
+    An arc may stay suspended within a view, because one of its homes cannot accept the arc, or was not asked yet.
     """
     return not reach.is_steady() or bool(servers_apart(targets, reach))
 
 
 def servers_apart(targets: TargetSet, reach: Reach) -> tuple[ServerId, ...]:
-    """The servers at either end of suspended arcs below some targets that may join them some time; sorted."""
+    """Return the servers at either end of suspended arcs below some targets that may still be joined, sorted."""
     apart = {server for target in targets for server in reach.below(target.name).apart}
     return tuple(sorted(server for server in apart if reach.is_known(server) and not reach.is_settled_with(server)))

@@ -1,6 +1,6 @@
-"""What an origin keeps of parcels that are not settled: a row of each, and in memory what is known of their sequences.
+"""State of unsettled parcels at their origin: a durable row for each parcel, and the state of sequences in memory.
 
-Source: delivery.md section 4.
+See docs/protocol.md, "Who is below".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delivery.wire.posts import NUMBER_LIMIT
 from namegraph import ServerId
 
 NO_VIEW = "-"
-"""No view has this name."""
+"""A name that no view has."""
 
 
 class ParcelState(IntEnum):
@@ -44,39 +44,39 @@ NEVER_CONFIRMED = (ParcelState.UNCONFIRMED, ParcelState.STUB)
 """States of a parcel that no confirmation shows at the server."""
 
 NAMING_LIMIT = 1_000
-"""Parcels for which unknown servers are noted in one step, and unknown servers that a sequence has noted for all."""
+"""Most parcels for which unknown servers are noted in one step, and most unknown servers noted for a whole sequence."""
 
 ParcelKey = tuple[int, int, int]
-"""What names a parcel of this server: its sequence, the start, and the first serial."""
+"""Key of a parcel of this server: sequence, start, and first serial."""
 
 Ranges = tuple[tuple[int, int], ...]
-"""Of serials: from one to before another; sorted."""
+"""Half-open ranges of serials, sorted."""
 
 
 class Progress(NamedTuple):
-    """How far a message is."""
+    """Progress of a message."""
 
     mailboxes: int
-    """How many get it, as far as servers have confirmed it."""
+    """Number of mailboxes that get the message, at the servers that have confirmed it."""
     servers: int
-    """How many servers have some of these."""
+    """Number of servers with such mailboxes."""
     pending: tuple[ServerId, ...]
-    """Servers that have not confirmed it; sorted."""
+    """Servers that have not confirmed the message, sorted."""
 
 
 class Here(NamedTuple):
-    """Who gets a parcel at its origin itself."""
+    """Recipients of a parcel at its origin."""
 
     audience: int
-    """The number of these."""
+    """Number of the audience."""
     mailboxes: int
-    """How many these are."""
+    """Number of mailboxes in the audience."""
     leaves_out: bool
-    """Whether others serve somebody whom no server owns and who is below here."""
+    """True if another server serves a foreign recipient of this server."""
 
 
 class UnsettledParcel(NamedTuple):
-    """A parcel of this server on its way."""
+    """A parcel of this server that is under way."""
 
     sequence: int
     start: int
@@ -86,64 +86,66 @@ class UnsettledParcel(NamedTuple):
     posted: tuple[ServerId, ...]
     confirmed: tuple[ServerId, ...]
     delivered: tuple[ServerId, ...]
-    """Who has confirmed it, and has it in the log because somebody there gets it."""
+    """Servers that have confirmed the parcel and have it in their logs, because it has recipients there."""
 
 
 class ParcelRow(Struct, array_like=True):
-    """A parcel that is not settled. Its row is its place in the log of this server."""
+    """A parcel that is not settled, stored under its position in the log of this server."""
 
     sequence: int
     start: int
     first_serial: int
     messages: int
     audience: int
-    """The number of the mailboxes that got it at this server."""
+    """Number of the audience at this server."""
     mailboxes: int
-    """How many these are."""
+    """Number of mailboxes in that audience."""
     posted: dict[ServerId, int]
-    """Count of mailboxes that get it, by server to which it was posted; below 0 a `ParcelState`."""
+    """Count of mailboxes that get the parcel, by server to which it was posted. Below 0 a `ParcelState`."""
     unknown: tuple[ServerId, ...] = ()
-    """Servers that others name as further below and that are not known here, or not any more. Sorted."""
+    """Downstream servers that a peer named and that this server does not know, or not any more. Sorted."""
     round: int = 0
-    """How often it was posted once more."""
+    """Number of times that the parcel was posted again to all servers."""
     is_apart: bool = False
-    """Whether something below was behind suspended arcs in this round: another one follows."""
+    """True if a member below may have been behind suspended arcs in this round: another round follows."""
     remembering: tuple[ServerId, ...] = ()
-    """Servers that remember who got it there. Sorted."""
+    """Servers that remember the recipients of the parcel. Sorted."""
     view: str = ""
-    """In which this round was begun; `NO_VIEW` where it was not healed then, or a server was removed since."""
+    """View in which this round was begun. `NO_VIEW` if the view was not healed then, or a server was removed since."""
     accepted_at: float = 0.0
-    """In running time."""
+    """Running time of acceptance, in seconds."""
     is_of_copy: bool = False
-    """This server has gone back to an older copy of its database, and the parcel is of that. It may have been settled
-    since, and forgotten by those who have it: so it is posted once more to nobody."""
+    """True if this server was restored from an old backup, and the parcel comes from the backup.
+
+    The parcel may have been settled since, and forgotten by the servers that have it. It gets no further round.
+    """
     lost: tuple[ServerId, ...] = ()
-    """Servers that do not get it, or may have forgotten it: it is not posted to them again. Sorted."""
+    """Servers that do not get the parcel, or may have forgotten it. It is not posted to them again. Sorted."""
     leaving_out: tuple[ServerId, ...] = ()
-    """Servers, this one among them, that leave somebody out whom no server owns. Sorted."""
+    """Servers that leave out a foreign process, including this server. Sorted."""
 
     def note_leaving_out(self, server: ServerId, *, is_so: bool) -> None:
-        """A server leaves somebody out, or nobody."""
+        """Note whether a server leaves out a foreign process."""
         if is_so != (server in self.leaving_out):
             self.leaving_out = tuple(sorted({*self.leaving_out} ^ {server}))
 
     @property
     def is_sent_apart(self) -> bool:
-        """Whether it was posted while servers were apart, in this round or an earlier one."""
+        """True if the parcel was posted while servers were apart, in this round or an earlier round."""
         return self.is_apart or self.round > 0
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether all to whom it was posted have confirmed it in this round."""
+        """True if all servers to which it was posted have confirmed it in this round."""
         return all(count >= 0 for count in self.posted.values())
 
     @property
     def is_settled(self) -> bool:
-        """Whether all have it whom it is to reach."""
+        """True if all servers that must have the parcel have it."""
         return self.is_confirmed and not self.is_apart
 
     def told(self) -> UnsettledParcel:
-        """As snapshots have it."""
+        """Return the parcel as snapshots show it."""
         posted = tuple(sorted(server for server in self.posted if server not in self.lost))
         return UnsettledParcel(
             self.sequence,
@@ -158,7 +160,7 @@ class ParcelRow(Struct, array_like=True):
 
     @property
     def progress(self) -> Progress:
-        """How far it is."""
+        """Progress of the messages of the parcel."""
         posted = list(self.posted.items())
         served = [count for count in (self.mailboxes, *(count for _, count in posted)) if count > 0]
         pending = sorted(server for server, count in posted if count < 0)
@@ -167,45 +169,49 @@ class ParcelRow(Struct, array_like=True):
 
 @dataclass(slots=True)
 class Sequence:
-    """What is in memory of a sequence."""
+    """State of a sequence in memory."""
 
     unsettled: deque[int] = field(default_factory=deque)
-    """Positions, from the oldest parcel on that is not settled. Later ones may be."""
+    """Positions from the oldest unsettled parcel on. Later parcels among them may be settled."""
     settled: set[int] = field(default_factory=set)
-    """These later ones: callers were told, so nobody gets them who is found only now."""
+    """Positions of these settled parcels. Callers were told, so a server that is found now does not get them."""
     onward: dict[ServerId, tuple[ServerId, ...]] = field(default_factory=dict)
-    """What each server has said last of who is further below."""
+    """Downstream servers that each server named last."""
     posted: set[ServerId] = field(default_factory=set)
-    """Servers to which all that is not settled was posted."""
+    """Servers to which all unsettled parcels were posted."""
     named: set[ServerId] = field(default_factory=set)
-    """Servers that all that is not settled names as unknown."""
+    """Unknown servers that all unsettled parcels name."""
     receivers: set[ServerId] = field(default_factory=set)
-    """Servers that were found to be below since the start, or for what was not settled then."""
+    """Servers that were found to be below since the start, or for parcels that were unsettled at the start."""
     stubs: set[ServerId] = field(default_factory=set)
-    """Servers that are posted stubs: they had nobody for a parcel, and have wanted none since."""
+    """Servers that get stubs: they had no recipients for a parcel, and have wanted no parcel since."""
     catching_up: dict[ServerId, int] = field(default_factory=dict)
-    """Position through which a server was posted what is not settled, while steps do that in slices."""
+    """Position through which a server was posted the unsettled parcels, while steps post them in slices."""
     made_whole: dict[ServerId, int] = field(default_factory=dict)
-    """Position through which a server was posted whole what it has the stub of, while steps do that in slices."""
+    """Position through which a server was posted in full the parcels whose stub it has, while steps post them in
+    slices."""
     followed: dict[int, dict[ServerId, int]] = field(default_factory=dict)
-    """Of parcels that are not settled, by position: the number of the last `Elsewhere` of this start that each server
-    followed which has confirmed it."""
+    """Number of the last `Elsewhere` of this start that a server followed, by position and server.
+
+    Only unsettled parcels that the server has confirmed are in it.
+    """
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is to be known of it: all is settled, and no server but the origin was ever below."""
+        """True if the state may be dropped: all parcels are settled, and no server but the origin was ever below."""
         return not (self.unsettled or self.receivers or self.onward)
 
     def begin(self, position: int, servers: Iterable[ServerId]) -> None:
-        """A parcel more, for which these servers are about to be found."""
+        """Add a parcel for which these servers are about to be found."""
         self.unsettled.append(position)
         self.posted.intersection_update(servers)
         self.named.intersection_update(servers)
 
     def lacking(self, server: ServerId) -> Iterable[int]:
-        """The parcels for which a known server may not have been found, sorted; all of them where it has none of these.
+        """Return the positions of parcels for which a known server may not have been found, sorted.
 
-        Thousands may wait for a server that is away, and each is confirmed by all others.
+        These are all parcels if the server was never posted any, and else only the newest: thousands may wait for a
+        server that is away, and each of them is confirmed by all other servers.
         """
         newest = islice(reversed(self.unsettled), 1)
         candidates = newest if server in self.posted else self.unsettled
@@ -213,12 +219,15 @@ class Sequence:
         return [position for position in candidates if position not in self.settled]
 
     def behind(self, position: int) -> Iterator[int]:
-        """Return the parcels behind a position that are not settled, sorted."""
+        """Return the positions of unsettled parcels behind a position, sorted."""
         following = islice(self.unsettled, bisect_right(self.unsettled, position), None)
         return (each for each in following if each not in self.settled)
 
     def not_naming(self, servers: Iterable[ServerId]) -> Iterable[int]:
-        """Do the same for unknown servers: the oldest parcels and the newest one, so many at most."""
+        """Return the positions of parcels that may not name some unknown servers: the oldest and the newest.
+
+        At most `NAMING_LIMIT` of the oldest are returned.
+        """
         candidates = list(islice(reversed(self.unsettled), 1))
         if not self.named.issuperset(servers):
             candidates = [*islice(self.unsettled, NAMING_LIMIT), *candidates]
@@ -229,25 +238,25 @@ class Sequence:
 
 
 IDLE = Sequence()
-"""Any sequence that is not in memory: to be read alone."""
+"""State of any sequence that is not in memory. Callers must not change it."""
 
 
 class Backlog:
-    """All parcels of an origin that are not settled, or wait for one before them: what is to be known of them."""
+    """Read access to all parcels of an origin that are not settled, or wait for an older parcel."""
 
     def __init__(self, parcels: Mapping[int, ParcelRow], sequences: Mapping[int, Sequence]) -> None:
-        """`parcels`: by position. `sequences`: by number, without those that are idle."""
+        """Wrap the tables of an origin. `parcels`: by position. `sequences`: by number, without idle ones."""
         self._parcels, self._sequences = parcels, sequences
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """True if there are no parcels."""
         return not self._parcels
 
     def leaving_out(self, here: ServerId) -> list[tuple[int, ServerId]]:
-        """The parcels that are not settled, by position, with the servers that leave somebody out of them.
+        """Return the unsettled parcels, by position, with the servers that leave out a foreign process.
 
-        `here`: the origin itself.
+        `here`: the origin itself. Any other server must have confirmed the parcel.
         """
         return [
             (position, server)
@@ -258,7 +267,7 @@ class Backlog:
         ]
 
     def unsettled_from(self, number: int, first_serial: int) -> list[int]:
-        """The parcels of a sequence that are not settled, from a serial on."""
+        """Return the positions of unsettled parcels of a sequence, from a serial on."""
         sequence = self._sequences.get(number, IDLE)
         return [
             position
@@ -267,15 +276,15 @@ class Backlog:
         ]
 
     def note_followed(self, position: int, server: ServerId, number: int) -> None:
-        """A server has a parcel for those whom it serves by the `Elsewhere` of a number."""
+        """Note that a server has a parcel for the processes that it serves by the `Elsewhere` of a number."""
         if number:
             numbers = self._sequences[self._parcels[position].sequence].followed.setdefault(position, {})
             numbers[server] = max(number, numbers.get(server, 0))
 
     def unserved(self, number: int, server: ServerId, elsewhere: int, *, next_serial: int) -> Ranges:
-        """Which parcels of a sequence a server is not known to have by the `Elsewhere` of a number: ranges of serials.
+        """Return the serials of a sequence that a server may not have served by the `Elsewhere` of a number, as ranges.
 
-        `next_serial`: of the next message, which nobody has.
+        `next_serial`: serial of the next message, which no server has.
         """
         sequence = self._sequences.get(number, IDLE)
         found = [(next_serial, NUMBER_LIMIT)]
@@ -290,21 +299,21 @@ class Backlog:
         return tuple(reversed(found))
 
     def unsettled_since(self, number: int, *, next_serial: int) -> int:
-        """The serial of the first parcel of a sequence that is not settled; that of the next message, if all are."""
+        """Return the serial of the first unsettled parcel of a sequence. `next_serial` if all parcels are settled."""
         unsettled = self._sequences.get(number, IDLE).unsettled
         return self._parcels[unsettled[0]].first_serial if unsettled else next_serial
 
     def has_confirmed(self, position: int, server: ServerId) -> bool:
-        """Whether a parcel, which is not settled, was confirmed by a server that may be posted it again."""
+        """True if a server has confirmed an unsettled parcel and may be posted it again."""
         row = self._parcels[position]
         return server not in row.lost and row.posted.get(server, ParcelState.UNCONFIRMED) >= 0
 
     def is_receiver(self, number: int, server: ServerId) -> bool:
-        """Whether there is a sequence of a number, and a server was posted some of it."""
+        """True if the sequence of a number is in memory, and a server was posted some parcel of it."""
         return number in self._sequences and server in self._sequences[number].receivers
 
     def posted_to_server(self, server: ServerId) -> list[tuple[int, ParcelKey]]:
-        """The parcels that are not settled and that a server has, or is waited for: positions, and what names them."""
+        """Return the positions and keys of unsettled parcels that a server has, or that it has still to confirm."""
         return [
             (position, (row.sequence, row.start, row.first_serial))
             for position, row in self._parcels.items()
@@ -312,17 +321,17 @@ class Backlog:
         ]
 
     def is_lost(self, position: int, server: ServerId) -> bool:
-        """Whether a server does not get a parcel, and has not said yet who is further below."""
+        """True if a server does not get a parcel, and has not named its downstream servers yet."""
         return self._parcels[position].posted[server] == ParcelState.LOST
 
     def had_before(self, position: int, server: ServerId) -> bool:
-        """Whether a server that has not confirmed a parcel in this round had it before."""
+        """True if a server that has not confirmed a parcel in this round had it in an earlier one."""
         return self._parcels[position].posted[server] == ParcelState.UNCONFIRMED_AGAIN
 
     def accepted_before(self, at: float, *, at_most: int, among: Iterable[int] | None = None) -> list[int]:
-        """The positions of parcels that are not settled and were accepted before a running time; sorted, so many.
+        """Return the positions of unsettled parcels accepted before running time `at`, sorted, at most `at_most`.
 
-        `among`: of these positions alone, which are sorted.
+        `among`: sorted positions to which the search is limited. None for all.
         """
         found: list[int] = []
         for position in self._parcels if among is None else among:
@@ -334,5 +343,5 @@ class Backlog:
         return found
 
     def audiences(self) -> set[int]:
-        """The numbers of all audiences that parcels which are not settled refer to."""
+        """Return the numbers of all audiences to which unsettled parcels refer."""
         return {row.audience for row in self._parcels.values()}
