@@ -1,11 +1,12 @@
-"""Who at this server gets what is sent to a target set: bitmaps that entries of the log refer to by number.
+"""Recipients at this server of the messages to a target set: bitmaps that entries of the log refer to by number.
 
-A server owns a process, so it knows all its ancestors: a mailbox is in the audience of a group exactly if the group is
-among them. What is addressed to a group itself is for its archive, too. Whatever loops and shared subgroups there are,
-each mailbox is one bit, and so is each recipient of gateways: an entry is for a gateway exactly if a recipient of its
-own is in the audience. A bitmap is stored once, and shared by all entries until the membership changes.
+A server knows all ancestors of the processes that it owns. A mailbox is in the audience of a group exactly if the group
+is an ancestor of its process. Messages addressed to a group itself are for the archive of the group, too. Each mailbox
+is one bit, whatever loops and shared subgroups there are. Each recipient of gateways is one bit, too: an entry is for a
+gateway exactly if the audience has a recipient of the gateway. A bitmap is stored once, and shared by all entries until
+the membership changes.
 
-Source: delivery.md sections 3 and 4.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -34,34 +35,34 @@ from namegraph import (
 )
 
 NOBODY = 0
-"""The number of the empty audience, which is not stored."""
+"""Number of the empty audience, which is not stored."""
 
 KEPT_LIMIT = 10_000
-"""Target sets whose audience is kept."""
+"""Most target sets whose audience is cached."""
 
 ATTEMPTS = 3
-"""Audiences that are begun again because something changed meanwhile; the next one is found at once."""
+"""Attempts to find an audience in slices before changes that interrupt it. The next attempt runs in one step."""
 
 ITEMS_OF_A_NUMBER = 5
-"""To give somebody a number, with the row of it, takes as long as to look at so many."""
+"""Cost of giving a process a number and storing the row, in processes looked at."""
 
 
 Foreign = dict[NodeId, tuple[int, ...]]
-"""Processes that no server owns, with their numbers in audiences."""
+"""Foreign processes, with their numbers in audiences."""
 
 
 class _Kept(NamedTuple):
-    """What a target set reaches."""
+    """Cached audience of a target set."""
 
     rests_on: tuple[int, ...]
     audience: BitMap
     foreign: Foreign
     lacking: tuple[NodeId, ...]
-    """Who is to be served by a gateway, and had no number yet."""
+    """Processes that a gateway must serve and that had no number yet."""
 
 
 class _Finding(NamedTuple):
-    """An audience that is being found."""
+    """An audience that is being computed in slices."""
 
     rests_on: tuple[int, ...]
     slices: Slices[None]
@@ -69,10 +70,10 @@ class _Finding(NamedTuple):
 
 
 class Audiences:
-    """The audiences that entries refer to, and those of target sets in use."""
+    """Audiences that entries refer to, and audiences of target sets in use."""
 
     def __init__(self, durable: DurableState, mailboxes: Mailboxes, listeners: Listeners, gateways: Gateways) -> None:
-        """Those are who can be in them."""
+        """Load the stored audiences. `mailboxes`, `listeners` and `gateways` are the possible members of audiences."""
         self._mailboxes = mailboxes
         self._listeners = listeners
         self._gateways = gateways
@@ -81,26 +82,37 @@ class Audiences:
         self._bitmaps = {number: BitMap.deserialize(encoded) for number, encoded in self._stored.items()}
         self._numbers = {encoded: number for number, encoded in self._stored.items()}
         self._last_use: dict[int, int] = {}
-        """The last entry that refers to an audience; of those that are not here, the last one before the start."""
+        """Position of the last entry that refers to an audience, by number of the audience.
+
+        An audience from before the start is absent: its last entry is at most the last one before the start.
+        """
         self._kept: dict[TargetSet, _Kept] = {}
         self._finding: dict[TargetSet, _Finding] = {}
 
     def of(self, targets: TargetSet, reach: Reach) -> BitMap:
-        """Whom a target set reaches at this instant, of those who have numbers. The caller must not change it."""
+        """Return the recipients of a target set at this instant that have numbers.
+
+        The caller must not change the bitmap.
+        """
         return self._reached(targets, reach).audience
 
     def numbered(self, targets: TargetSet, reach: Reach) -> BitMap:
-        """As `of`, once all whom gateways serve have numbers: for what is logged, or goes with a step."""
+        """Return the audience as `of` does, after all recipients of gateways have numbers, for entries and posts of a
+        step."""
         return self._numbered(targets, reach).audience
 
     def foreign(self, targets: TargetSet, reach: Reach) -> Foreign:
-        """Whom no server owns, of those whom `numbered` finds; who has a listener alone is not among them."""
+        """Return the foreign processes in the audience that `numbered` returns.
+
+        A process with only a listener is left out.
+        """
         return self._numbered(targets, reach).foreign
 
     def prepare(self, targets: TargetSet, reach: Reach, room: int) -> int:
-        """Do a part of what `numbered` does, for so many; returns what room is left: none, where there is more to do.
+        """Do a part of the work of `numbered`, for at most `room` processes. Return the unused room: 0 if more is left
+        to do.
 
-        To be called again, in a later step, until there is room left. Then `numbered` takes no time.
+        The caller repeats the call in later steps until room is left. After that, `numbered` is fast.
         """
         for target in targets:
             for name in (target.name, *target.excluding):
@@ -136,7 +148,7 @@ class Audiences:
         return room
 
     def _number(self, targets: TargetSet, lacking: tuple[NodeId, ...], rest: tuple[NodeId, ...]) -> None:
-        """Give numbers to some whom a target set reaches, but for the rest; the last ones show in its audience."""
+        """Give numbers to some processes that a target set reaches. They show in its audience once `rest` is empty."""
         self._gateways.number(lacking)
         kept = self._kept.pop(targets)
         if rest:
@@ -157,7 +169,7 @@ class Audiences:
         return self._kept[targets]
 
     def _find(self, targets: TargetSet, reach: Reach, rests_on: tuple[int, ...]) -> Slices[None]:
-        """Find whom a target set reaches, and keep it."""
+        """Compute the audience of a target set and cache it."""
         found, lacking, foreign = BitMap(), list[NodeId](), dict[NodeId, tuple[int, ...]]()
         for target in targets:
             reached = yield from self._below(target.name, reach)
@@ -170,11 +182,11 @@ class Audiences:
                 yield len(some)
         if len(self._kept) >= KEPT_LIMIT:
             self._kept.clear()
-        # Who has a number may be excepted, or served by no gateway any more.
+        # A process with a number may be excepted, or no gateway may serve it any more.
         foreign = {name: left for name, numbers in foreign.items() if (left := _among(numbers, found))}
         before = self._kept.get(targets)
         if before is not None and before.foreign == foreign:
-            # The same one: whoever has looked at it need not do so again.
+            # The same dict object shows callers that they need not examine it again.
             foreign = before.foreign
         self._kept[targets] = _Kept(rests_on, found, foreign, tuple(lacking))
 
@@ -188,17 +200,17 @@ class Audiences:
         return found
 
     def used_last(self, limit: int) -> list[TargetSet]:
-        """Target sets that something was sent to since the server started, so many at most."""
+        """Return at most `limit` target sets to which messages were sent since the server started."""
         return list(self._kept)[-limit:]
 
     def _rests_on(self, targets: TargetSet, reach: Reach) -> tuple[int, ...]:
-        """The same, the same audience."""
+        """Return the versions on which an audience depends. Equal versions mean equal audiences."""
         versions = (self._mailboxes.version, self._listeners.version, self._gateways.version)
         return (*versions, *self._versions(targets, reach))
 
     def _versions(self, targets: TargetSet, reach: Reach) -> list[int]:
         names = [name for target in targets for name in (target.name, *target.excluding)]
-        # A process has nothing below it, whether it is a member here or not.
+        # A process has no members below it, whether it is a member at this server or not.
         return [reach.below(name).number for name in names] + [reach.lives_here(target.name) for target in targets]
 
     def _below(self, name: NodeId, reach: Reach) -> Slices[BitMap]:
@@ -217,21 +229,24 @@ class Audiences:
         return found
 
     def readers(self, audience: BitMap) -> BitMap:
-        """The mailboxes and listeners that an audience is for; a gateway is one. The caller must not change it."""
+        """Return the mailboxes and listeners of an audience.
+
+        A gateway is one. The caller must not change the bitmap.
+        """
         reading = self._gateways.reading(audience)
         return without_recipients(audience) | BitMap(reading) if reading else without_recipients(audience)
 
     def is_for(self, number: int, reader: int) -> bool:
-        """Whether an entry with the audience of a number is for a mailbox, a listener or a gateway."""
+        """True if an entry with the audience of a number is for a mailbox, a listener or a gateway."""
         audience = self.bitmap(number)
         return self._gateways.served(reader).intersect(audience) if reader in self._gateways else reader in audience
 
     def recipients(self, number: int, reader: int) -> Recipients:
-        """Whom a gateway serves, of the audience of a number; nobody, of any other reader."""
+        """Return the recipients of a gateway in the audience of a number. Empty for any other reader."""
         return self._gateways.recipients(reader, self.bitmap(number))
 
     def number_of(self, audience: BitMap) -> int:
-        """The number of an audience, stored from now on."""
+        """Return the number of an audience, and store the audience."""
         if not audience:
             return NOBODY
         encoded = bytes(audience.serialize())
@@ -245,18 +260,18 @@ class Audiences:
         return number
 
     def bitmap(self, number: int) -> BitMap:
-        """The audience of a number that an entry of the log refers to."""
+        """Return the audience of a number to which an entry of the log refers."""
         return self._bitmaps.get(number) or BitMap()
 
     def used(self, number: int, *, at: int) -> None:
-        """An entry refers to an audience."""
+        """Note that the entry at a position refers to an audience."""
         if number != NOBODY:
             self._last_use[number] = at
 
     def forget_unused(self, *, cut: int, started_at: int, needed: Collection[int]) -> None:
-        """Forget the audiences to which only entries at `cut` and before refer, but for some that are needed.
+        """Forget the audiences to which only entries through `cut` refer, except for those in `needed`.
 
-        `started_at`: the last position when this server started; audiences of before may be used up to that.
+        `started_at`: the last position when this server started. Entries through it may refer to any older audience.
         """
         unused = [number for number in self._stored if self._last_use.get(number, started_at) <= cut]
         for number in unused:
@@ -267,11 +282,11 @@ class Audiences:
             self._last_use.pop(number, None)
 
     def names(self, recipients: Recipients) -> list[NodeId]:
-        """Their names, while some entry of the log is for them."""
+        """Return the names of recipients. Some entry of the log must still be for them."""
         return self._gateways.names(recipients)
 
     def everybody(self) -> BitMap:
-        """All who are in some audience that is stored."""
+        """Return the union of all stored audiences."""
         return BitMap.union(BitMap(), *self._bitmaps.values())
 
     def __len__(self) -> int:
@@ -283,7 +298,7 @@ def _among(numbers: tuple[int, ...], audience: BitMap) -> tuple[int, ...]:
 
 
 def without_recipients(audience: BitMap) -> BitMap:
-    """The mailboxes and listeners of an audience. The caller must not change it."""
+    """Return the mailboxes and listeners of an audience. The caller must not change the bitmap."""
     if not audience or audience.max() < FIRST_RECIPIENT:
         return audience
     found = audience.copy()
@@ -292,5 +307,5 @@ def without_recipients(audience: BitMap) -> BitMap:
 
 
 def processes_below(name: NodeId, reach: Reach) -> tuple[NodeId, ...]:
-    """Who is below a group here; a process that is a member of some group here is below itself."""
+    """Return the processes below a group at this server. A process that is a member of a group here is below itself."""
     return (name,) if reach.lives_here(name) else reach.below(name).processes

@@ -1,15 +1,15 @@
-"""Gateways: mailboxes for all processes here that match a pattern. Whom some gateway serves is a bit in audiences.
+"""Gateways: mailboxes for all processes of this server that match a pattern. Each process served is a bit in audiences.
 
     entry is to be logged --> who is below, matches, and has no number --> gets a number, durable --> a bit
                               (where they are many, some in each step before it)
     gateway reads an entry --> bits of its own in the audience: none, not for it --> the names of its recipients
     not in a group any more, or served by none, and no audience has the bit --> the number is free, and given again
 
-A process that is served, a *recipient*, has a number beside that of its mailbox, if it has one. Numbers of recipients
-lie above those of all mailboxes, so a bit says which of the two it is. A recipient is a bit, whatever the number of
+A process that a gateway serves, a *recipient*, has a number beside that of its mailbox, if it has one. Numbers of
+recipients lie above those of all mailboxes, so a bit shows its kind. A recipient is one bit, whatever the number of
 gateways that serve it: an audience stays one bitmap.
 
-Source: delivery.md sections 4 and 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from delivery.model.words import patterns_of, serves
 from namegraph import NODES, DurableMap, DurableState, NodeId, packed
 
 FIRST_RECIPIENT = 2**31
-"""The lowest number of recipients."""
+"""Lowest number of a recipient."""
 
 NUMBERS_END = 2**32
-"""Above all numbers in audiences."""
+"""Bound above all numbers in audiences."""
 
 LOOKED_AT = 300
-"""Recipients that one step looks at to see who is to be forgotten; the next one goes on."""
+"""Recipients that one step checks for removal. The next step goes on."""
 
 
 class Recipients(NamedTuple):
-    """Some of those whom a gateway serves."""
+    """Some recipients of a gateway."""
 
     names_version: int
-    """Of two with the same, a number names one process."""
+    """Version of the names: with equal versions, a number names one process."""
     numbers: BitMap
 
 
@@ -46,54 +46,57 @@ NOBODY = Recipients(0, BitMap())
 
 
 class Gateways:
-    """Which recipients there are, and which gateway serves whom."""
+    """All recipients, and the gateways that serve them."""
 
     def __init__(self, durable: DurableState, mailboxes: Mailboxes) -> None:
         self._mailboxes = mailboxes
         self._numbers = DurableMap(durable, "recipient", NODES, packed(int))
-        """By process."""
+        """Numbers of recipients, by process."""
         self._names = {number: name for name, number in self._numbers.items()}
         top = max(self._names, default=FIRST_RECIPIENT - 1) + 1
         self._free = BitMap(range(FIRST_RECIPIENT, top)) - BitMap(self._names)
-        """Those below `_next` that nobody has."""
+        """Free numbers below `_next`."""
         self._next = top
         self.version = 0
-        """Rises when a recipient is forgotten: its number may be another one's from then on."""
+        """Version that rises when a recipient is forgotten: its number may name another process from then on."""
         self._served: dict[int, BitMap] = {}
-        """By number of a gateway, its recipients: as of `_served_at`."""
+        """Recipients by number of a gateway, as of `_served_at`."""
         self._served_at = -1
-        """The version of the mailboxes."""
+        """Version of the mailboxes at which `_served` was computed."""
         self._turns = deque(self._numbers)
-        """All recipients, in the order in which they are looked at."""
+        """All recipients, in the order in which they are checked."""
         self._to_look = 0
-        """How many are to be looked at before a step has nothing to do."""
+        """Number of recipients to check before steps have no such work."""
         self._numbered_since = 0
-        """How many were given numbers since it was last said that some may be forgotten."""
+        """Number of recipients numbered since the last `look_again`."""
 
     # -- who is served
 
     def served(self, gateway: int) -> BitMap:
-        """The recipients of a gateway, whom it would serve now. The caller must not change it."""
+        """Return the present recipients of a gateway. The caller must not change the bitmap."""
         return self._current().get(gateway, BitMap())
 
     def reading(self, audience: BitMap) -> list[int]:
-        """The gateways that have a recipient in an audience."""
+        """Return the gateways that have a recipient in an audience."""
         if not self._names:
             return []
         return [number for number, served in self._current().items() if served.intersect(audience)]
 
     def recipients(self, gateway: int, audience: BitMap) -> Recipients:
-        """Of an audience, whom a gateway serves: nobody, where it is no gateway."""
+        """Return the recipients of a gateway in an audience. Empty if the number is not that of a gateway."""
         served = self._current().get(gateway)
         return NOBODY if served is None else Recipients(self.version, served & audience)
 
     def names(self, recipients: Recipients) -> list[NodeId]:
-        """Their names, in the order of their numbers, while some entry of the log is for them."""
+        """Return the names of recipients, in the order of their numbers.
+
+        Some entry of the log must still be for them.
+        """
         assert recipients.names_version == self.version or not recipients.numbers, "numbers may have other names now"
         return [self._names[number] for number in recipients.numbers]
 
     def among(self, processes: Iterable[NodeId]) -> BitMap:
-        """Those of some processes that are recipients, and that some gateway serves."""
+        """Return the numbers of those processes that are recipients of some gateway."""
         served = self._current().values()
         if not served:
             return BitMap()
@@ -101,7 +104,7 @@ class Gateways:
         return BitMap(numbers[process] for process in processes if process in numbers) & BitMap.union(*served)
 
     def lacking(self, processes: Iterable[NodeId]) -> list[NodeId]:
-        """Those of some processes that a gateway is to serve, and that have no number yet."""
+        """Return those processes that a gateway must serve and that have no number yet."""
         gateways = self._mailboxes.gateways
         if not gateways:
             return []
@@ -113,7 +116,7 @@ class Gateways:
         ]
 
     def number_of(self, process: NodeId) -> int | None:
-        """The number of a recipient; None: it is none."""
+        """Return the number of a recipient. None if the process is not a recipient."""
         return self._numbers.get(process)
 
     def _current(self) -> dict[int, BitMap]:
@@ -134,7 +137,7 @@ class Gateways:
     # -- numbers
 
     def number(self, processes: Iterable[NodeId]) -> None:
-        """Give numbers to those of some processes that have none."""
+        """Give numbers to those processes that have none."""
         served = self._current()
         new = [process for process in dict.fromkeys(processes) if process not in self._numbers]
         for process, number in zip(new, self._new_numbers(len(new)), strict=True):
@@ -149,7 +152,7 @@ class Gateways:
                     served[gateways[pattern]].add(self._numbers[process])
 
     def _new_numbers(self, count: int) -> list[int]:
-        """Free ones first."""
+        """Return numbers for new recipients, free numbers first."""
         given = BitMap(self._free[:count])
         self._free -= given
         more = count - len(given)
@@ -157,22 +160,23 @@ class Gateways:
         return [*given, *range(self._next - more, self._next)]
 
     def look_again(self) -> None:
-        """Some audience is gone: who was in that alone may be forgotten.
+        """Schedule checks of recipients after an audience was forgotten: recipients in no other audience may be
+        forgotten.
 
-        More are looked at than were given numbers meanwhile, so that those who left cannot become the more.
+        The checks exceed the numbers given meanwhile, so that recipients without a group do not accumulate.
         """
         self._to_look = min(len(self._numbers), self._to_look + LOOKED_AT + 2 * self._numbered_since)
         self._numbered_since = 0
 
     @property
     def has_more(self) -> bool:
-        """Whether some are still to be looked at."""
+        """True if recipients are still to be checked."""
         return self._to_look > 0
 
     def forget(self, lives_here: Callable[[NodeId], bool], in_audiences: Callable[[], BitMap]) -> None:
-        """Look at a few: who is in no group here, or is served by nobody, is forgotten once no audience has the bit.
+        """Check some recipients. Forget each that is in no group here, or has no gateway, once no audience has its bit.
 
-        `lives_here`: whether a process is in a group here. `in_audiences`: all numbers that some audience has.
+        `lives_here`: true of a process that is in a group here. `in_audiences`: returns all numbers in audiences.
         """
         served = self._current().values()
         if not self._to_look:
@@ -200,7 +204,7 @@ class Gateways:
             served.discard(number)
 
     def __contains__(self, mailbox: int) -> bool:
-        """Whether a mailbox is that of a gateway."""
+        """True if a mailbox is that of a gateway."""
         return mailbox in self._current()
 
     def __len__(self) -> int:

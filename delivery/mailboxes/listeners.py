@@ -1,11 +1,11 @@
-"""Who listens without a mailbox: ephemeral subscriptions. Each begins now, and ends with its stream or this server.
+"""Listeners without a mailbox: ephemeral subscriptions. Each begins now, and ends with its stream or this server.
 
     Subscribe --> a number in audiences, if the process has none yet --> entries are for it --> StopListening --> none
 
-All of this is in memory alone, but for the number, which is not given again: so nothing is left of one. What a listener
-was handed it has acknowledged, so it keeps the log from being cut only as far as it is behind.
+Their state is in memory alone, except for the number, which is not given again. A listener has acknowledged each
+message that it was handed, so it holds back cutting the log only as far as it is behind.
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from namegraph import NodeId
 
 
 class Listeners:
-    """All ephemeral subscriptions of this server; each has the ticket that began it."""
+    """All ephemeral subscriptions of this server, each known by the ticket that began it."""
 
     def __init__(self) -> None:
         self.numbers: dict[NodeId, int] = {}
-        """In audiences, by process: one for all who listen for it."""
+        """Numbers in audiences, by process: one number for all listeners of a process."""
         self.version = 0
-        """Rises when a process gets a number, or loses it."""
+        """Version that rises when a process gets a number, or loses it."""
         self._of: dict[NodeId, set[int]] = {}
-        """By process, who listens."""
+        """Tickets of the listeners, by process."""
         self._places: dict[int, tuple[NodeId, Position]] = {}
-        """For whom each listens, and all through where it was handed what it gets."""
+        """Process of each listener, and position through which it was handed its messages, by ticket."""
         self._needed = Places()
 
     def begin(self, ticket: int, process: NodeId, *, at: Position, new_number: Callable[[], int]) -> int:
-        """One listens for a process from a place on; returns the number that the process has in audiences."""
+        """Begin a subscription for a process at a position. Return the number of the process in audiences."""
         if process not in self.numbers:
             self.numbers[process] = new_number()
             self.version += 1
@@ -42,7 +42,7 @@ class Listeners:
         return self.numbers[process]
 
     def move(self, number: int, ticket: int, through: Position) -> None:
-        """One, of a process with this number, was handed all that it gets through a place. Others stay as they are."""
+        """Advance one listener of the process with this number. It was handed its messages through a position."""
         process, before = self._places.get(ticket, (None, through))
         if process is not None and self.numbers[process] == number and through > before:
             self._places[ticket] = process, through
@@ -50,7 +50,7 @@ class Listeners:
             self._needed.add(through.entry)
 
     def end(self, ticket: int) -> None:
-        """One listens no more. Asked of one that does not, it does nothing."""
+        """End a subscription. The call has no effect if the ticket has no subscription."""
         if ticket not in self._places:
             return
         process, place = self._places.pop(ticket)
@@ -61,7 +61,7 @@ class Listeners:
             self.version += 1
 
     def rename(self, old: NodeId, new: NodeId) -> None:
-        """A group has a new name: those who listen for it go on under that, unless others listen for the new name."""
+        """Move the listeners of a renamed group to its new name, unless the new name has listeners."""
         if old not in self.numbers or new in self.numbers:
             return
         self.numbers[new], self._of[new] = self.numbers.pop(old), self._of.pop(old)
@@ -70,7 +70,7 @@ class Listeners:
         self.version += 1
 
     def needed_from(self) -> int | None:
-        """The oldest entry that somebody may not have been handed; None where nobody listens."""
+        """Return the oldest entry that some listener may not have been handed. None if there are no listeners."""
         return self._needed.smallest()
 
     def __contains__(self, ticket: int) -> bool:

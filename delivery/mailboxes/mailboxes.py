@@ -3,10 +3,10 @@
     no mailbox --open--> mailbox n, from now on --close--> none; its number is not given again
     subscription:  cursor --acknowledge--> further, never back        epoch rises with each endpoint that takes it over
 
-A mailbox that has no subscription yet keeps all that it gets, as if one stood where it was opened. That of a group, its
-*archive*, does so always: who is new reads it from there.
+A mailbox without a subscription keeps all its messages, as if a cursor stood where it was opened. The mailbox of a
+group, its *archive*, always does: a new member reads it from there.
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -26,52 +26,55 @@ from namegraph import NODES, TEXTS, DurableMap, DurableState, KeyForm, NodeId, S
 MAILBOXES_LIMIT = 1_000_000
 
 GATEWAYS_LIMIT = 16
-"""Gateways for patterns of foreign subnets. Each gateway looks at every entry of the log.
+"""Most gateways for patterns of foreign subnets. Each gateway looks at every entry of the log.
 
 `*` and the patterns of the server's own subnets have places besides.
 """
 
 SUBSCRIPTIONS_LIMIT = 256
-"""Named subscriptions of one mailbox. The unnamed subscription has a place besides."""
+"""Most named subscriptions of one mailbox. The unnamed subscription has a place besides."""
 
 SUBSCRIPTIONS_OF_CALLER_LIMIT = 16
-"""Named subscriptions of one mailbox that one caller made."""
+"""Most named subscriptions of one mailbox that one caller made."""
 
 SubscriptionKey = tuple[int, str]
-"""The number of a mailbox, and the name of one of its subscriptions."""
+"""Number of a mailbox, and name of one of its subscriptions."""
 
 
 class Mailbox(Struct, frozen=True, array_like=True):
-    """What is known of a mailbox."""
+    """Row of a mailbox."""
 
     number: int
     opened_at: int
-    """The first entry of the log that can be for it."""
+    """First entry of the log that can be for the mailbox."""
     is_archive: bool = False
-    """Whether it was opened for a group: what its subscriptions have acknowledged is kept, while the log has room."""
+    """True if the mailbox was opened for a group.
+
+    Entries that its subscriptions acknowledged stay while the log has room.
+    """
 
 
 class Cursor(Struct, frozen=True, array_like=True):
-    """How far a subscription has acknowledged, and how often it was taken over."""
+    """Acknowledged position of a subscription, and number of endpoints that took it over."""
 
     entry: int
     item: int
     epoch: int
     made_by: str = ""
-    """Caller that made the subscription, as the shell names callers; empty if it is not known."""
+    """Caller that made the subscription, as the shell names callers. Empty if the caller is not known."""
 
     @property
     def position(self) -> Position:
-        """As of clients."""
+        """Position in the form of clients."""
         return Position(self.entry, self.item)
 
 
 _NOBODY = 2**63 - 1
-"""In place of where a mailbox stands: there is none of this number."""
+"""Value of `_slowest` for a number without a mailbox."""
 
 
 def _place(position: Position) -> int:
-    """A position as one number, in the same order."""
+    """Return a position as one number, in the same order."""
     return position.entry * (PARCEL_MESSAGES_LIMIT + 1) + position.item + 1
 
 
@@ -89,22 +92,23 @@ class Mailboxes:
     def __init__(self, durable: DurableState) -> None:
         self._mailboxes = DurableMap(durable, "mailbox", NODES, packed(Mailbox))
         self._next = DurableMap(durable, "mailbox number", TEXTS, packed(int))
-        """One value, without a key."""
+        """Next number in audiences: one value, without a key."""
         self._cursors = DurableMap(durable, "cursor", _KEYS, packed(Cursor))
         self.numbers: dict[NodeId, int] = {}
-        """Of the mailboxes of processes and groups, by name."""
+        """Numbers of the mailboxes of processes and groups, by name."""
         self.gateways: dict[NodeId, int] = {}
-        """Of those of gateways, by pattern."""
+        """Numbers of the mailboxes of gateways, by pattern."""
         for process, mailbox in self._mailboxes.items():
             self._numbered_as(process)[process] = mailbox.number
         self.version = 0
-        """Rises when a mailbox is opened or closed."""
+        """Version that rises when a mailbox is opened, closed or renamed."""
         self._idle: set[int] = {each.number for each in self._mailboxes.values()}
-        """Of mailboxes that have no subscription."""
+        """Numbers of mailboxes without a subscription."""
         self._subscriptions: dict[int, list[str]] = {each.number: [] for each in self._mailboxes.values()}
         self._needed = Places()
         self._slowest = array("q", [_NOBODY]) * self._next.get("", 1)
-        """By number of a mailbox: through where all of its subscriptions have acknowledged."""
+        """Position through which all subscriptions of a mailbox have acknowledged, as `_place`, by number of the
+        mailbox."""
         for number, name in self._cursors:
             self._subscriptions[number].append(name)
             self._idle.discard(number)
@@ -118,19 +122,19 @@ class Mailboxes:
         return self.gateways if is_pattern(name) else self.numbers
 
     def number_of(self, name: NodeId) -> int | None:
-        """That of the mailbox of a process, a group or a gateway; None where there is none."""
+        """Return the number of the mailbox of a process, a group or a gateway. None if it has no mailbox."""
         return self._numbered_as(name).get(name)
 
     def all(self) -> dict[NodeId, Mailbox]:
-        """What is known of each, by whose it is."""
+        """Return all mailboxes, by name of the owner."""
         return dict(self._mailboxes.items())
 
     def names(self) -> Slices[list[NodeId]]:
-        """Whose mailboxes there are: sorted."""
+        """Return the names of the owners of all mailboxes, sorted."""
         return sorted_in_slices(list(self._mailboxes))
 
     def open(self, process: NodeId, *, at: int, is_archive: bool = False) -> int:
-        """The number of a new mailbox, for which entries from a position on can be."""
+        """Open a mailbox for entries from a position on. Return its number."""
         number = self.new_number()
         self._mailboxes[process] = Mailbox(number, at, is_archive)
         self._numbered_as(process)[process] = number
@@ -142,7 +146,7 @@ class Mailboxes:
         return number
 
     def new_number(self) -> int:
-        """A number in audiences that nobody had before."""
+        """Return a new number in audiences. No number is given twice."""
         number = self._next.get("", 1)
         self._next[""] = number + 1
         self._slowest.append(_NOBODY)
@@ -162,7 +166,7 @@ class Mailboxes:
         self.version += 1
 
     def rename(self, old: NodeId, new: NodeId) -> None:
-        """A group has a new name: its archive goes along, with all subscriptions, unless the new name has a mailbox."""
+        """Move the archive of a renamed group, with its subscriptions, unless the new name has a mailbox."""
         if old not in self.numbers or new in self.numbers:
             return
         self._mailboxes[new] = self._mailboxes.pop(old)
@@ -171,20 +175,23 @@ class Mailboxes:
 
     @property
     def numbered(self) -> int:
-        """The highest number that a mailbox was given; 0 for none."""
+        """Highest number given so far. 0 if no number was given."""
         return self._next.get("", 1) - 1
 
     def opened_at(self, process: NodeId) -> int:
-        """The first entry of the log that can be for a mailbox."""
+        """Return the first entry of the log that can be for a mailbox."""
         return self._mailboxes[process].opened_at
 
     def slowest(self, process: NodeId) -> Position:
-        """Through where all subscriptions of a mailbox have acknowledged; without any, where it was opened."""
+        """Return the position through which all subscriptions of a mailbox have acknowledged.
+
+        A mailbox without subscriptions counts from its opening.
+        """
         opened = Position.before(self.opened_at(process))
         return min(self.subscriptions(process).values(), default=opened)
 
     def subscriptions(self, process: NodeId) -> dict[str, Position]:
-        """How far each subscription of a mailbox has acknowledged, by name."""
+        """Return the acknowledged position of each subscription of a mailbox, by name."""
         number = self._mailboxes[process].number
         return {name: self._cursors[number, name].position for name in self._subscriptions[number]}
 
@@ -206,17 +213,20 @@ class Mailboxes:
         self._slowest[mailbox.number] = self._slowest_of(mailbox)
 
     def cursor(self, key: SubscriptionKey) -> Cursor | None:
-        """Where a subscription is; None where there is none of that name."""
+        """Return the cursor of a subscription. None if the subscription does not exist."""
         return self._cursors.get(key)
 
     def take_over(self, key: SubscriptionKey, position: Position) -> int:
-        """A new endpoint reads a subscription from a position on; returns its epoch."""
+        """Let a new endpoint read a subscription from a position on. Return the new epoch."""
         epoch = self._cursors[key].epoch + 1
         self._move(key, position, epoch)
         return epoch
 
     def acknowledge(self, key: SubscriptionKey, through: Position, *, epoch: int) -> bool:
-        """Move a cursor on; False where another endpoint has taken it over. A cursor never goes back."""
+        """Advance a cursor.
+
+        Return False if another endpoint has taken the subscription over. A cursor never goes back.
+        """
         cursor = self._cursors.get(key)
         if cursor is None or cursor.epoch != epoch:
             return False
@@ -225,7 +235,7 @@ class Mailboxes:
         return True
 
     def have_readers(self, count: int) -> bool:
-        """Whether every mailbox has a subscription, and these are so many in all."""
+        """True if every mailbox has a subscription, and there are `count` subscriptions in all."""
         return not self._idle and len(self._cursors) == count
 
     def _move(self, key: SubscriptionKey, position: Position, epoch: int) -> None:
@@ -243,7 +253,7 @@ class Mailboxes:
         return min(map(_place, cursors), default=_place(Position.before(mailbox.opened_at)))
 
     def behind(self, audience: BitMap, position: Position) -> int:
-        """How many mailboxes of an audience have a subscription that has not acknowledged all through a position."""
+        """Return the number of mailboxes of an audience with a subscription that has not acknowledged a position."""
         slowest = numpy.frombuffer(self._slowest, dtype=numpy.int64)
         numbers = numpy.array(audience.to_array(), dtype=numpy.int64)
         return int(numpy.count_nonzero(slowest[numbers[numbers < len(slowest)]] < _place(position)))
@@ -252,29 +262,29 @@ class Mailboxes:
         return len(self._mailboxes)
 
     def needed_from(self) -> int | None:
-        """The position of the oldest entry that somebody has not passed; None where nobody reads."""
+        """Return the position of the oldest entry that some reader has not passed. None if there are no readers."""
         return self._needed.smallest()
 
 
 class Places:
-    """How many readers stand at each entry, and the first of these."""
+    """Number of readers at each entry, and the first entry with a reader."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
         self._heap: list[int] = []
 
     def add(self, entry: int) -> None:
-        """One more reader stands there."""
+        """Add a reader at an entry."""
         if entry not in self._counts:
             heapq.heappush(self._heap, entry)
         self._counts[entry] += 1
 
     def remove(self, entry: int) -> None:
-        """One reader fewer stands there."""
+        """Remove a reader from an entry."""
         self._counts[entry] -= 1
 
     def smallest(self) -> int | None:
-        """The first entry at which a reader stands; None where there are no readers."""
+        """Return the first entry with a reader. None if there are no readers."""
         heap, counts = self._heap, self._counts
         while heap and not counts[heap[0]]:
             del counts[heapq.heappop(heap)]

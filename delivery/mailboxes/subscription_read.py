@@ -1,6 +1,6 @@
-"""What a subscription is handed: the messages of its mailbox behind its cursor, in the order of the log.
+"""Reading a subscription: the messages of its mailbox behind its cursor, in the order of the log.
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from namegraph import LogRecord, NodeId
 
 
 class Item(NamedTuple):
-    """One message, as an endpoint gets it."""
+    """One message in the form in which an endpoint gets it."""
 
     position: Position
     parcel: Parcel
     message: Message
     recipients: tuple[NodeId, ...] = ()
-    """Of a gateway: who is to get it here, each once."""
+    """Recipients of a gateway for whom the message is, each once. Empty for any other mailbox."""
 
     @property
     def is_late(self) -> bool:
-        """Whether something that the sequence puts after it came before it."""
+        """True if a message with a later serial of the sequence may have been logged before this one."""
         return self.parcel.round > 0
 
     @property
     def message_id(self) -> str:
-        """Names it among all servers."""
+        """Id of the message, unique among all servers."""
         return self.parcel.message_id(self.position.item)
 
 
 class Entry(NamedTuple):
-    """What an endpoint is handed of an entry."""
+    """Part of an entry that an endpoint is handed."""
 
     end: Position
-    """All through it is handed out then, or not for this endpoint."""
+    """Position through which all messages are handed out, or are not for this endpoint."""
     items: list[Item]
     lost: int = 0
-    """Parcels that were for it, and were lost before they came here."""
+    """Number of parcels for this endpoint that were lost before they came to this server."""
 
 
 def read(
@@ -53,7 +53,7 @@ def read(
     after: Position,
     wanted: Filter = EVERYTHING,
 ) -> Iterator[Entry]:
-    """Of each entry of the log, in order: what an endpoint is handed of it behind a position."""
+    """Yield for each entry of the log, in order, the messages that an endpoint gets behind a position."""
     for record in records:
         found: list[Item] = []
         end = Position.before(record.position + 1)
@@ -74,49 +74,52 @@ def read(
 
 
 def gap(cursor: Position, *, cut: int) -> Position | None:
-    """Through where entries behind a cursor are gone; None: none of them is."""
+    """Return the position through which entries behind a cursor are gone. None if no such entry is gone."""
     return Position.before(cut + 1) if cursor < Position.before(cut + 1) else None
 
 
 class Standing:
-    """How far an endpoint has come in the log.
+    """Progress of an endpoint in the log.
 
-    What lies behind the last message that it was handed, and was not for it, counts as acknowledged once that message
-    is. So who has nothing to do does not keep the log from being cut: after as many entries as are cut together.
+    Entries behind its last message that were not for the endpoint count as acknowledged once that message is. An idle
+    endpoint therefore does not hold back cutting the log for longer than entries are collected for one cut.
     """
 
     def __init__(
         self, acknowledged: Position, *, handed_out: Position | None = None, is_ephemeral: bool = False
     ) -> None:
-        """It begins behind what it has acknowledged, or was handed before.
+        """Begin behind the acknowledged position, or behind the position that was handed out before.
 
-        `is_ephemeral`: what it was handed is acknowledged by that.
+        `is_ephemeral`: True if handing a message out acknowledges it.
         """
         self._is_ephemeral = is_ephemeral
         self.acknowledged = acknowledged
         self.cursor = max(acknowledged, handed_out or acknowledged)
-        """All through it is handed out, or not for this endpoint."""
+        """Position through which all messages are handed out, or are not for this endpoint."""
         self._last = self.cursor
-        """The last message that it was handed."""
+        """Position of the last message that the endpoint was handed."""
         self._bytes = 0
-        """Of the entries that were passed over since the last acknowledgement."""
+        """Bytes of the entries that were passed over since the last acknowledgement."""
 
     def hand_out(self, position: Position) -> None:
-        """The endpoint gets a message."""
+        """Note that the endpoint gets the message at a position."""
         self.cursor = self._last = position
 
     def pass_over(self, cursor: Position, *, size: int = 0) -> None:
-        """All through a position is handed out, or nothing of it is for the endpoint. `size`: bytes that this is."""
+        """Note that no message through a position is left for the endpoint.
+
+        `size`: bytes of the entries passed over.
+        """
         self.cursor = cursor
         self._bytes += size
 
     def acknowledge(self, through: Position) -> None:
-        """All through a position is acknowledged."""
+        """Note that the endpoint has acknowledged all messages through a position."""
         if through > self.acknowledged:
             self.acknowledged, self._bytes = through, 0
 
     def passed(self) -> Position | None:
-        """What is to be acknowledged in the endpoint's place, since nothing of it was for it; None: nothing yet."""
+        """Return the position to acknowledge for an endpoint that had no messages there. None if it is too early."""
         is_idle = self._is_ephemeral or self.acknowledged >= self._last
         is_much = self.cursor.entry - self.acknowledged.entry >= CUT_AT_LEAST or self._bytes >= CUT_AT_LEAST_BYTES
         return self.cursor if is_idle and is_much and self.cursor > self.acknowledged else None

@@ -1,6 +1,6 @@
-"""Who opens a mailbox, or a gateway, and who begins to listen: what of that this server takes.
+"""Opening of mailboxes and gateways, and the begin of subscriptions, with all checks.
 
-Source: delivery.md section 9.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ SUBSCRIPTION_NAME_LIMIT = 100
 
 
 class Subscriptions:
-    """Opens mailboxes, and begins what reads them."""
+    """Opens mailboxes, and begins the subscriptions that read them."""
 
     def __init__(self, server: ServerId, log: Log, mailboxes: Mailboxes, listeners: Listeners) -> None:
         self._server, self._log, self._mailboxes, self._listeners = server, log, mailboxes, listeners
 
     def require(self, process: NodeId) -> int:
-        """The number of a mailbox. Raises `RefusedError` where there is none."""
+        """Return the number of a mailbox. Raises `RefusedError` if the mailbox does not exist."""
         number = self._mailboxes.number_of(process)
         if number is None:
             raise self._no_mailbox(process, None)
         return number
 
     def mailbox_of(self, process: NodeId, reach: Reach, *, opens_archive: bool = False) -> int:
-        """The number of a mailbox, opened where there is none; that of a group, only where it is asked for.
+        """Return the number of a mailbox. A missing mailbox is opened; that of a group, only with `opens_archive`.
 
-        Raises `RefusedError` where it cannot be opened here.
+        Raises `RefusedError` if the mailbox cannot be opened at this server.
         """
         number = self._mailboxes.number_of(process)
         if number is not None:
@@ -61,7 +61,7 @@ class Subscriptions:
         return self._mailboxes.open(process, at=self._log.last + 1, is_archive=is_group)
 
     def _gateway(self, pattern: NodeId, reach: Reach) -> int:
-        """Open the mailbox of a gateway. The pattern of an own subnet has a place, however many others there are."""
+        """Open the mailbox of a gateway. The limit counts only patterns of other subnets."""
         if not self._is_own(pattern, reach):
             others = sorted(each for each in self._mailboxes.gateways if not self._is_own(each, reach))
             if len(others) >= GATEWAYS_LIMIT:
@@ -77,7 +77,7 @@ class Subscriptions:
         return pattern == EVERYBODY or reach.home_of(pattern) == self._server
 
     def begin(self, event: Subscribe, reach: Reach) -> Subscribed:
-        """Begin a subscription, or go on with it. Raises `RefusedError` where this server does not take it."""
+        """Begin a subscription, or continue it. Raises `RefusedError` if this server refuses it."""
         return self._listen(event, reach) if event.is_ephemeral else self._subscribe(event, reach)
 
     def _no_mailbox(self, process: NodeId, renamed_to: NodeId | None) -> RefusedError:
