@@ -1,8 +1,8 @@
-"""Posts of other servers: each waits for its turn, and a parcel is logged here once.
+"""Posts from other servers: each waits for its turn, and this server logs each parcel once.
 
-arrivals             which post is taken when, and what is answered
-log_writer           what enters the log, and for whom
-recent_downstream    servers to which ways led from here, and may not any more
-recipient_claims     processes that no server owns, and that this server may serve
-retention            how long the log keeps an entry
+arrivals             the order in which posts are handled, and the answers
+log_writer           log entries and their audiences
+recent_downstream    downstream servers that paths from this server no longer reach
+recipient_claims     foreign processes that this server may serve
+retention            retention of log entries
 """

@@ -1,4 +1,4 @@
-"""Posts of other servers: each waits for its turn, and a parcel is logged here once.
+"""Posts of other servers: each waits for its turn, and this server logs each parcel once.
 
     post --> waits --in the order of its lane, a parcel once this server is settled with its origin--> taken
     parcel --> log, for the mailboxes that it reaches and that have not got it --> Confirm
@@ -6,11 +6,11 @@
          '-somebody does--> Want: the parcel comes
     sender takes no answers --> its posts wait
 
-A parcel that was logged while servers were away is remembered, with who got it, until its origin says that it is over:
-it may be posted once more, for those who could not be reached. So is one that somebody was left out of, whom no server
-owns: it may come once more for that one.
+The server remembers the recipients of a parcel that was logged while servers were away, until its origin sends `Over`:
+the parcel may be posted again, for members that were out of reach. The server also remembers the recipients of a parcel
+that left out a foreign process: the parcel may come again for that process.
 
-Source: delivery.md sections 4 and 8.
+See docs/protocol.md, "Who is below" and "Messages and servers that part".
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ from namegraph import DurableMap, DurableState, KeyForm, PeerFault, PeerMessage,
 NONE = BitMap()
 
 WAITING_BYTES_LIMIT = 8 * 1024 * 1024 + 2 * LARGEST_PARCEL_BYTES
-"""Of posts of one server that wait here for a view, or for its healing: more than its window lets it send."""
+"""Most bytes of posts of one server that wait here for a view, or for its healing: more than its window lets it
+send."""
 
 _Heard = tuple[ServerId, int]
 """An origin, and the number that it gave a sequence."""
 
 
 class _HeardRow(Struct, array_like=True):
-    """The last parcel of a sequence that was logged here."""
+    """Last parcel of a sequence that was logged at this server."""
 
     start: int
     first_serial: int
@@ -69,7 +70,7 @@ def _read_heard(text: str) -> _Heard:
 
 
 _ParcelKey = tuple[ServerId, int, int, int]
-"""An origin, the number of a sequence, the start, and the first serial."""
+"""Origin, sequence number, start, and first serial."""
 
 
 def _read_parcel(text: str) -> _ParcelKey:
@@ -83,12 +84,12 @@ _HEARD = KeyForm[_Heard](lambda key: f"{key[1]} {key[0]}", _read_heard)
 
 @dataclass(slots=True)
 class _Waiting:
-    """Posts of one sender: many, while a view is made or healed."""
+    """Waiting posts of one sender: many, while servers agree on a view or heal it."""
 
     posts: dict[int, bytes] = field(default_factory=dict)
-    """By number."""
+    """Posts by number."""
     size: int = 0
-    """Of all of them, in bytes."""
+    """Bytes of all posts."""
 
     def add(self, number: int, encoded: bytes) -> None:
         self.posts[number] = encoded
@@ -99,7 +100,7 @@ class _Waiting:
 
 
 class Arrivals:
-    """All that has come from other servers and was not taken yet, and what is known of the parcels that were."""
+    """Posts of other servers that are not handled yet, and state of the parcels that were."""
 
     def __init__(
         self, durable: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
@@ -110,20 +111,20 @@ class Arrivals:
         self.foreign = ForeignRecipients()
         self._heard = DurableMap(durable, "heard", _HEARD, packed(_HeardRow))
         self._remembered = DurableMap(durable, "logged apart", _PARCELS, packed(int))
-        """Parcels that may come once more, with the number of their audience, until they are over."""
+        """Parcels that may come again, with the number of their audience, until they are over."""
         self._lost_ways = lost_ways
         self._named_lost: dict[_Heard, int] = {}
-        """For each sequence, through which count its origin was told of lost ways."""
+        """Count of lost paths that the origin was told, by origin and sequence."""
         self._waiting: defaultdict[ServerId, _Waiting] = defaultdict(_Waiting)
-        """Posts that came and were not taken yet, by sender."""
+        """Posts that are not handled yet, by sender."""
         self.has_more = False
-        """Whether a post waits for nothing but another step."""
+        """True if a post waits only for another step."""
         self.answers_limit_bytes = ANSWERS_BYTES_LIMIT
         self.held: set[ServerId] = set()
-        """Senders whose posts wait until they take the answers to earlier ones."""
+        """Senders whose posts wait until the sender takes the answers to earlier posts."""
 
     def keep(self, post: PeerMessage) -> None:
-        """A post has come; the step that follows takes it, if it can."""
+        """Keep a post that came. The following step handles the post if possible."""
         sender, number, encoded = post.sender, post.number, post.encoded
         waiting = self._waiting[sender]
         if number <= self._post.handled_through(sender):
@@ -137,15 +138,15 @@ class Arrivals:
     def take(
         self, reach: Reach, is_ready: Callable[[ServerId, PostMessage, Reach], bool]
     ) -> Iterator[tuple[ServerId, PostMessage, bytes]]:
-        """The posts whose turn has come, in order, with their bytes; each counts as handled when it is told.
+        """Yield the posts whose turn has come, in order, with their bytes. A yielded post counts as handled.
 
-        A parcel or a stub waits while servers part or heal: the graph here is to be such that it finds its members. So
-        it does for the view in which it was accepted, if this server is in an earlier one still. It waits, too, for the
-        steps in which very many are found.
+        A parcel or a stub waits while servers part or heal, because the graph must show the members of its targets. It
+        also waits if this server is still in an earlier view than the one in which it was accepted. It waits, too, for
+        the steps that compute a very large audience.
 
-        Any other post waits while `is_ready` says that taking it takes too long.
+        Any other post waits while `is_ready` returns False: handling it would take too long.
 
-        All posts of a sender wait that takes no answers: each causes more of them.
+        All posts of a sender that takes no answers wait, because each would cause further answers.
         """
         self.has_more = False
         if self.held:
@@ -181,7 +182,10 @@ class Arrivals:
         self._waiting[sender].remove(number)
 
     def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
-        """Log a parcel for those who have not got it; returns what its origin is to be told, None if it is none."""
+        """Log a parcel for the recipients that do not have it.
+
+        Return the confirmation. None if the sender cannot be the origin.
+        """
         if not is_home(sender, parcel.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
@@ -193,7 +197,7 @@ class Arrivals:
         return self._confirm(sender, parcel, self._writer.count(audience), reach, has_left_out=lacks_some)
 
     def answer_stub(self, sender: ServerId, stub: Stub, reach: Reach) -> Confirm | Want | None:
-        """What the origin of a stub is to be told, None if it is none."""
+        """Return the answer to a stub. None if the sender cannot be the origin."""
         if not is_home(sender, stub.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
             return None
@@ -234,17 +238,20 @@ class Arrivals:
         )
 
     def _take_lost(self, origin: ServerId, sequence: int) -> list[ServerId]:
-        """The servers to which ways were lost of which an origin was not told for a sequence; it is now."""
+        """Return the servers to which paths were lost, and that an origin was not told for a sequence.
+
+        Mark them as told.
+        """
         lost = self._lost_ways.since(self._named_lost.get((origin, sequence), 0))
         if lost:
             self._named_lost[origin, sequence] = self._lost_ways.count
         return lost
 
     def _log_first(self, key: _ParcelKey, parcel: Parcel, encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
-        """Log a parcel, unless it was; returns who gets it."""
+        """Log a parcel, unless it was logged before. Return its recipients."""
         everybody = self._writer.audience(parcel.targets, reach)
         if not self._hear(key, parcel, is_for_some=bool(everybody)) and not parcel.is_replayed:
-            # Posted again after the lane began anew.
+            # The parcel was posted again after its lane began anew.
             return everybody
         audience = everybody - left_out
         if audience:
@@ -254,16 +261,18 @@ class Arrivals:
         return audience
 
     def _log_again(self, key: _ParcelKey, parcel: Parcel, _encoded: bytes, reach: Reach, left_out: BitMap) -> BitMap:
-        """Log a parcel for those who get it only now; returns who has got it."""
+        """Log a parcel for new recipients. Return all recipients, old and new."""
         audience = self._writer.append_late(parcel, self._remembered[key], reach, left_out, source=key[0])
         self._hear(key, parcel, is_for_some=bool(audience))
         self._remembered[key] = self._writer.number_of(audience)
         return audience
 
     def _hear(self, key: _ParcelKey, parcel: Parcel, *, is_for_some: bool) -> bool:
-        """Note a parcel of a sequence as the last one, where it is for somebody here; whether it is behind all others.
+        """Store a parcel as the last of its sequence, if it has recipients here. Return True if it is newer than all
+        before.
 
-        Serials go on over starts, unless the origin went back: then they are of a later start than what was heard.
+        Serials continue over starts, unless the origin was restored from an old backup. Then the parcel has a later
+        start than the last one.
         """
         heard = self._heard.get(key[:2])
         if heard is not None and parcel.start <= heard.start and parcel.first_serial <= heard.first_serial:
@@ -273,12 +282,12 @@ class Arrivals:
         return True
 
     def lose(self, sender: ServerId, _lost: Lost, _reach: Reach) -> Confirm | None:
-        """Nothing that is durable is lost on the way."""
+        """Refuse a `Lost`: no durable message is lost on the way."""
         self._post.faults[sender, PeerFault.UNREADABLE] += 1
         return None
 
     def over(self, sender: ServerId, over: Over) -> None:
-        """An origin does not post a parcel once more, or nothing of a sequence, which it forgets."""
+        """Handle an `Over`: the origin posts a parcel no more, or forgets a whole sequence."""
         self._remembered.pop((sender, over.sequence, over.start, over.first_serial), None)
         key = (sender, over.sequence)
         heard = self._heard.get(key)
@@ -288,25 +297,28 @@ class Arrivals:
             self.foreign.forget_sequence(*key)
 
     def remembered(self) -> Collection[_ParcelKey]:
-        """The parcels of which it is remembered who got them."""
+        """Return the keys of the parcels whose recipients are remembered."""
         return self._remembered.keys()
 
     def audiences(self) -> Collection[int]:
-        """The numbers of the audiences of all that is remembered."""
+        """Return the numbers of the audiences that are remembered."""
         return self._remembered.values()
 
     def come_again(self, peer: ServerId) -> None:
-        """A server posts again what was not taken here; where its database is an older one, that is something else."""
+        """Drop the waiting posts of a server, which posts them again.
+
+        A server restored from a backup may post other ones.
+        """
         self._waiting.pop(peer, None)
 
     def begin_again(self, peer: ServerId) -> list[Remembered]:
-        """The lanes from and to a server begin anew: it posts again what was not handled here.
+        """Begin the lanes from and to a server again: it posts again all posts that were not handled here.
 
-        Returns what to post to it: what it said to be over may have been lost.
+        Return the messages to post to it: an `Over` from it may have been lost.
         """
         self.come_again(peer)
         self.foreign.forget(peer)
-        # It may not have got what it was told.
+        # The confirmation that named these servers may be lost.
         for key in [key for key in self._named_lost if key[0] == peer]:
             del self._named_lost[key]
         serials = defaultdict[tuple[int, int], list[int]](list)
@@ -320,9 +332,9 @@ class Arrivals:
         ]
 
     def forget_removed(self, reach: Reach) -> None:
-        """Of servers that are not known any more nothing waits; they keep what was not handled here.
+        """Drop the state of servers that are not known any more. They keep their posts that were not handled here.
 
-        What was logged last of each of their sequences stays, for nothing may come twice if they are back after all.
+        The last serial of each of their sequences stays, so that no message comes twice if they come back.
         """
         for server in [server for server in self._waiting if not reach.is_known(server)]:
             del self._waiting[server]
@@ -338,5 +350,5 @@ class Arrivals:
         return any(waiting.posts for waiting in self._waiting.values())
 
     def waiting(self, sender: ServerId) -> int:
-        """How many posts of a server wait."""
+        """Return the number of waiting posts of a server."""
         return len(self._waiting[sender].posts) if sender in self._waiting else 0

@@ -1,6 +1,6 @@
-"""What enters the log of this server: a parcel, for those whom its targets reach at this instant.
+"""Writing to the log of this server: a parcel, with the audience of its targets at this instant.
 
-Source: delivery.md section 3.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from delivery.wire.posts import Parcel, encode
 from namegraph import TargetSet
 
 ITEMS_OF_A_STEP = 5_000
-"""Of audiences that are found for the first time, one step looks at so many processes: some milliseconds."""
+"""Processes that one step visits to compute new audiences: some milliseconds."""
 
 
 class LogWriter:
@@ -30,51 +30,52 @@ class LogWriter:
         self._room = self.items_of_a_step
 
     def begin_step(self) -> None:
-        """Another step begins."""
+        """Note that another step begins."""
         self._room = self.items_of_a_step
 
     def is_ready(self, targets: TargetSet, reach: Reach) -> bool:
-        """Whether it takes no time to find whom a target set reaches; this step does a part of that, where it does."""
+        """True if the audience of a target set is available. Otherwise this step computes a part of it."""
         if self._room > 0:
             self._room = self._audiences.prepare(targets, reach, self._room)
         return self._room > 0
 
     def audience(self, targets: TargetSet, reach: Reach) -> BitMap:
-        """Whom a target set reaches here now. The caller must not change it."""
+        """Return the present audience of a target set at this server. The caller must not change the bitmap."""
         return self._audiences.numbered(targets, reach)
 
     def foreign(self, targets: TargetSet, reach: Reach) -> Foreign:
-        """Whom no server owns, of these. The caller must not change it."""
+        """Return the foreign processes of that audience. The caller must not change the dict."""
         return self._audiences.foreign(targets, reach)
 
     def number_of(self, audience: BitMap) -> int:
-        """The number by which an audience is known from now on."""
+        """Return the number of an audience, which is stored."""
         return self._audiences.number_of(audience)
 
     def count(self, audience: BitMap) -> int:
-        """How many mailboxes an audience is for; a gateway is one."""
+        """Return the number of mailboxes in an audience. A gateway is one."""
         return len(self._audiences.readers(audience))
 
     def here(self, audience: BitMap, targets: TargetSet, reach: Reach) -> Here:
-        """What the origin of a parcel keeps of who gets it here."""
+        """Return the state that the origin of a parcel keeps of its recipients at this server."""
         leaves_out = not self.audience(targets, reach).issubset(audience)
         return Here(self.number_of(audience), self.count(audience), leaves_out)
 
     def append(self, audience: BitMap, encoded: bytes, messages: int, writer: Writer) -> int:
-        """Append a parcel of so many messages for an audience; returns its position."""
+        """Append a parcel with `messages` messages for an audience. Return its position."""
         number = self._audiences.number_of(audience)
         position = self._log.append(number, encoded, messages=messages, at=self._running.seconds, writer=writer)
         self._audiences.used(number, at=position)
         return position
 
     def is_heavy(self, source: str) -> bool:
-        """Whether a source has so much of the log that it makes room for what it writes."""
+        """True if a source has so much of the log that its own entries make room for new ones."""
         return self._log.is_heavy(source)
 
     def append_late(self, parcel: Parcel, before: int, reach: Reach, left_out: BitMap, *, source: str) -> BitMap:
-        """Append a parcel for those who are below its targets now and were not in an audience; returns all of both.
+        """Append a parcel for members of its targets that were not in an audience. Return the union of both.
 
-        `before`: the number of that audience. `left_out`: who gets nothing now. `source`: server that posted it.
+        `before`: number of that audience. `left_out`: processes that do not get the parcel now. `source`: server that
+        posted it.
         """
         had = self._audiences.bitmap(before)
         more = self.audience(parcel.targets, reach) - left_out - had

@@ -1,13 +1,13 @@
-"""Where ways went on from this server that may not any more.
+"""Downstream servers to which paths from this server may have ended.
 
-On the way from a target to a member, each server names the next one as it confirms a parcel. The way may move then,
-from a server where the parcel has not come yet to one that has confirmed it. So whoever confirms also names where ways
-went on before. An origin posts all that is not settled to a server that it finds. So to name each once in a sequence is
-enough: what is accepted later is accepted after the way was lost.
+On the path from a target to a member, each server names the next one when it confirms a parcel. The path may then move,
+from a server that does not have the parcel yet to one that has confirmed it. A confirmation therefore also names the
+servers to which paths led before. The origin posts all unsettled parcels to each server that it finds. Naming a server
+once in a sequence is enough, because later parcels are accepted after the path was lost.
 
-None of it is durable: at a start ways to all servers that were met count as lost.
+The state is not durable: at a start, paths to all servers that were met count as lost.
 
-Source: delivery.md section 4, whose argument holds for ways that stay.
+See docs/protocol.md, "Who is below" (paths that were lost).
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from namegraph import ServerId
 
 
 class LostWays:
-    """The servers to which ways led, and when that ended."""
+    """Servers to which paths led, and the count at which the last path ended."""
 
     def __init__(self) -> None:
         self.count = 0
-        """How often ways were lost since the start."""
+        """Number of times that paths were lost since the start."""
         self._lost_at: dict[ServerId, int] = {}
-        """For each server, the count with the last ways to it."""
+        """Count at which the last paths to a server were lost, by server."""
 
     def note(self, servers: Iterable[ServerId]) -> None:
-        """Ways to these servers may have been lost just now."""
+        """Note that paths to these servers may have been lost just now."""
         lost = dict.fromkeys(servers, self.count + 1)
         if lost:
             self.count += 1
             self._lost_at.update(lost)
 
     def since(self, count: int) -> list[ServerId]:
-        """The servers to which ways were lost after so many times."""
+        """Return the servers to which paths were lost after a count."""
         return [server for server, lost_at in self._lost_at.items() if lost_at > count]

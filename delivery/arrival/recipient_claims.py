@@ -1,13 +1,14 @@
-"""Processes that no server owns, at a server that has some below a target: whom of them it serves, the origin says.
+"""Claims of foreign processes: their origin decides which of them this server serves.
 
     parcel --somebody whom the origin was not told of--> left out; Claims, then the Confirm, go to the origin
     Elsewhere --> all who were claimed by then are decided: others serve those whom it names, this server all else
     parcel once more --> logged for those who are decided since, and have not got it
 
-A server that has such a process below a target knows nothing of others that have it, too. What the origin is told are
-hashes of names. All of this is in memory: whoever starts again claims anew, and an origin that does is told anew.
+A server with a foreign process below a target does not know which other servers have the process, too. The claims
+contain hashes of names. The state is in memory alone: a server that starts again claims anew, and an origin that starts
+again is told anew.
 
-Source: delivery.md section 4.
+See docs/protocol.md, "Who is below" (processes that nobody owns).
 """
 
 from __future__ import annotations
@@ -37,19 +38,22 @@ from namegraph import NodeId, ServerId
 NOBODY = BitMap()
 
 CHANGES_KEPT = 16
-"""Of who serves one process elsewhere: those of before are of parcels that are settled, as a rule."""
+"""Most changes of the server of one process that are kept. Older changes are of settled parcels, as a rule."""
 
 
 class _Claim(NamedTuple):
-    """That the origin was told of a process."""
+    """A claim of a process that the origin was told."""
 
     version: Version
     first_serial: int
-    """Of the parcel with which it was below here first, as far as is known: 0 where that may be an earlier one."""
+    """Serial of the first known parcel for which the process was below this server.
+
+    0 if it may be an earlier parcel.
+    """
 
 
 class _Change(NamedTuple):
-    """From a serial on others serve a process, or do not any more."""
+    """Change of a process: from a serial on, another server serves it, or does not any more."""
 
     since: int
     is_elsewhere: bool
@@ -57,36 +61,36 @@ class _Change(NamedTuple):
 
 @dataclass(slots=True)
 class _Claimed:
-    """What the origin of one sequence was told, and has said."""
+    """Claims of one sequence at its origin, and the decisions of the origin."""
 
     start: int
-    """Of the origin."""
+    """Start of the origin."""
     before: Mapping[NodeId, _Claim] | None
-    """What an earlier start of it was told; None: what it was told is not known."""
+    """Claims at an earlier start of the origin. None if they are not known."""
     foreign: Foreign = field(default_factory=dict)
-    """Who is below, as far as it was looked."""
+    """Foreign processes below this server, as of the last check."""
     claims: dict[NodeId, _Claim] = field(default_factory=dict)
     claimed_from: int = 0
-    """The serial from which on all of these were below here."""
+    """Serial from which on all of these were below this server."""
     names: dict[bytes, NodeId] = field(default_factory=dict)
-    """By hash."""
+    """Names by hash."""
     undecided: dict[NodeId, None] = field(default_factory=dict)
-    """Those of whom the origin has said nothing; in the order of their versions."""
+    """Processes without a decision of the origin, in the order of their versions."""
     elsewhere: dict[NodeId, tuple[_Change, ...]] = field(default_factory=dict)
-    """Whom others serve, or did; in the order of serials, by turns."""
+    """Changes of each process that another server serves, or served, in the order of serials."""
     number: int = 0
-    """Of the last `Elsewhere`."""
+    """Number of the last `Elsewhere`."""
     _left_out: BitMap | None = None
-    """Numbers of those who are left out of new parcels; None: something has changed."""
+    """Numbers of the processes that are left out of new parcels. None if they must be computed again."""
     _since: int = 0
-    """The serial from which on that is so."""
+    """Serial from which on `_left_out` holds."""
 
     def changed(self) -> None:
-        """Somebody is left out, or is not any more."""
+        """Discard the cached `_left_out`."""
         self._left_out = None
 
     def forget(self, gone: Iterable[NodeId], hashes: Iterable[bytes]) -> None:
-        """These are below no more."""
+        """Forget processes that are not below this server any more."""
         for name in gone:
             del self.claims[name]
             self.undecided.pop(name, None)
@@ -95,13 +99,16 @@ class _Claimed:
             self.names.pop(each, None)
 
     def came_with(self, name: NodeId, first_serial: int) -> int:
-        """The serial of the parcel with which one who is claimed with a parcel was below here first, or a lower one."""
+        """Return the serial of the first parcel for which a process was below this server, or a lower serial.
+
+        `first_serial` is that of the parcel with which the process is claimed.
+        """
         if self.before is None:
             return 0
         return self.before[name].first_serial if name in self.before else first_serial
 
     def left_out_of(self, first_serial: int, *, is_first_round: bool) -> BitMap:
-        """Who is left out of a parcel. The caller must not change it."""
+        """Return the processes that are left out of a parcel. The caller must not change the bitmap."""
         if self._left_out is None:
             self._left_out = self._numbers_of([*self.undecided, *self._elsewhere_at(NUMBER_LIMIT)])
             self._since = max(self.claimed_from, *(changes[-1].since for changes in self.elsewhere.values()), 0)
@@ -109,22 +116,23 @@ class _Claimed:
             return self._left_out
         found = [*self.undecided, *self._elsewhere_at(first_serial)]
         if is_first_round:
-            # It was not for those who have come since. In later rounds they may have been behind suspended arcs.
+            # The first round was not for processes that came since. Those of later rounds may have been behind
+            # suspended arcs.
             found += [name for name, claim in self.claims.items() if claim.first_serial > first_serial]
         return self._numbers_of(found)
 
     def _elsewhere_at(self, serial: int) -> Iterator[NodeId]:
-        """Whom others serve of a parcel."""
+        """Yield the processes that another server serves, for the parcel of a serial."""
         for name, changes in self.elsewhere.items():
             before = [change for change in changes if change.since <= serial]
             if before and before[-1].is_elsewhere:
                 yield name
 
     def change(self, each: bytes, elsewhere: Elsewhere, *, is_elsewhere: bool) -> None:
-        """The origin has said of one who was claimed whether others serve that one, from a serial on."""
+        """Store the decision of the origin on a claimed process: whether another server serves it from a serial on."""
         name = self.names.get(each)
         if name is None or self.claims[name].version > elsewhere.version:
-            # It answers an earlier claim.
+            # The decision answers an earlier claim.
             return
         before = [change for change in self.elsewhere.get(name, ()) if change.since < elsewhere.first_serial]
         if is_elsewhere != (bool(before) and before[-1].is_elsewhere):
@@ -138,33 +146,33 @@ class _Claimed:
 
 
 class ForeignRecipients:
-    """What is known of all sequences, also of this server's own."""
+    """Claims of all sequences, including those of this server as origin."""
 
     def __init__(self) -> None:
         self.start = 0
-        """Of this server."""
+        """Start of this server."""
         self._version = 0
         self._claimed: dict[tuple[ServerId, int], _Claimed] = {}
-        """By origin and sequence."""
+        """Claims by origin and sequence."""
         self._taken: dict[tuple[ServerId, int], int] = {}
-        """By origin and sequence, the highest serial of a parcel that was taken."""
+        """Highest serial of a handled parcel, by origin and sequence."""
         self._to_tell: list[tuple[ServerId, Claims]] = []
         self.is_believed: Callable[[ServerId], bool] = lambda _server: True
-        """True if another server's word counts about who serves a process: its claims, and its `Elsewhere`."""
+        """True if another server is believed about foreign processes: its claims, and its `Elsewhere`."""
 
     def left_out(self, origin: ServerId, taken: Parcel | Stub, foreign: Foreign) -> BitMap:
-        """Whom to leave out of what an origin has posted. The caller must not change it.
+        """Return the processes to leave out of a parcel or stub of an origin. The caller must not change the bitmap.
 
-        `foreign`: whom no server owns, of those whom it reaches.
+        `foreign`: foreign processes that it reaches.
         """
         key = (origin, taken.sequence)
-        # Whoever is new came behind all that was taken before, but for this one.
+        # A new process came after all handled parcels except this one.
         last = self._taken.get(key)
         first_serial = taken.first_serial if last is None or last <= taken.first_serial else last + 1
         if isinstance(taken, Parcel):
             self.take(origin, taken)
         claimed = self._claimed.get(key)
-        # A stub is decided as the parcel before it, if anything was.
+        # A stub is decided as the parcel before it, if that had a decision.
         assigner, number = (taken.assigner, taken.round) if isinstance(taken, Parcel) else (0, 0)
         if claimed is None or assigner > claimed.start:
             if not (foreign and assigner):
@@ -177,7 +185,7 @@ class ForeignRecipients:
         return claimed.left_out_of(taken.first_serial, is_first_round=not number)
 
     def take(self, origin: ServerId, taken: Parcel | Stub) -> None:
-        """A parcel was taken, or the stub of one, for nobody here gets it."""
+        """Note that a parcel was handled, or a stub without recipients at this server."""
         key = (origin, taken.sequence)
         self._taken[key] = max(self._taken.get(key, 0), taken.first_serial)
 
@@ -201,21 +209,22 @@ class ForeignRecipients:
             claimed.claimed_from = max(claimed.claimed_from, came)
             claimed.undecided.update(dict.fromkeys(some))
             joined = (b"".join(coming), b"".join(leaving))
-            # Nobody else leaves them out of what comes before.
+            # No other server leaves these processes out of earlier parcels.
             claims = Claims(sequence, claimed.start, max(first_serial, came), version, is_whole, *joined)
             self._to_tell.append((origin, claims))
             is_whole = False
         claimed.before = {}
 
     def take_claims(self) -> list[tuple[ServerId, Claims]]:
-        """What origins are to be told, before what rests on it."""
+        """Return the claims to post to origins, before the confirmations that depend on them."""
         to_tell, self._to_tell = self._to_tell, []
         return to_tell
 
     def decide(self, origin: ServerId, elsewhere: Elsewhere) -> None:
-        """The origin of a sequence says whom others serve."""
+        """Apply the decision of an origin about the processes that other servers serve."""
         claimed = self._claimed.get((origin, elsewhere.sequence))
-        # What answers claims of before a start of this server, or says an earlier start of the origin, says nothing.
+        # An answer to claims before this server's start has no effect. Neither has an answer of an earlier start of the
+        # origin.
         if claimed is None or elsewhere.start != claimed.start or elsewhere.version[0] != self.start:
             return
         for each in hashes_of(elsewhere.added) if self.is_believed(origin) else ():
@@ -229,26 +238,29 @@ class ForeignRecipients:
         claimed.changed()
 
     def followed(self, origin: ServerId, sequence: int) -> tuple[int, int]:
-        """The start of the origin whose word is followed in a sequence, and the number of the last one; zeros: none."""
+        """Return the start of the origin whose decisions are followed in a sequence, and the number of the last one.
+
+        Both are 0 if there is none.
+        """
         claimed = self._claimed.get((origin, sequence))
         return (0, 0) if claimed is None else (claimed.start, claimed.number)
 
     def origins(self) -> set[ServerId]:
-        """Those of which parcels were taken."""
+        """Return the origins whose parcels were handled."""
         return {origin for origin, _ in self._taken}
 
     def forget_sequence(self, origin: ServerId, sequence: int) -> None:
-        """Forget a sequence that its origin remembers no more."""
+        """Forget a sequence that its origin has forgotten."""
         self._taken.pop((origin, sequence), None)
         self._claimed.pop((origin, sequence), None)
 
     def forget(self, origin: ServerId) -> None:
-        """The lanes to and from an origin begin again: it is told anew."""
+        """Forget the claims at an origin, to claim anew: the lanes to and from the origin begin again."""
         for key in [key for key in self._taken if key[0] == origin]:
             del self._taken[key]
             self._claimed.pop(key, None)
 
 
 def hash_of(name: NodeId, origin: ServerId) -> bytes:
-    """What the origin is told in place of a name: it can compare it, and not read it."""
+    """Return the hash that stands for a name in claims. The origin can compare the hash, but not read the name."""
     return blake2b(f"{name} {origin}".encode(), digest_size=HASH_BYTES).digest()

@@ -1,10 +1,10 @@
-"""How long the log keeps an entry: until all have read it to whom it goes, or there is no room or no time for it.
+"""Retention of log entries: kept for all readers, within limits of size and age.
 
     all have read it        --> cut, from the beginning on
     kept for too long       --> its oldest segment is cut
-    too large               --> the oldest entries of one writer go (`log_holders.py`), once they are settled
+    too large               --> the oldest entries of one writer go (`holders.py`), once they are settled
 
-Source: delivery.md sections 9 and 11.
+See docs/protocol.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from delivery.model.uptime import RunningTime
 from delivery.origin.dead_letters import DeadLetters, LossReason
 
 SEGMENTS_AT_ONCE = 10
-"""Entries of so many segments may go in one step. The next step goes on."""
+"""Most segments whose entries may go in one step. The next step goes on."""
 
 
 class Retention:
@@ -41,21 +41,26 @@ class Retention:
         *,
         is_needed: Callable[[int], bool],
     ) -> None:
-        """`in_memory`: the audiences of what is in no log. `is_needed`: whether an entry is still to be posted."""
+        """Wire the parts.
+
+        `in_memory`: audiences of messages in no log. `is_needed`: true of an entry still to be posted.
+        """
         self._is_needed = is_needed
         self.on_overrun: Callable[[str, int], None] = lambda _source, _messages: None
-        """Told whose entries went for want of room, a source (empty if it is not known), and how many messages were
-        lost with them, counted for each mailbox."""
+        """Callback for entries that went for lack of room.
+
+        It gets their source, empty if not known, and the number of messages lost with them, counted for each mailbox.
+        """
         self._in_memory = in_memory
         self._log, self._audiences, self._dead_letters, self._running = log, audiences, dead_letters, running
         self._mailboxes, self._listeners, self._gateways = mailboxes, listeners, gateways
         self._started_at = log.last
 
     def cut(self, posted_from: int | None, audiences: Callable[[], Collection[int]], reach: Reach) -> None:
-        """Forget what nobody needs any more, and what there is no room for.
+        """Cut the entries that no reader needs, and those beyond the limits.
 
-        `posted_from`: the oldest entry that is still to be posted to other servers. `audiences`: gives the
-        numbers of those that something else than entries refers to.
+        `posted_from`: position of the oldest entry still to be posted to other servers. `audiences`: returns the
+        numbers of audiences to which anything besides entries refers.
         """
         if self._log.last > self._log.cut:
             self._cut(posted_from, audiences)
@@ -89,7 +94,7 @@ class Retention:
             log.cut_holes()
 
     def _count_lost(self, reason: LossReason, going: Mapping[int, ForAudience]) -> int:
-        """Count what goes before mailboxes have read it. `going`: by number of an audience."""
+        """Count the messages that go before mailboxes have read them. `going`: messages by number of their audience."""
         lost = 0
         for number, found in going.items():
             readers = self._audiences.readers(self._audiences.bitmap(number))
@@ -99,16 +104,16 @@ class Retention:
         return lost
 
     def waits_for_room(self) -> list[int]:
-        """Return the positions of parcels that are still to be posted, and for which there is no room; sorted."""
+        """Return the positions of parcels that are still to be posted and for which the log has no room, sorted."""
         going = self._log.next_to_go()
         return [] if going is None else sorted(filter(self._is_needed, going.positions()))
 
     def makes_room(self, waiting: Collection[int]) -> bool:
-        """Whether the next step makes room in a log that is too large. `waiting`: as `waits_for_room` returns it."""
+        """True if the next step makes room in a log that is too large. `waiting`: the result of `waits_for_room`."""
         return not waiting and self._log.next_to_go() is not None
 
     def is_too_old(self, posted_from: int | None) -> bool:
-        """Whether the oldest segment was kept for too long, and all of it is posted."""
+        """True if the oldest segment was kept for too long, and all its parcels are posted."""
         through = self._log.oldest_through
         if through is None or (posted_from is not None and posted_from <= through):
             return False
