@@ -1,14 +1,14 @@
-"""Which server serves each process that no server owns, of those that have it below the targets of one sequence.
+"""Leases of one sequence: the server that serves each foreign process which several servers have below the targets.
 
     claimed by one server ----------------------------> that one serves it, from the parcel on with which it came there
     claimed by another one, too ----------------------> the first one goes on; the other one serves what was before
     a server has it no more, or is out of reach ------> another one serves what that has not confirmed
 
-So each process has turns: from one serial on a server serves it, from a later one on another. Who has had a turn keeps
-what it has confirmed, also where it has the process no more. Turns are forgotten as parcels are settled.
-All of this is in memory, of one start of the origin.
+Each process has turns: from one serial on one server serves it, from a later serial on another server. A server keeps
+its turn for the parcels that it has confirmed, even if it does not have the process any more. Turns are forgotten as
+parcels are settled. The table is in memory alone, for one start of the origin.
 
-Source: delivery.md section 4.
+See docs/protocol.md, "Who is below" (processes that nobody owns).
 """
 
 from __future__ import annotations
@@ -23,79 +23,84 @@ from delivery.wire.posts import NUMBER_LIMIT, Claims, Version, hashes_of
 from namegraph import ServerId
 
 LEFT_LIMIT = 100_000
-"""Processes that nobody claims any more, and that were served of parcels which are not settled."""
+"""Most processes without a claim that are kept because a server served them parcels which are not settled."""
 
 
 ALL: Ranges = ((0, NUMBER_LIMIT),)
 
 
 class Known(NamedTuple):
-    """What the origin knows of servers, and of the parcels of a sequence."""
+    """State of servers, and of the parcels of a sequence, at the origin."""
 
     here: ServerId
-    """The origin. It serves whom it has itself."""
+    """The origin, which serves the processes that it has itself."""
     is_present: Callable[[ServerId], bool]
-    """Whether a server is in reach."""
+    """Function that is true of a server in reach."""
     next_number: Callable[[ServerId], int]
-    """Of the next `Elsewhere` to a server."""
+    """Function that returns the number of the next `Elsewhere` to a server."""
     unserved: Callable[[ServerId, int], Ranges]
-    """Of which parcels a server has not confirmed that it followed the `Elsewhere` of a number, or a later one."""
+    """Function that returns the serials without a confirmation by a server that followed a given `Elsewhere`, or a
+    later one."""
     unsettled_since: int
-    """The serial of the first parcel that is not settled."""
+    """Serial of the first unsettled parcel."""
     next_serial: int
-    """That of the next message."""
+    """Serial of the next message."""
 
 
 class Told(NamedTuple):
-    """What a server is to be told."""
+    """Message to a server about its claimed processes."""
 
     server: ServerId
     version: Version
-    """Of what it has claimed last."""
+    """Version of the last claims of the server."""
     first_serial: int
-    """From which on others serve those who are added, and it serves those who are removed."""
+    """Serial from which on other servers serve the added processes, and this server serves the removed ones."""
     added: tuple[bytes, ...]
     removed: tuple[bytes, ...]
 
 
 class _Turn(NamedTuple):
-    """From a serial on a server serves a process. None: nobody has it, or whoever has it serves it."""
+    """Turn of a server: it serves a process from a serial on.
+
+    None as server if no server has the process, or if any server that has it serves it.
+    """
 
     since: int
     server: ServerId | None
     number: int
-    """Of the `Elsewhere` by which the server knows that."""
+    """Number of the `Elsewhere` that told the server about the turn."""
 
 
 _Turns = tuple[_Turn, ...]
-"""In the order of serials."""
+"""Turns in the order of serials."""
 
 NEVER: _Turns = (_Turn(0, None, 0),)
 
 
 class Assignments:
-    """Those of one sequence."""
+    """Leases of one sequence."""
 
     def __init__(self) -> None:
         self._claims: dict[ServerId, dict[bytes, int]] = {}
-        """By server, whom it has below, with the serial of the parcel with which it said so."""
+        """Claimed processes by server, each with the serial of the parcel of its claim."""
         self._versions: dict[ServerId, Version] = {}
         self._turns: dict[bytes, _Turns] = {}
         self._left: dict[bytes, None] = {}
-        """Those of these whom nobody claims."""
+        """Processes in `_turns` without a claim."""
 
     def claimants(self) -> list[ServerId]:
-        """The servers that have claimed somebody."""
+        """Return the servers that have claimed a process."""
         return [server for server, claimed in self._claims.items() if claimed]
 
     def count(self, server: ServerId) -> int:
-        """How many a server has claimed."""
+        """Return the number of processes that a server has claimed."""
         return len(self._claims.get(server, ()))
 
     def claim(self, server: ServerId, claims: Claims, known: Known, *, room: int) -> list[Told]:
-        """A server has told what is different below; returns what servers are to be told, itself the first.
+        """Apply the claims of a server. Return the messages to servers, those to itself first.
 
-        `room`: so many more it may claim. It serves those beyond that, whoever else does.
+        `room`: number of further processes that it may claim. It serves the processes beyond, whether or not other
+        servers do.
         """
         own = self._claims.setdefault(server, {})
         added, removed = hashes_of(claims.added), hashes_of(claims.removed)
@@ -125,9 +130,10 @@ class Assignments:
         return told.all_of(server)
 
     def move(self, server: ServerId, known: Known) -> list[Told]:
-        """A server is out of reach: others serve what it has not confirmed, as far as they have claimed whom it has.
+        """Let other servers serve the unconfirmed parcels of a server that is out of reach, if they claim its
+        processes.
 
-        Returns what servers are to be told, that one among them.
+        Return the messages to servers, including that server.
         """
         told = _Told(self._versions, known)
         for each in self._claims.get(server, {}):
@@ -135,7 +141,7 @@ class Assignments:
         return told.all_of(None)
 
     def forget(self, server: ServerId, known: Known) -> list[Told]:
-        """A server has nobody below, as far as is known; returns what others are to be told."""
+        """Forget all claims of a server. Return the messages to other servers."""
         told = _Told(self._versions, known)
         self._versions.pop(server, None)
         for each in self._claims.pop(server, {}):
@@ -144,7 +150,7 @@ class Assignments:
         return told.all_of(None)
 
     def _take_over(self, each: bytes, server: ServerId, told: _Told, known: Known) -> None:
-        """Let the origin serve a process that it has itself, of all messages that nobody was posted yet."""
+        """Let the origin serve a process of its own, from the next message on."""
         before, since = self._turns[each], known.next_serial
         kept = tuple(turn for turn in before if turn.since < since)
         after = self._turns[each] = (*kept, _Turn(since, server, known.next_number(server)))
@@ -153,7 +159,8 @@ class Assignments:
                 told.of(other, each, before, after)
 
     def _pass_on(self, each: bytes, server: ServerId | None, told: _Told) -> None:
-        """Of what a server was to serve and has not, each parcel is for whoever has claimed one with it, or before."""
+        """Give each parcel that a server has to serve and has not served to a server that claimed the process by
+        then."""
         others = tuple((claimed[each], other) for other, claimed in self._claims.items() if each in claimed)
         if not others:
             self._left[each] = None
@@ -163,7 +170,7 @@ class Assignments:
             told.of(other, each, before, after)
 
     def _forget_settled(self, known: Known) -> None:
-        """Forget whom nobody claims, once all is settled of which somebody was served."""
+        """Forget processes without a claim, once all parcels served to them are settled."""
         while self._left:
             each = next(iter(self._left))
             if self._turns[each][-1].since > known.unsettled_since and len(self._left) <= LEFT_LIMIT:
@@ -175,9 +182,10 @@ class Assignments:
 def _passed_on(
     known: Known, turns: _Turns, server: ServerId | None, others: tuple[tuple[int, ServerId], ...]
 ) -> tuple[_Turns, _Turns]:
-    """The turns of one, without what is settled: as they are, and where others serve what a server has not.
+    """Return the unsettled turns of a process, before and after other servers take unserved parcels from `server`.
 
-    `others`: who has claimed one, from which serial on. Those in reach come first, then who has done so longest.
+    `others`: serial of the claim, and server, for each server that claims the process. Servers in reach come first,
+    then the oldest claims.
     """
     before = _unsettled(turns, known.unsettled_since)
     in_order = sorted(others, key=lambda other: (other[1] != known.here, not known.is_present(other[1]), *other))
@@ -198,7 +206,7 @@ def _passed_on(
 
 
 def _unsettled(turns: _Turns, since: int) -> _Turns:
-    """Without those that ended before a serial."""
+    """Return the turns without those that ended before a serial."""
     first = sum(turn.since <= since for turn in turns[1:])
     return turns[first:]
 
@@ -212,7 +220,7 @@ def _merged(turns: Iterable[_Turn]) -> _Turns:
 
 
 def _elsewhere(turns: _Turns, server: ServerId) -> list[tuple[int, bool]]:
-    """From which serials on others serve a process than a server that has claimed it, and from which not."""
+    """Return the serials at which service by another server than `server`, which claims the process, begins or ends."""
     found = [(0, False)]
     for turn in turns:
         is_so = turn.server not in (None, server)
@@ -222,22 +230,25 @@ def _elsewhere(turns: _Turns, server: ServerId) -> list[tuple[int, bool]]:
 
 
 class _Told:
-    """What servers are to be told, as far as it was found."""
+    """Messages to servers, as far as they are known."""
 
     def __init__(self, versions: dict[ServerId, Version], known: Known) -> None:
         self._versions = versions
         self.passed_on = cache(partial(_passed_on, known))
-        """Thousands are passed on alike."""
+        """Cached function, because thousands of processes change in the same way."""
         self._found: dict[ServerId, dict[bytes, tuple[_Turns, _Turns]]] = {}
-        """By server, whom it has claimed: the turns of before, and those of now."""
+        """Turns before and after, by server and claimed process."""
 
     def of(self, server: ServerId, each: bytes, before: _Turns, after: _Turns) -> None:
-        """The turns of one may have changed, whom a server has claimed."""
+        """Note that the turns of a process that a server claims may have changed."""
         found = self._found.setdefault(server, {})
         found[each] = (found[each][0] if each in found else before, after)
 
     def all_of(self, claimant: ServerId | None) -> list[Told]:
-        """All of it, by serial. A server that has claimed some is told first, and if only that it is decided."""
+        """Return all messages, by serial. Those to the claimant come first, and are sent even without a change.
+
+        Such a message confirms that its claims are decided.
+        """
         found: list[Told] = []
         for server in dict.fromkeys((*([] if claimant is None else [claimant]), *self._found)):
             by_serial: dict[int, tuple[list[bytes], list[bytes]]] = {}
@@ -255,7 +266,7 @@ class _Told:
 
 
 def _changes(server: ServerId, turns_before: _Turns, turns: _Turns) -> list[tuple[int, bool]]:
-    """What a server is to be told of who serves a process elsewhere: all from the first difference on."""
+    """Return the changes of service elsewhere to report to a server: all changes from the first difference on."""
     before, after = _elsewhere(turns_before, server), _elsewhere(turns, server)
     same = sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(before, after, strict=False)))
     changed = after[same:]

@@ -1,12 +1,11 @@
-"""From messages that are accepted to the logs of all servers below: one machinery, for each way of keeping them.
+"""The path of messages from acceptance to the logs of all servers below, the same for each storage of messages.
 
     take --> [ open ] --close--> origin --> log here, and posts to other servers
     posts of others --> wait until settled with the sender --> log here --> Confirm
 
-Its parts are given: what they write to, and what their posts travel in, is all that tells one way of keeping from
-another.
+The parts are passed in. Only the maps that they write, and the lanes of their posts, differ between kinds of storage.
 
-Source: delivery.md sections 3 to 5.
+See docs/protocol.md, "The way of a message", "Who is below" and "Kept in memory".
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from namegraph import PeerFault, PeerLetter, ServerId
 
 
 class Spreading:
-    """All that is sent from this server, and what others post, kept in one way."""
+    """Messages sent from this server, and posts of other servers, for one storage."""
 
     def __init__(
         self,
@@ -65,24 +64,25 @@ class Spreading:
         self._senders, self._dead_letters = senders, dead_letters
         self._assigning = Assigning(origin, arrivals.foreign, writer, post=self._answer_post, leave=self._leave)
         self._open: dict[tuple[str, str, int | str], Waiting] = {}
-        """Messages that wait for the next parcel, by what they would be known by if they were sent again."""
+        """Messages that wait for the next parcel, by the key that a retry has, too."""
         self._is_closing = False
-        """Whether they are to be made parcels as soon as it is found whom they reach."""
+        """True if they become parcels as soon as their audiences are known."""
         self._rounds = dict.fromkeys(position for position in origin.unsettled if origin.needs_round(position))
-        """Parcels that are to be posted once more, as soon as the view is another one, or is healed."""
+        """Parcels that need another round, once the view has changed or is healed."""
         self._looked_in = NO_VIEW
-        """The view in which that was done last."""
+        """View in which rounds were last begun."""
         self.letters: list[PeerLetter] = []
-        """What the step posts; whoever carries it out takes them."""
+        """Posts of the present step. The caller of the step takes them."""
         self.answers: list[Answer] = []
-        """What it tells callers; the same."""
+        """Answers of the present step to callers. The caller of the step takes them."""
 
     # -- sending
 
     def is_known(self, send: Send, other: Spreading) -> bool:
-        """Have a message that was accepted before, or waits, answered as then; whether it was. Raises `RefusedError`.
+        """Answer a message that was accepted before or waits, as then. Return True if it was. Raises `RefusedError`.
 
-        It is refused where its number is out of sequence. `other`: has what is kept in the other way, and answers it.
+        A message with a number out of sequence is refused. `other`: the pipeline of the other storage, which answers
+        its own messages.
         """
         numbering = (send.message.sender, send.targets[0].name)
         key = _key_of(send)
@@ -97,48 +97,49 @@ class Spreading:
         return True
 
     def answer_again(self, send: Send, message_id: str) -> None:
-        """Answer a message that was accepted here before."""
+        """Answer a message that was accepted at this server before."""
         self.answers.append(Accepted(send.ticket, message_id, is_repeated=True, kept=self._origin.kept))
         if send.wants_settled:
             self.answers += self._origin.wait(send.ticket, message_id, self._dead_letters.lacking(message_id))
 
     def require_place(self, send: Send, quality: Quality) -> None:
-        """Raise `RefusedError` if messages to too many sets of targets are not settled."""
+        """Raise `RefusedError` if messages to too many target sets are not settled."""
         self._origin.require_place(send.targets, quality)
 
     def take(self, send: Send, quality: Quality) -> None:
-        """Let a message of this quality, which is not known yet and may be sent, wait for the next parcel."""
+        """Queue a new message of this quality, which may be sent, for the next parcel."""
         waiting = self._origin.open.take(send, quality)
         self._senders.begin((send.message.sender, send.targets[0].name), send.number)
         if send.number or send.request_id:
             self._open[_key_of(send)] = waiting
 
     def take_next(self, send: Send) -> None:
-        """The same of a message that follows the one that was taken last, in the same step: by number, and alike."""
+        """Queue the message after the last one, in the same step: it has the next number, and equal targets and
+        quality."""
         sender, addressed = send.message.sender, send.targets[0].name
         self._senders.begin((sender, addressed), send.number)
         self._open[sender, addressed, send.number] = self._origin.open.take_next(send)
 
     def close(self) -> None:
-        """Have parcels made of all that waits, in this step, or in a later one where they reach very many."""
+        """Make parcels of all waiting messages, in this step, or in a later one if their audiences are very large."""
         self._is_closing = bool(self._origin.open)
 
     @property
     def has_more(self) -> bool:
-        """Whether something waits for nothing but another step."""
+        """True if some work waits only for another step."""
         return self._is_closing or self._arrivals.has_more or self._origin.posts_again
 
     @property
     def is_unused(self) -> bool:
-        """Return True if no step is about anything that is here: no sequence is known, and no post waits."""
+        """True if no step has work here: no sequence is remembered, and no post waits."""
         origin = self._origin
         is_at_origin = origin.has_sequences or origin.open or self._rounds or origin.posts_again
         return not (is_at_origin or self._arrivals.has_some)
 
     def make_parcels(self, reach: Reach, *, at: float, is_now: bool = False) -> None:
-        """Make the parcels, log them here and post them, if they are to be made. `at`: the running time.
+        """Make the parcels, log them here and post them, if `close` was called. `at`: the running time.
 
-        They wait for servers that are posted much, unless `is_now`.
+        They wait for servers to which much is posted, unless `is_now`.
         """
         origin = self._origin
         if not self._is_closing or not all(self._writer.is_ready(each, reach) for each in origin.open.targets()):
@@ -160,7 +161,7 @@ class Spreading:
                 self.answers += origin.settled_at_once(parcel, together)
                 continue
             encoded = encode(parcel)
-            # It is in the log, though nobody here gets it, as long as it must be kept for others.
+            # A parcel without recipients here is in the log, too, as long as it must be kept for other servers.
             writer = Writer(source_of(together), parcel.targets[0].name)
             position = self._writer.append(audience, encoded, len(parcel.messages), writer)
             origin.keep(position, encoded)
@@ -170,17 +171,17 @@ class Spreading:
             self.go_on(position, reach)
 
     def forget_idle(self, reach: Reach, *, at: float) -> None:
-        """Forget sequences that are idle, and have the servers below forget them. `at`: the running time."""
+        """Forget idle sequences, and tell the servers below to forget them. `at`: the running time."""
         for number, receivers, over in self._origin.forget_idle(at):
             self._assigning.forget_sequence(number)
             for server in filter(reach.is_known, sorted(reach.servers_met()) if receivers is None else receivers):
                 self._answer_post(server, over)
 
     def _accept(self, parcel: Parcel, together: list[Waiting]) -> None:
-        """Answer the messages of a new parcel, and know them again."""
+        """Answer the messages of a new parcel, and remember them for retries."""
         addressed, kept = parcel.targets[0].name, self._origin.kept
         numbered: dict[str, tuple[Send, str]] = {}
-        """The last message of each sender: its number stands for those before it."""
+        """Last message of each sender: its number covers all earlier ones."""
         for name, waiting in zip(parcel.message_ids(), together, strict=True):
             send = waiting.send
             self.answers.append(Accepted(send.ticket, name, kept=kept))
@@ -194,7 +195,7 @@ class Spreading:
             self._senders.remember(numbering, send.number, name, sent_at_ms=send.message.sent_at_ms)
 
     def go_on(self, position: int, reach: Reach) -> None:
-        """A parcel of this server may be settled, or is to be posted once more."""
+        """Settle a parcel of this server, or begin another round, if its state allows it."""
         origin = self._origin
         if origin.needs_round(position) and reach.is_steady() and not origin.is_posted_in(position, reach.view()):
             last, before = origin.once_more(position)
@@ -203,7 +204,7 @@ class Spreading:
             self.letters += origin.begin_round(position, parcel, reach, here)
             self._assigning.logged(position, parcel)
         if origin.needs_round(position):
-            # Whoever has taken it was in the same view: there the same arcs are suspended.
+            # Another round in the same view would find the same suspended arcs at every server.
             self._rounds[position] = None
             if not reach.is_steady():
                 self._looked_in = NO_VIEW
@@ -214,8 +215,11 @@ class Spreading:
         self.letters += letters
 
     def end_step(self, reach: Reach) -> None:
-        """Do what is due now: post once more what waited until the view is healed, if it is; have others serve whom
-        servers hold that are out of reach; say what is over."""
+        """Do the work that is due at the end of a step.
+
+        Begin rounds that waited until the view is healed. Let other servers serve the processes of servers out of
+        reach. Send `Over` for dead letters that ended.
+        """
         self._assigning.look(reach)
         if self._origin.posts_again:
             self.letters += self._origin.post_more_again(reach)
@@ -228,28 +232,28 @@ class Spreading:
                 self._answer_post(server, over)
 
     def forget_removed(self, reach: Reach) -> None:
-        """Servers that are not known any more are gone for good."""
+        """Drop the state of servers that are not known any more: they are removed for good."""
         self._arrivals.forget_removed(reach)
         self._assigning.move(reach)
         self._origin.look_again()
         self._looked_in = NO_VIEW
 
     def forget_claims(self, server: ServerId, reach: Reach) -> None:
-        """A server has started again: it claims anew whom it has below that no server owns."""
+        """Forget the claims of a server that has started again. It claims its foreign processes anew."""
         self._assigning.forget(server, reach)
 
     def begin_again(self, server: ServerId) -> None:
-        """The lanes from and to a server begin anew."""
+        """Begin the lanes from and to a server again."""
         for asked in self._arrivals.begin_again(server):
             self._answer_post(server, asked)
 
     def end_round(self, position: int, reach: Reach) -> None:
-        """A parcel is posted once more to nobody."""
+        """End the rounds of a parcel: it is not posted again."""
         self._rounds.pop(position, None)
         self.go_on(position, reach)
 
     def go_back(self, reach: Reach) -> None:
-        """This server goes on from an older copy of its database: no round goes on that was to begin."""
+        """End the pending rounds, as this server was restored from an old backup."""
         rounds, self._rounds = self._rounds, {}
         for position in rounds:
             self.go_on(position, reach)
@@ -257,12 +261,15 @@ class Spreading:
     # -- what other servers post
 
     def take_posts(self, reach: Reach) -> None:
-        """Take what has come, and can be taken."""
+        """Handle the posts that have come and whose turn it is."""
         for sender, message, encoded in self._arrivals.take(reach, self._is_caught_up):
             self._take_post(sender, message, encoded, reach)
 
     def _is_caught_up(self, sender: ServerId, message: PostMessage, reach: Reach) -> bool:
-        """Return True if all that a post has this server post takes no time; else this step posts a slice of it."""
+        """True if handling a post takes no long time.
+
+        If it would, this step posts a slice of the parcels that it causes.
+        """
         if self._origin.is_short:
             return True
         match message:
@@ -342,7 +349,8 @@ class Spreading:
             self.go_on(position, reach)
 
     def _say_if_over(self, sender: ServerId, parcel: ParcelKey) -> None:
-        """A server remembers who got a parcel: it need not, unless that is not settled, or a dead letter for it."""
+        """Answer a server that remembers the recipients of a parcel: `Over`, unless it is unsettled or a dead letter
+        for it."""
         if not (self._dead_letters.note_remembered(sender, parcel) or self._origin.note_remembered(sender, parcel)):
             self._answer_post(sender, Over(*parcel))
 
@@ -354,5 +362,5 @@ class Spreading:
 
 
 def _key_of(send: Send) -> tuple[str, str, int | str]:
-    """By what a message is known if it is sent again."""
+    """Return the key that a message and its retries have."""
     return (send.message.sender, send.targets[0].name, send.number) if send.number else ("", "", send.request_id)

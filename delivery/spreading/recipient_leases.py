@@ -1,17 +1,18 @@
-"""The origin says which server serves a process that no server owns, where several have it below a target.
+"""Leases of foreign processes: the origin assigns each to one of the servers that have it below a target.
 
-    Claims --> assignments --Elsewhere--> each server for which something is different
+    Claims --> leases --Elsewhere--> each server for which something is different
     Confirm, with somebody left out, of before the last Elsewhere --> the parcel once more
     a server has somebody no more, or is out of reach --> what it has not confirmed once more, to the next one
 
-A server leaves somebody out of a parcel in two cases: the origin has not decided about that one, or it is the turn of
-another server. After the first one, what the origin says is on its way there, and the parcel follows. In the second one
-the other server has confirmed the parcel, and serves it; or it will confirm it, and say before if it has that one no
-more. So whoever has claimed somebody is posted everything, below or not, until it has claimed nobody.
+A server leaves a process out of a parcel in two cases. If the origin has not decided about the process, the decision is
+on its way to the server, and the parcel follows. If it is the turn of another server, that server has confirmed the
+parcel and serves the process, or will confirm it. Before that confirmation it says if it does not have the process any
+more. A server with claims is therefore posted every parcel, below or not, until it claims no process.
 
-This server is one of those that claim. What it is told, it is told at once.
+This server is a claimant, too. It gets decisions at once.
 
-Source: delivery.md section 4.
+See docs/protocol.md, "Who is below" (processes that nobody owns), and
+docs/decisions/0031-foreign-processes-served-once.md.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from delivery.wire.posts import HASHES_LIMIT, Claims, Confirm, Elsewhere, Parcel
 from namegraph import PeerLetter, ServerId
 
 CLAIMED_LIMIT = 1_000_000
-"""By one server, over all sequences: what a server says is in memory here."""
+"""Most processes claimed by one server, over all sequences: claims are in memory."""
 
 
 class Assigning:
-    """For all sequences of this server."""
+    """Leases of all sequences of this server."""
 
     def __init__(
         self,
@@ -47,24 +48,24 @@ class Assigning:
         post: Callable[[ServerId, PostMessage], None],
         leave: Callable[[Iterable[PeerLetter]], None],
     ) -> None:
-        """`post`: posts something to a server. `leave`: lets out what is posted."""
+        """Wire the parts. `post`: posts a message to a server. `leave`: sends posts with the step."""
         self._origin, self._foreign, self._writer = origin, foreign, writer
         self._post, self._leave = post, leave
         self._assignments: dict[int, Assignments] = defaultdict(Assignments)
-        """By sequence."""
+        """Leases by sequence."""
         self._numbers: dict[int, Counter[ServerId]] = defaultdict(Counter)
-        """Of the last `Elsewhere` of a sequence to each server."""
+        """Number of the last `Elsewhere` of a sequence to each server."""
         self._view = ""
-        """In which it was looked last who is there."""
+        """View in which `look` last checked the servers."""
         self._full: frozenset[ServerId] = frozenset()
-        """Receivers whose backlog was full then: they count as out of reach."""
+        """Receivers whose backlog was full then. They count as out of reach."""
         self._has_begun = False
         self.claimed_limit = CLAIMED_LIMIT
 
     # -- parcels of this server
 
     def servers_for(self, parcel: Parcel, below: list[ServerId], reach: Reach) -> list[ServerId]:
-        """To whom to post a new parcel: to those that are below, and to those that have claimed somebody."""
+        """Return the servers to which to post a new parcel: those below, and those with claims."""
         if parcel.sequence not in self._assignments:
             return below
         claimants = self._assignments[parcel.sequence].claimants()
@@ -73,7 +74,7 @@ class Assigning:
         return list(dict.fromkeys([*below, *(server for server in known if server not in full)]))
 
     def left_out(self, parcel: Parcel, reach: Reach) -> BitMap:
-        """Whom this server leaves out of a parcel of its own. The caller must not change it."""
+        """Return the processes that this server leaves out of its own parcel. The caller must not change the bitmap."""
         found = self._left_out(parcel, reach)
         claims = self._foreign.take_claims()
         for _, each in claims:
@@ -85,13 +86,13 @@ class Assigning:
         return self._foreign.left_out(self._origin.server, parcel, foreign)
 
     def log_again(self, parcel: Parcel, before: int, reach: Reach) -> Here:
-        """Log a parcel of this server for more than the audience of a number: those who get it only now."""
+        """Log a parcel of this server again, for new recipients. `before`: number of its audience so far."""
         left_out, source = self.left_out(parcel, reach), self._origin.server
         audience = self._writer.append_late(parcel, before, reach, left_out, source=source)
         return self._writer.here(audience, parcel.targets, reach)
 
     def logged(self, position: int, parcel: Parcel) -> None:
-        """A parcel of this server is logged here, for those whom no other one serves."""
+        """Note that a parcel of this server is logged here, except for processes that other servers serve."""
         here = self._origin.server
         _, number = self._foreign.followed(here, parcel.sequence)
         self._origin.backlog.note_followed(position, here, number)
@@ -99,9 +100,9 @@ class Assigning:
     # -- what servers say
 
     def claimed(self, sender: ServerId, claims: Claims, reach: Reach) -> bool:
-        """A server has told whom it has below; returns whether that can be so."""
+        """Handle the claims of a server. Return False if a correct server cannot send them."""
         if claims.start != self._origin.start:
-            # What was said to an earlier start is said anew.
+            # Claims to an earlier start are made again.
             return True
         if self._origin.is_forgotten(claims.sequence):
             return True
@@ -111,7 +112,7 @@ class Assigning:
         if self._foreign.is_believed(sender):
             self._claimed(sender, claims, reach)
         else:
-            # It serves whom it has, whoever else does.
+            # The server serves all its processes, whether or not other servers do.
             self._tell(claims.sequence, sender, [Told(sender, claims.version, 0, (), ())], reach)
         return True
 
@@ -122,24 +123,27 @@ class Assigning:
         self._tell(claims.sequence, server, told, reach)
 
     def confirming(self, sender: ServerId, confirm: Confirm, reach: Reach) -> None:
-        """To be called before a confirmation is taken: whoever follows no word of this start has claimed nobody."""
+        """Forget the claims of a server whose confirmation follows no decision of this start.
+
+        The caller must call this before it handles the confirmation.
+        """
         if confirm.assigner != self._origin.start and confirm.sequence in self._assignments:
             self._forget(confirm.sequence, sender, reach)
 
     def confirmed(self, sender: ServerId, position: int, confirm: Confirm) -> None:
-        """A server has confirmed a parcel that is not settled, and left somebody out."""
+        """Handle the confirmation of an unsettled parcel that left out a process."""
         last = self._numbers[confirm.sequence][sender]
         if confirm.assigner != self._origin.start or confirm.number < last:
             self._post_again(position, sender)
 
     def forget_sequence(self, number: int) -> None:
-        """Forget what was claimed in a sequence that the origin remembers no more."""
+        """Forget the claims in a sequence that the origin has forgotten."""
         self._assignments.pop(number, None)
         self._numbers.pop(number, None)
         self._foreign.forget_sequence(self._origin.server, number)
 
     def forget(self, server: ServerId, reach: Reach) -> None:
-        """A server has started again: nothing that it has claimed counts."""
+        """Forget all claims of a server that has started again."""
         for sequence in list(self._assignments):
             self._forget(sequence, server, reach)
 
@@ -150,9 +154,9 @@ class Assigning:
     # -- who is there
 
     def look(self, reach: Reach) -> None:
-        """Have others serve whom servers serve that are out of reach since the view is another one.
+        """Let other servers serve the processes of servers that are out of reach in the present view.
 
-        After a start, what was left out of parcels that are not settled is decided anew.
+        After a start, processes that were left out of unsettled parcels are decided anew.
         """
         if not self._has_begun:
             self._has_begun = True
@@ -166,9 +170,9 @@ class Assigning:
             self.move(reach)
 
     def move(self, reach: Reach) -> None:
-        """Have others serve whom servers were to serve that are out of reach, or not known any more.
+        """Let other servers serve the processes of servers that are out of reach, or not known any more.
 
-        They may be back, and serve then whom nobody else claims.
+        A server that comes back serves the processes that no other server claims.
         """
         for sequence, assignments in self._assignments.items():
             known = self._known(sequence, reach)
@@ -197,9 +201,9 @@ class Assigning:
     # -- what servers are told
 
     def _tell(self, sequence: int, cause: ServerId, all_told: list[Told], reach: Reach) -> None:
-        """Tell servers whom others serve, and post to them once more what they serve only since.
+        """Tell servers about processes served elsewhere, and post them again the parcels that they serve only now.
 
-        `cause`: who has said something, or is out of reach. It is posted nothing for that.
+        `cause`: server that made a claim, or is out of reach. It is not posted parcels again.
         """
         for told in all_told:
             for begin in range(0, max(len(told.added), len(told.removed), 1), HASHES_LIMIT):
@@ -226,7 +230,7 @@ class Assigning:
                 self._give_again(position, server, reach)
 
     def _give_again(self, position: int, server: ServerId, reach: Reach) -> None:
-        """A parcel that is not settled is for more who are below a server, if it has it already."""
+        """Serve an unsettled parcel to further processes of a server, if the server has the parcel."""
         if server == self._origin.server:
             parcel, before = self._origin.once_more(position)
             self._origin.logged_again(position, self.log_again(parcel, before, reach))
