@@ -1,7 +1,7 @@
 """Messages that no row keeps.
 
-in_memory       messages to groups whose policy says that memory is enough
-memory_lanes    their numbered lanes, from one start of a server to another
-datagrams       messages for those who listen at the moment
-output          what a step has to let out that nobody keeps
+in_memory       messages to groups whose policy keeps messages in memory
+memory_lanes    numbered lanes for these messages, from one start of a server to a start of another
+datagrams       messages for current listeners
+output          output of a step that is not durable
 """

@@ -1,17 +1,17 @@
-"""Datagrams: messages that nobody keeps, for those who listen at the moment. Nothing of this is durable.
+"""Datagrams: messages for current listeners that no server keeps. No state of them is durable.
 
     origin --Datagram--> each server that is known to be below --> endpoints that listen there
            <--Onward----  where that one knows of servers further below that the origin has not heard of
            --Datagram--> these, the newest one alone
 
-Each server is sent one copy, and sends none on, so nobody gets a datagram twice. What is lost is not sent again. A copy
-says what the origin knows of the servers below its receiver, and the receiver speaks up only where that is not so any
-more: a report that is lost is made again at the next datagram.
+The origin sends each server one copy, and servers do not forward it, so a datagram comes at most once. A lost datagram
+is not sent again. A copy lists the downstream servers of its receiver as the origin knows them. The receiver reports
+only if the list is wrong: the next datagram repeats a report that was lost.
 
-A server that is found so gets the newest datagram of the target set, if that was not sent to it: so one alone reaches
-everybody. There is no backlog of others.
+A server that is found by a report gets the newest datagram of the target set, if it did not get it. A single datagram
+therefore reaches all listeners. Older datagrams have no backlog.
 
-Source: delivery.md sections 0, 4 and 6.
+See docs/protocol.md, "Datagrams".
 """
 
 from __future__ import annotations
@@ -31,69 +31,69 @@ from delivery.wire.posts import Datagram, Onward, encode
 from namegraph import Reason, ServerId, TargetSet, refuse
 
 KEPT_BYTES_LIMIT = 8 * 1024 * 1024
-"""Of what is known of target sets in use, with the newest datagram of each; those used longest ago are forgotten."""
+"""Most bytes of state of target sets, including the newest datagram of each. The least recently used are forgotten."""
 
 SET_OVERHEAD_BYTES = 1024
 
 
 class PeerDatagram(NamedTuple):
-    """What is to leave for another server, if it can leave at once."""
+    """Frame for another server, sent only if it can be sent at once."""
 
     receiver: ServerId
     encoded: bytes
 
 
 class Shown(NamedTuple):
-    """What is to be handed to endpoints that listen now, if they can take it."""
+    """Datagram for endpoints that listen now, if they can take it."""
 
     mailboxes: BitMap
-    """For which they listen."""
+    """Mailboxes for which these endpoints listen."""
     datagram: Datagram
 
 
 class Spread(NamedTuple):
-    """Of a datagram that was sent."""
+    """Result of sending a datagram."""
 
     datagram: Datagram
     sent_to: tuple[ServerId, ...]
-    """Servers to which it leaves; sorted."""
+    """Servers to which the datagram is sent, sorted."""
     unknown: tuple[ServerId, ...]
-    """Servers that others name as further below and that are not known here; sorted."""
+    """Downstream servers that a peer named and that are not known here, sorted."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a target set."""
+    """State of a target set."""
 
     onward: dict[ServerId, tuple[ServerId, ...]] = field(default_factory=dict)
-    """What each server has said last of who is further below."""
+    """Downstream servers that each server named last."""
     newest: Datagram | None = None
     sent_to: set[ServerId] = field(default_factory=set)
-    """To whom the newest one was sent."""
+    """Servers to which the newest datagram was sent."""
     ever_sent_to: set[ServerId] = field(default_factory=set)
-    """To whom any was sent. What such a server says may come when it is not below any more."""
+    """Servers to which any datagram was sent. The report of such a server may come when it is not below any more."""
 
     @property
     def size(self) -> int:
-        """About how many bytes it takes."""
+        """Approximate size in bytes."""
         return SET_OVERHEAD_BYTES + (0 if self.newest is None else self.newest.message.size)
 
 
 class Datagrams:
-    """What one server sends as their origin, and answers as one that is below."""
+    """Datagrams of one server, as origin and as receiver."""
 
     def __init__(self, server: ServerId) -> None:
         self._server = server
         self.start = 0
-        """Another number whenever the server starts: datagrams are numbered from 1 each time."""
+        """Number of this start of the server. Each start numbers its datagrams from 1."""
         self._serial = 0
         self._known: dict[TargetSet, _Known] = {}
-        """Those used last come last."""
+        """State by target set, the most recently used last."""
         self._size = 0
         self._leaving: list[PeerDatagram] = []
 
     def take_leaving(self) -> list[PeerDatagram]:
-        """What is to leave with this step."""
+        """Return the frames to send with this step."""
         leaving, self._leaving = self._leaving, []
         return leaving
 
@@ -119,10 +119,10 @@ class Datagrams:
         return Spread(datagram, tuple(sorted(known.sent_to)), tuple(sorted(unknown)))
 
     def told(self, sender: ServerId, told: Onward, reach: Reach) -> bool:
-        """A server says who is further below; whether that can be so."""
+        """Handle the report of downstream servers. Return False if a correct server cannot send it."""
         known = self._known.get(told.targets)
         if known is None or told.start != self.start:
-            # Forgotten, or of before this server started.
+            # The target set is forgotten, or the report is from before this server started.
             return True
         if sender not in known.ever_sent_to:
             return False
@@ -142,14 +142,14 @@ class Datagrams:
     # -- as a server below
 
     def came(self, sender: ServerId, datagram: Datagram, reach: Reach) -> None:
-        """Tell the origin which servers are further below, where it does not know."""
+        """Report the downstream servers to the origin of a datagram, if its list is wrong."""
         servers = tuple(server for server in sorted(onward(datagram.targets, reach)) if server != self._server)
         if servers != datagram.onward:
             self._leaving.append(PeerDatagram(sender, encode(Onward(datagram.start, datagram.targets, servers))))
 
 
 def require_datagram(send: Send) -> None:
-    """Raise `RefusedError` where a message asks for what no datagram has."""
+    """Raise `RefusedError` if a message asks for a feature that datagrams lack."""
     if len(send.message.payload) > DATAGRAM_BYTES_LIMIT:
         raise refuse(
             Reason.LIMIT_EXCEEDED,

@@ -1,17 +1,17 @@
-"""What is kept in memory: all that one server does with messages to groups whose policy says so. None of it is a row.
+"""Messages that are kept in memory: all work of one server for groups with that policy. None of their state is a row.
 
     Send --> origin --at once, or soon--> parcel --+--> lanes in memory --> other servers
                                                    +--> ring, for the mailboxes here --> endpoints
 
-It is the machinery of what is durable, over maps that nobody writes, lanes that are in memory, and a ring in place of
-the log: who is below is found in the same way, and everybody gets the same sequence. A server that starts again has
-forgotten all of it. Others notice that by its start: what it had not confirmed by then it does not get, nor anything
-once more, for it may have handed that out.
+The pipeline is that of durable messages, with maps that are not written, lanes in memory, and a ring in place of the
+log. Servers below are found in the same way, and all members get the same sequence. A server that starts again has lost
+the state. Peers notice the new start. They do not send it again any parcel that it had not confirmed: it may have
+handed out that parcel.
 
-A position in the ring is above all those of earlier starts. So whoever was handed something before a restart is known
-to be behind.
+A position in the ring is above all positions of earlier starts. An endpoint that was handed messages before a restart
+is therefore known to be behind.
 
-Source: delivery.md sections 0, 3 and 8.
+See docs/protocol.md, "Kept in memory".
 """
 
 from __future__ import annotations
@@ -45,41 +45,47 @@ from delivery.wire.posts import PARCEL_BYTES_LIMIT, Carried, Confirm, Lost, Parc
 from namegraph import DurableState, LogRecord, PeerFault, Reason, ServerId, TargetSet, VolatileState, refuse
 
 RING_BYTES_LIMIT = 64 * 1024 * 1024
-"""Of parcels; the oldest go, whoever has not read them."""
+"""Most bytes of parcels in the ring. The oldest go, read or not."""
 
 STARTS_LIMIT = 10_000
-"""Target sets of which it is remembered in which start of their origin the last parcel came."""
+"""Most target sets for which the start of the origin of the last parcel is remembered."""
 
 SHARE_SECONDS = 0.0005
-"""Parcels are made of what came at once, but so long after the last ones for each message in these: what comes
-meanwhile shares them, and costs other servers little. Whoever sends one after the other waits for nothing."""
+"""Pause after the last parcels, in seconds for each message in them, before the next parcels are made.
+
+Messages that come meanwhile share the next parcels, which saves work at other servers. A sender that waits for each
+answer is not delayed.
+"""
 
 SHARE_SECONDS_LIMIT = 0.002
-"""The longest such wait."""
+"""Longest such pause, in seconds."""
 
 POSITIONS_OF_START = 2**20
-"""The first position of a start is its number times this; a start has a number for each few microseconds."""
+"""Positions reserved for one start: its first position is its number times this.
+
+A start has a number for each few microseconds.
+"""
 
 
 class Ring:
-    """The newest entries, by position: all behind the one that was dropped last."""
+    """Newest entries by position: all entries behind the last dropped one."""
 
     def __init__(self) -> None:
         self.records: dict[int, LogRecord] = {}
         self.size = 0
 
     def add(self, record: LogRecord) -> None:
-        """Put one behind all others."""
+        """Append an entry."""
         self.records[record.position] = record
         self.size += len(record.encoded)
 
     def cut(self, through: int) -> None:
-        """Forget those at a position and before."""
+        """Drop the entries through a position."""
         while self.records and (oldest := next(iter(self.records))) <= through:
             self.size -= len(self.records.pop(oldest).encoded)
 
     def overrun(self, limit: int) -> int | None:
-        """Through which position it is to be cut, to be no larger; None: it is not."""
+        """Return the position through which the ring must be cut to fit a limit. None if it fits."""
         size, through = self.size, None
         for position, record in self.records.items():
             if size <= limit:
@@ -90,35 +96,35 @@ class Ring:
 
 
 class MemoryCounts(NamedTuple):
-    """How much of it a server has."""
+    """Size of the state that a server keeps in memory."""
 
     entries: int
-    """Of the ring."""
+    """Number of entries of the ring."""
     bytes: int
-    """Of these."""
+    """Bytes of these entries."""
     parcels_unsettled: int
-    """Of this server."""
+    """Number of unsettled parcels of this server."""
     parcels_lost: int
-    """Since its start, before they came here."""
+    """Number of parcels that were lost before they came here, since the start of this server."""
 
 
 class MemoryArrivals(Arrivals):
-    """What other servers post of it."""
+    """Posts of other servers about messages that are kept in memory."""
 
     def __init__(
         self, state: DurableState, server: ServerId, post: Postage, writer: LogWriter, lost_ways: LostWays
     ) -> None:
         super().__init__(state, server, post, writer, lost_ways)
         self._starts: dict[tuple[ServerId, TargetSet], int] = {}
-        """The start in which an origin accepted the last parcel to a target set that came."""
+        """Start of the origin that accepted the last parcel, by origin and target set."""
         self.parcels_lost = 0
-        """Parcels that do not come, since this server started, as far as it was told."""
+        """Number of parcels that are known not to come, since this server started."""
 
     def log(self, sender: ServerId, parcel: Parcel, encoded: bytes, reach: Reach) -> Confirm | None:
-        """As of what is durable; those whom it reaches are told before that its origin has started again."""
+        """Log a parcel as a durable one. If its origin has started again, log a loss for its recipients first."""
         before = self._starts.get((sender, parcel.targets))
         if before is not None and before < parcel.start:
-            # How much of the start before did not come, nobody knows.
+            # The number of missing parcels of the earlier start is not known.
             self._append_lost(Lost(parcel.sequence, parcel.start, parcel.first_serial, parcel.targets, 1), reach)
         self._starts.pop((sender, parcel.targets), None)
         self._starts[sender, parcel.targets] = parcel.start
@@ -127,9 +133,9 @@ class MemoryArrivals(Arrivals):
         return super().log(sender, parcel, encoded, reach)
 
     def lose(self, sender: ServerId, lost: Lost, reach: Reach) -> Confirm | None:
-        """Some parcels do not come: those whom they would reach are told; so is their origin, of who is further below.
+        """Log a loss for the recipients of parcels that do not come, and name the downstream servers to the origin.
 
-        Returns what it is to be told, None if it is none.
+        Return the confirmation. None if the sender cannot be the origin.
         """
         if not is_home(sender, lost.targets, reach):
             self._post.faults[sender, PeerFault.NOT_ITS_TARGET] += 1
@@ -145,7 +151,7 @@ class MemoryArrivals(Arrivals):
 
 
 class InMemory:
-    """See the module."""
+    """State and pipeline for messages kept in memory, as the module describes."""
 
     def __init__(
         self,
@@ -157,7 +163,7 @@ class InMemory:
         lost_ways: LostWays,
         faults: Counter[tuple[ServerId, PeerFault]],
     ) -> None:
-        """`faults`: what other servers did wrong is counted there."""
+        """Build an empty state. `faults`: counter of peer faults."""
         self._mailboxes = mailboxes
         self._volatile = VolatileState()
         self.lanes = MemoryLanes(faults)
@@ -178,40 +184,40 @@ class InMemory:
             dead_letters=DeadLetters(self._volatile),
         )
         self.on_given_up: Callable[[list[str]], None] = lambda _ids: None
-        """Told of messages that may not come to those behind suspended arcs, or behind servers that are away."""
+        """Callback for the ids of messages that may not reach members behind suspended arcs, or behind servers away."""
         self.ring_limit_bytes = RING_BYTES_LIMIT
         self._cursors: dict[SubscriptionKey, Position] = {}
-        """Through where subscriptions of mailboxes have acknowledged, as far as an endpoint has come for each."""
+        """Acknowledged position of each subscription of a mailbox that an endpoint has read since the start."""
         self._ephemeral: dict[int, Position] = {}
-        """The same of ephemeral ones, by ticket."""
+        """Acknowledged position of each ephemeral subscription, by ticket."""
         self._opened: dict[int, int] = {}
-        """Of mailboxes that were opened since this server started: the first entry that can be for them."""
+        """First entry that can be for a mailbox opened since this server started, by number of the mailbox."""
         self._close_at = 0.0
-        """From when on parcels may be made of what came, on the clock of steps."""
+        """Time from which on parcels may be made of waiting messages, on the clock of steps."""
         self._acknowledged = 0
-        """How often, since it was last looked what nobody needs any more."""
+        """Number of acknowledgements since the last check for entries that no reader needs."""
 
     def begin_start(self, start: int) -> None:
-        """To be called before the first step."""
+        """Set the number of this start. The caller must call it before the first step."""
         self.lanes.start = self.origin.start = self.arrivals.foreign.start = start
         self.log.last = self.log.cut = start * POSITIONS_OF_START
 
     @property
     def counts(self) -> MemoryCounts:
-        """May be asked while a step is carried out in another thread."""
+        """Counts of the state. The property may be read while a step runs in another thread."""
         ring, arrivals = self.ring, self.arrivals
         return MemoryCounts(len(ring.records), ring.size, self.origin.parcels_unsettled, arrivals.parcels_lost)
 
     @property
     def is_unused(self) -> bool:
-        """Return True if no step is about anything that is here, and no other server has said anything of it."""
+        """True if no step has work here, and no other server has sent any of it."""
         return self.lanes.is_unused and self.spreading.is_unused and self.log.is_empty
 
     # -- sending
 
     @property
     def backlog_limit_bytes(self) -> int:
-        """Limit of what one receiver has not confirmed, and of what waits for no receiver."""
+        """Limit of the bytes that one receiver has not confirmed, and of the bytes that wait for no receiver."""
         return self.origin.backlogs.limit_bytes
 
     @backlog_limit_bytes.setter
@@ -219,10 +225,10 @@ class InMemory:
         self.origin.backlogs.limit_bytes = limit
 
     def require_room(self, targets: TargetSet, reach: Reach) -> None:
-        """Raise `RefusedError` where too much waits for a receiver that is in reach; what waits for others goes."""
+        """Raise `RefusedError` if too much waits for a receiver in reach. Parcels for servers away go to make room."""
         origin = self.origin
         if origin.backlogs.full or origin.backlog_bytes >= self.backlog_limit_bytes:
-            # Parcels for a server that is connected stay: only messages that go there are refused.
+            # Parcels for a connected server stay: only messages that go there are refused.
             away = [server for server in origin.backlogs.receivers() if not reach.is_settled_with(server)]
             waiting_bytes = origin.unclaimed_bytes + sum(map(origin.backlogs.bytes_of, away))
             if waiting_bytes >= self.backlog_limit_bytes:
@@ -232,7 +238,7 @@ class InMemory:
             raise refuse(Reason.BACKLOG_FULL, "too many messages are in memory here and on their way; try again later")
 
     def _give_up_for_servers_away(self, reach: Reach) -> None:
-        """Half of what is not settled, the oldest first, is not sent to servers that are away, as far as it was not."""
+        """Give up the older half of the unsettled parcels for servers that are away, as far as they were not sent."""
         origin = self.origin
         oldest = origin.unsettled
         oldest = oldest[: len(oldest) // 2 + 1]
@@ -249,7 +255,7 @@ class InMemory:
         origin.release()
 
     def _give_up(self, server: ServerId, positions: set[int]) -> set[int]:
-        """Some parcels are not sent to a server, as far as they were not; returns the positions of these."""
+        """Give up those of some parcels that were not sent to a server. Return their positions."""
         given_up = set[int]()
         waiting, keys = self.lanes.waiting(server), defaultdict[int, set[ParcelKey]](set)
         for position, key in self.origin.backlog.posted_to_server(server):
@@ -263,14 +269,14 @@ class InMemory:
         return given_up
 
     def make_parcels(self, reach: Reach, now: float) -> None:
-        """Make parcels of what came, if it is time, or if it is enough for one."""
+        """Make parcels of waiting messages, if it is time or there are enough for a parcel."""
         if self.origin.open and (now >= self._close_at or self.origin.open.bytes >= PARCEL_BYTES_LIMIT):
             self._close_at = now + min(SHARE_SECONDS * self.origin.open.count, SHARE_SECONDS_LIMIT)
             self.spreading.close()
         self.spreading.make_parcels(reach, at=self._running.seconds)
 
     def next_deadline(self) -> float | None:
-        """When a step is wanted, if none is taken before."""
+        """Return the time at which a step is needed. None if no step is needed."""
         of_lanes = self.lanes.next_deadline()
         if not self.origin.open:
             return of_lanes
@@ -279,7 +285,7 @@ class InMemory:
     # -- other servers
 
     def came(self, sender: ServerId, carried: Carried, reach: Reach, now: float) -> None:
-        """Another server has sent pieces of what it posts."""
+        """Handle pieces of posts from another server."""
         whole, broken = self.lanes.came(sender, carried, now)
         if broken is not None:
             self._break(broken, reach)
@@ -287,7 +293,7 @@ class InMemory:
             self.arrivals.keep(post)
 
     def _break(self, broken: Broken, reach: Reach) -> None:
-        """A server has started again: it gets no more of what was sent to it, whatever it had."""
+        """Handle the restart of a server: it gets no parcel again that was sent to its earlier start."""
         server, origin = broken.server, self.origin
         self.spreading.begin_again(server)
         left, withdrawn, lost = list[int](), set[ParcelKey](), defaultdict[int, set[ParcelKey]](set)
@@ -309,7 +315,7 @@ class InMemory:
             self.spreading.go_on(position, reach)
 
     def look_for_removed(self, reach: Reach) -> None:
-        """Nothing waits for servers that are gone for good, nor anything of theirs."""
+        """Drop all parcels for servers that were removed for good, and all posts of theirs."""
         self.spreading.forget_removed(reach)
         for server in self.origin.posted_to():
             if not reach.is_known(server):
@@ -324,9 +330,10 @@ class InMemory:
     # -- endpoints
 
     def begin(self, key: SubscriptionKey, *, is_new: bool, sought: Position | None) -> Position:
-        """An endpoint begins to read the ring, behind what it has acknowledged; returns where.
+        """Begin to read the ring behind the acknowledged position of a subscription. Return the position.
 
-        `is_new`: it is to be handed nothing of before. `sought`: all through that it has handled.
+        `is_new`: True if the endpoint gets no earlier entries. `sought`: position through which it has handled
+        messages.
         """
         oldest = Position.before(max(self.log.cut + 1, self._opened.get(key[0], 0)))
         cursor = self._cursors.get(key, self.log.end() if is_new else oldest)
@@ -336,12 +343,15 @@ class InMemory:
         return cursor
 
     def begin_ephemeral(self, ticket: int) -> Position:
-        """The same of an ephemeral one: it begins with what comes next."""
+        """Begin an ephemeral subscription with the next entry. Return its position."""
         self._ephemeral[ticket] = self.log.end()
         return self.log.end()
 
     def acknowledge(self, key: SubscriptionKey, epoch: int, through: Position) -> None:
-        """All through a position is handled, by the endpoint of an epoch; of an ephemeral one, that is its ticket."""
+        """Acknowledge through a position for the endpoint of an epoch.
+
+        The epoch of an ephemeral subscription is its ticket.
+        """
         cursor = self._mailboxes.cursor(key)
         self._acknowledged += 1
         if through > self.log.end():
@@ -352,15 +362,15 @@ class InMemory:
             self._ephemeral[epoch] = max(through, self._ephemeral[epoch])
 
     def end(self, ticket: int) -> None:
-        """An ephemeral one ends, if it is there."""
+        """End an ephemeral subscription, if it exists."""
         self._ephemeral.pop(ticket, None)
 
     def open(self, mailbox: int) -> None:
-        """The mailbox of a number is opened: it gets what comes from now on."""
+        """Note that a mailbox is opened: it gets entries from now on."""
         self._opened[mailbox] = self.log.last + 1
 
     def close(self, mailbox: int) -> None:
-        """The mailbox of a number is closed."""
+        """Forget the state of a mailbox that is closed."""
         self._opened.pop(mailbox, None)
         for key in [key for key in self._cursors if key[0] == mailbox]:
             del self._cursors[key]
@@ -368,7 +378,7 @@ class InMemory:
     # -- steps
 
     def end_step(self, reach: Reach, now: float) -> tuple[list[PeerDatagram], int | None]:
-        """What is to leave, and through which position the ring goes, where that is more than before."""
+        """End a step. Return the frames to send, and the last position of the ring, if it grew."""
         for not_posted in self.origin.take_not_posted():
             self.on_given_up(not_posted.ids)
         self.origin.release()
@@ -397,6 +407,6 @@ class InMemory:
             self.audiences.forget_unused(cut=self.log.cut, started_at=0, needed=needed)
 
     def entries(self, after: int, through: int) -> Iterator[LogRecord]:
-        """Those behind a position and through another one that are still there, in order."""
+        """Return the remaining entries behind a position and through another one, in order."""
         first = max(after, self.log.cut) + 1
         return (self.ring.records[position] for position in range(first, min(through, self.log.last) + 1))

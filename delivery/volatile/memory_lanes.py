@@ -1,14 +1,14 @@
-"""Lanes in memory, for what is kept there: numbered, in order, nothing twice, from one start of a server to another.
+"""Lanes in memory for messages kept there: numbered, in order, without repeats, from one start to another start.
 
     send --> waiting --a window at a time--> in flight --Carried--> joined --> taken in order --through--> forgotten
                                                '--nothing heard for a while: again
 
-They travel as datagrams, which may be lost: in the order in which they were sent, and mostly all of them. What is not
-confirmed is sent again. A server that has started again numbers anew, and so does everybody towards it: what was in
-flight to the start before is never sent again, for it may have been handed out there. That is told to whoever uses the
-lanes (`Broken`).
+Lanes use datagrams, which may be lost. Datagrams arrive in the order in which they were sent, and mostly all of them.
+Unconfirmed pieces are sent again. A server that has started again numbers its pieces anew, and all peers begin anew
+with it. Pieces in flight to its earlier start are never sent again, because it may have handed them out there. The user
+of the lanes is told about it (`Broken`).
 
-Source: delivery.md section 3.
+See docs/protocol.md, "Kept in memory".
 """
 
 from __future__ import annotations
@@ -25,103 +25,103 @@ from delivery.wire.posts import Carried, Lost, Parcel, Stub, decode_stored_post,
 from namegraph import Lane, PeerFault, PeerLetter, PeerMessage, ServerId, TargetSet
 
 PIECE_BYTES = 48 * 1024
-"""Of a post, in one datagram: what else is to leave waits for no more."""
+"""Most bytes of a post in one datagram: other frames wait for no more than that."""
 
 WINDOW_BYTES = 512 * 1024
 WINDOW_PIECES = 400
-"""In flight to one server: less than a session holds of datagrams that wait for their turn."""
+"""Limits of the pieces in flight to one server: fewer than a session holds of waiting datagrams."""
 
 RESEND_SECONDS = 0.5
 RESEND_SECONDS_LIMIT = 30.0
-"""After so long what is in flight is sent again, and after twice as long the next time."""
+"""Pauses before pieces in flight are sent again: the first, which doubles each time, and the longest."""
 
 CONFIRM_SECONDS = 0.05
-"""So long a confirmation waits for something that goes the same way."""
+"""Longest time for which a confirmation waits for pieces in the same direction."""
 
 ParcelKey = tuple[int, int, int]
-"""What names a parcel of an origin: its sequence, the start, and the first serial."""
+"""Key of a parcel of an origin: its sequence, the start, and the first serial."""
 
 
 class _Answer(bytes):
-    """A post that answers one of the receiver."""
+    """A post that answers a post of the receiver."""
 
 
 class Broken(NamedTuple):
-    """Another server has started again since it was last sent something."""
+    """Restart of another server since it was last sent a piece."""
 
     server: ServerId
     waiting: frozenset[ParcelKey]
-    """The parcels that were not sent yet: it gets them. What else was posted to it, it has forgotten, or never got."""
+    """Keys of the parcels that were not sent yet: the server gets them. All other posts to it are lost."""
     lost: dict[int, ParcelKey]
-    """By sequence: through which parcel it is still to be told that some are lost."""
+    """Key of the newest lost parcel that a waiting `Lost` reports, by sequence."""
 
     def is_to_be_told(self, key: ParcelKey) -> bool:
-        """Whether it is still to be told that a parcel is lost."""
+        """True if a waiting `Lost` reports a parcel."""
         return key[0] in self.lost and key <= self.lost[key[0]]
 
 
 @dataclass(slots=True)
 class _Out:
-    """What goes to one server."""
+    """Outgoing lane to one server."""
 
     waiting: deque[bytes] = field(default_factory=deque)
-    """Whole posts."""
+    """Whole posts that are not begun."""
     answers_bytes: int = 0
     """Memory of the answers among them."""
     begun: deque[tuple[bytes, bool]] = field(default_factory=deque)
-    """The pieces of the first of them that are still to be sent."""
+    """Pieces of the first post that are still to be sent."""
     in_flight: deque[tuple[bytes, bool]] = field(default_factory=deque)
     bytes_in_flight: int = 0
     forgotten: int = 0
-    """The last piece that is confirmed."""
+    """Number of the last confirmed piece."""
     pause: float = RESEND_SECONDS
     resend_at: float | None = None
-    """None: nothing is in flight, or it is to be sent at once."""
+    """Time of the next repetition. None if no piece is in flight, or the pieces must be sent at once."""
     is_asking: bool = True
-    """Whether that server is to say first whether it has started again: what it was not sent by then, it gets."""
+    """True if the server must first say whether it has started again. It gets all posts that were not sent by then."""
 
     @property
     def has_some(self) -> bool:
-        """Whether something is not confirmed."""
+        """True if any post is unconfirmed."""
         return bool(self.in_flight or self.begun or self.waiting)
 
 
 @dataclass(slots=True)
 class _In:
-    """What comes from one server."""
+    """Incoming lane from one server."""
 
     start: int = 0
-    """Of that server; 0: not known."""
+    """Start of that server. 0 if it is not known."""
     joined: bytearray = field(default_factory=bytearray)
-    """The pieces of a post that is not whole yet."""
+    """Pieces of a post that is not complete."""
     received: int = 0
-    """The last piece."""
+    """Number of the last piece received."""
     posts: int = 0
-    """How many are whole."""
+    """Number of complete posts."""
     handled_posts: int = 0
     handled: int = 0
-    """The last piece of the last post that was handled."""
+    """Number of the last piece of the last handled post."""
     told: int = 0
-    """The last piece that was confirmed."""
+    """Number of the last confirmed piece."""
     ends: deque[int] = field(default_factory=deque)
-    """Of posts that were not handled: their last pieces."""
+    """Numbers of the last pieces of posts that are not handled."""
     confirm_at: float | None = None
-    """When to say so, if nothing else says it before."""
+    """Time of a separate confirmation, if no piece carries it before."""
 
     @property
     def through(self) -> int:
-        """The last piece that can be confirmed: while posts wait here, no more is to come."""
+        """Number of the last piece to confirm. While posts wait here, further pieces must not come."""
         return self.handled if self.ends else self.received
 
 
 class MemoryLanes:
-    """Those to and from all other servers."""
+    """Lanes to and from all other servers."""
 
     def __init__(self, faults: Counter[tuple[ServerId, PeerFault]]) -> None:
         self.start = 0
-        """Of this server."""
+        """Number of this server's start."""
         self.parcels: dict[int, bytes] = {}
-        """The encoded parcels of this server that are not settled, by position."""
+        """Encoded parcels of this server that are not settled, by position."""
         self.faults = faults
         self._out: dict[ServerId, _Out] = {}
         self._in: dict[ServerId, _In] = {}
@@ -133,7 +133,7 @@ class MemoryLanes:
         return self.send_inline(receiver, self.parcels[position])
 
     def send_inline(self, receiver: ServerId, encoded: bytes) -> PeerLetter:
-        """Post anything. It leaves by `leaving`: what is returned has no number."""
+        """Post a message. It is sent by `leaving`: the returned letter has no number."""
         self._out.setdefault(receiver, _Out()).waiting.append(encoded)
         return PeerLetter(receiver, 0, encoded, Lane.POST)
 
@@ -149,28 +149,28 @@ class MemoryLanes:
         return 0 if out is None else out.answers_bytes
 
     def positions_kept(self) -> set[int]:
-        """None: what is under way is kept by the lanes themselves."""
+        """Return an empty set: the lanes keep posts themselves."""
         return set()
 
     def refers_to(self, _position: int) -> bool:
-        """Never."""
+        """Return False: lanes in memory hold no references."""
         return False
 
     def receivers_of(self, _position: int) -> Collection[ServerId]:
-        """None."""
+        """Return no servers: lanes in memory hold no references."""
         return ()
 
     def take_dropped(self) -> list[tuple[ServerId, int]]:
-        """None."""
+        """Return no parcels: lanes in memory hold no references."""
         return []
 
     def handled_through(self, sender: ServerId) -> int:
-        """The number of the last post of a sender's present start that was handled."""
+        """Return the number of the last handled post of a sender's present start."""
         found = self._in.get(sender)
         return 0 if found is None else found.handled_posts
 
     def take(self, sender: ServerId, _number: int) -> bool:
-        """The next post of a sender is handled."""
+        """Mark the next post of a sender as handled."""
         found = self._in[sender]
         found.handled_posts += 1
         found.handled = found.ends.popleft()
@@ -179,10 +179,13 @@ class MemoryLanes:
     # -- what comes
 
     def came(self, sender: ServerId, carried: Carried, now: float) -> tuple[list[PeerMessage], Broken | None]:
-        """Take what another server sent: the posts that are whole now, and whether that one has started again."""
+        """Handle pieces of another server.
+
+        Return the posts that are complete now, and its restart, if it has started again.
+        """
         found = self._in.setdefault(sender, _In())
         if carried.start < found.start:
-            # Of before it started.
+            # The pieces are from before the sender's present start.
             return [], None
         broken = self._begin_again(sender, carried.start) if carried.start > found.start else None
         found = self._in[sender]
@@ -196,7 +199,7 @@ class MemoryLanes:
         whole = []
         for number, (piece, is_last) in enumerate(carried.pieces, start=carried.first):
             if number != found.received + 1:
-                # It came before, or something before it is lost.
+                # The piece is a repetition, or an earlier piece is lost.
                 found.confirm_at = now
                 continue
             found.received = number
@@ -213,12 +216,12 @@ class MemoryLanes:
         self._in[sender] = _In(start)
         out = self._out.get(sender)
         if not is_again:
-            # It was sent nothing but the question which its start is.
+            # The server was only asked for its start.
             return None
         kept, keys, lost = deque[bytes](), set[ParcelKey](), dict[int, ParcelKey]()
         for encoded in () if out is None else out.waiting:
             post = decode_stored_post(encoded)
-            # What was in answer to the start before is of no use to it.
+            # Answers to the earlier start are of no use to the server.
             if isinstance(post, Lost | Stub | Parcel):
                 kept.append(encoded)
             if isinstance(post, Stub | Parcel):
@@ -245,10 +248,10 @@ class MemoryLanes:
     # -- what leaves
 
     def leaving(self, reach: Reach, now: float) -> Iterator[PeerDatagram]:
-        """What is to be sent now."""
+        """Yield the frames to send now."""
         for server in list(dict.fromkeys((*self._out, *self._in))):
             out, found = self._out.setdefault(server, _Out()), self._in.setdefault(server, _In())
-            # What it has, it may have forgotten before it answered.
+            # The server may have lost posts before its answer was sent.
             if not out.has_some and not (out.is_asking and out.forgotten):
                 out.resend_at = None
             elif reach.is_settled_with(server):
@@ -309,18 +312,18 @@ class MemoryLanes:
         return PeerDatagram(server, encode(Carried(self.start, found.start, found.through, first, pieces)))
 
     def next_deadline(self) -> float | None:
-        """When `leaving` is to be asked again, if nothing happens before."""
+        """Return the time at which `leaving` must be called again. None if it need not."""
         again = [out.resend_at for out in self._out.values() if out.resend_at is not None]
         confirmed = [found.confirm_at for found in self._in.values() if found.confirm_at is not None]
         return min(again + confirmed, default=None)
 
     @property
     def is_unused(self) -> bool:
-        """Return True if nothing went to any server, or came from one, since the start."""
+        """True if no frame went to any server, or came from one, since the start."""
         return not (self._out or self._in)
 
     def met(self, server: ServerId) -> None:
-        """A server is there: what waits for it is sent at once."""
+        """Send waiting posts at once to a server that was met."""
         out = self._out.get(server)
         if out is not None:
             out.pause, out.resend_at, out.is_asking = RESEND_SECONDS, None, True
@@ -328,11 +331,11 @@ class MemoryLanes:
     # -- what is not sent
 
     def withdraw(self, server: ServerId, keys: Collection[ParcelKey]) -> None:
-        """Parcels that wait are not sent to a server: it had them before."""
+        """Remove waiting parcels of a server that had them before."""
         self._remove(server, keys)
 
     def drop(self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet) -> None:
-        """Parcels of one sequence are not sent to a server, though none of them was; it is told how many."""
+        """Replace waiting parcels of one sequence with a `Lost` that tells the server their number."""
         newest = max(keys)
         first, told = self._remove(server, keys, newest[0])
         newest = max([newest, *map(_key_of, told)])
@@ -340,13 +343,13 @@ class MemoryLanes:
         self._out[server].waiting.insert(first, encode(Lost(*newest, targets, parcels)))
 
     def lose(self, server: ServerId, keys: Collection[ParcelKey], targets: TargetSet) -> None:
-        """Tell a server that it does not get some parcels of one sequence, before all that waits for it."""
+        """Put a `Lost` for parcels of one sequence before all posts that wait for a server."""
         self._out.setdefault(server, _Out()).waiting.appendleft(encode(Lost(*max(keys), targets, len(keys))))
 
     def _remove(
         self, server: ServerId, keys: Collection[ParcelKey], sequence: int | None = None
     ) -> tuple[int, list[Lost]]:
-        """Remove parcels, and what is told of lost ones of a sequence; returns from where on, and the latter."""
+        """Remove parcels, and the `Lost` messages of a sequence. Return the place of the first one, and the latter."""
         out = self._out.setdefault(server, _Out())
         kept, told, first = deque[bytes](), list[Lost](), None
         for encoded in out.waiting:
@@ -361,12 +364,12 @@ class MemoryLanes:
         return first or 0, told
 
     def waiting(self, server: ServerId) -> set[ParcelKey]:
-        """The parcels, or stubs of them, of which nothing was sent to a server yet."""
+        """Return the keys of the parcels and stubs that wait whole for a server."""
         posts = map(decode_stored_post, self._out[server].waiting if server in self._out else ())
         return {_key_of(one) for one in posts if isinstance(one, Parcel | Stub)}
 
     def forget(self, server: ServerId) -> None:
-        """A server is gone for good."""
+        """Forget a server that was removed for good."""
         self._out.pop(server, None)
         self._in.pop(server, None)
 

@@ -1,6 +1,6 @@
-"""What a step lets out of which nothing is durable: it waits for no disk, but for the graph that it rests on.
+"""Volatile output of a step: it waits for no write, except for a change of the graph on which it depends.
 
-Source: delivery.md section 3.
+See docs/protocol.md, "Kept in memory" and "Datagrams".
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from delivery.volatile.datagrams import PeerDatagram, Shown
 
 
 class RingGrew(NamedTuple):
-    """What is kept in memory may be handed out through a position."""
+    """Position through which entries of the ring may be handed out."""
 
     through: int
 
 
 UnkeptAnswer = DatagramSent | Accepted | Settled
-"""What callers are told of messages that are not durable."""
+"""Answers to callers about messages that are not durable."""
 
 Unkept = PeerDatagram | Shown | RingGrew | UnkeptAnswer
 
 
 def is_told_unkept(answer: Answer) -> TypeGuard[Accepted | Settled]:
-    """Whether an answer is one of those that messages in memory have."""
+    """True if an answer is of a kind that messages in memory have."""
     return isinstance(answer, Accepted | Settled)
