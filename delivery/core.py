@@ -1,14 +1,14 @@
-"""The delivery half of one server, driven by `step`. This file only routes: each idea has a file of its own.
+"""The delivery half of one server, driven by `step`. This module only dispatches: each idea has a module of its own.
 
     Send --> origin --close--> parcel --+--> post --> other servers           Subscribe, Acknowledge --> mailboxes
                                         +--> log, for the mailboxes here
     post of others --> wait until settled with the sender --> log --> Confirm
     Send of a datagram, datagram of others --> whoever listens; nothing is kept
 
-What it asks of the graph comes through `Reach`. What it remembers is in durable maps and in the log: the shell makes
-all of one step durable at once, before anything of it leaves.
+`Reach` is its interface to the graph. Its state is in durable maps and in the log. The shell makes the whole change of
+a step durable at once, before any output of the step leaves.
 
-Source: delivery.md sections 3 to 5, 9.
+See docs/protocol.md, "Messages".
 """
 
 from __future__ import annotations
@@ -116,22 +116,22 @@ from namegraph import (
 )
 
 _LETTING_LOOK: Final = (*get_args(DeliveryEvent), PeerMessage, PeerPosts, PeerReceived, RemovePeer, Tick)
-"""Events with which the delivery half looks for what time and others have made superfluous."""
+"""Events after which the delivery half looks for state that time or other servers have made superfluous."""
 
 _OF_NAMES: Final = frozenset((UpdateCommand, ImportCommand, ReadCommand))
-"""Events that concern the graph alone; so do letters of the update protocol, and receipts of them."""
+"""Events that concern the graph alone, as letters of the update protocol and their receipts do."""
 
 _WITHOUT_MEANING: Final = _OF_NAMES | {PeerMessage, PeerPosts, PeerReceived}
-"""Events that are frequent, and of which the delivery half takes nothing but what the graph has kept for it."""
+"""Frequent events of which the delivery half handles only the posts that the graph has kept for it."""
 
 
 class DeliveryCore:
-    """All that one server does with messages."""
+    """Messages of one server: state and dispatch."""
 
     def __init__(self, durable: DurableState, server: ServerId, post: Post) -> None:
         self.server = server
         self.incarnation = 0
-        """Of this server: positions of others mean something else."""
+        """Incarnation of this server: positions of other incarnations have another meaning."""
         self.post = post
         self.log = Log(durable)
         self.mailboxes = Mailboxes(durable)
@@ -144,7 +144,7 @@ class DeliveryCore:
         self.queue = Queue(durable)
         self.policies = Policies(durable)
         self.rates = Rates()
-        """Asked by the shell, before a step."""
+        """Rate limits, which the shell checks before a step."""
         self.datagrams = Datagrams(server)
         self.running = RunningTime(durable)
         self.giving_up = GivingUp(self.origin, self.post, self.dead_letters, self.queue)
@@ -175,12 +175,12 @@ class DeliveryCore:
             is_needed=self.post.parcels.__contains__,
         )
         self.reach: Reach | None = None
-        """Set before the first step."""
+        """Interface to the graph, set before the first step."""
         self._has_started = False
-        """Whether a step has looked for what was removed before this server started."""
+        """True if a step has looked for servers that were removed before this server started."""
         self._has_stepped = False
         self._is_unused = False
-        """True if the last step left nothing of messages that another step could be about."""
+        """True if the last step left no messages, and no other state that a step could be about."""
         self._answers: list[Answer] = []
         self._unkept: list[Unkept] = []
         self._now = 0.0
@@ -192,7 +192,7 @@ class DeliveryCore:
         self._sent: list[DatagramSent] = []
 
     def dedupe_with(self, subnets: Collection[Subnet]) -> None:
-        """Believe only the servers of these subnets about who serves a process that no server owns."""
+        """Believe only the servers of these subnets about which server serves a foreign process."""
         examples = [NodeId(f"x@{subnet}") for subnet in subnets]
 
         def is_believed(server: ServerId) -> bool:
@@ -201,19 +201,19 @@ class DeliveryCore:
         self.arrivals.foreign.is_believed = self.in_memory.arrivals.foreign.is_believed = is_believed
 
     def audience(self, targets: TargetSet) -> BitMap:
-        """Whom a target set reaches here now, of those who have numbers. The caller must not change it."""
+        """Return the present recipients of a target set that have numbers. The caller must not change the bitmap."""
         return self.audiences.of(targets, self._reach)
 
     def reached(self, limit: int) -> list[tuple[TargetSet, BitMap]]:
-        """The same of so many target sets that something was sent to."""
+        """Return the present recipients of at most `limit` target sets to which messages were sent."""
         return [(targets, self.audience(targets)) for targets in self.audiences.used_last(limit)]
 
     def needed(self) -> list[int]:
-        """The positions of the parcels that are to be given back with `keep` before the first step; sorted."""
+        """Return the positions of the parcels that the shell must pass to `keep` before the first step, sorted."""
         return sorted({*self.origin.unsettled, *self.post.positions_kept()})
 
     def keep(self, record: LogRecord) -> None:
-        """Take a parcel from the log as it was stored."""
+        """Load a parcel from the log as it was stored."""
         self.origin.keep(record.position, record.encoded)
 
     def step(
@@ -223,9 +223,9 @@ class DeliveryCore:
         now: float,
         renames: Sequence[tuple[NodeId, NodeId]] = (),
     ) -> tuple[list[PeerLetter], list[Answer]]:
-        """Take one event, or what it did to the graph; returns what is to leave, and what callers are told.
+        """Handle an event, after its changes to the graph. Return the posts to send, and the answers to callers.
 
-        `renames`: old and new name of each group that it renamed.
+        `renames`: old and new name of each group that the event renamed.
         """
         self._now = self.origin.backlogs.now = self.in_memory.origin.backlogs.now = now
         if not self._has_stepped:
@@ -253,12 +253,12 @@ class DeliveryCore:
         self.spreading.end_step(reach)
         self.in_memory.spreading.end_step(reach)
         if isinstance(event, _LETTING_LOOK):
-            # An update that is refused leaves no trace of this kind either.
+            # A refused update leaves no trace of this kind either.
             self._give_up()
             self.spreading.forget_idle(reach, at=self.running.seconds)
             self.in_memory.spreading.forget_idle(reach, at=self.running.seconds)
             if self.origin.has_sequences:
-                # Their age counts over restarts.
+                # The age of sequences counts over restarts.
                 self.running.write()
             self.retention.cut(self.origin.oldest_needed(), self._audiences_needed, reach)
             records.log_gone += self.log.take_gone()
@@ -275,15 +275,15 @@ class DeliveryCore:
         return letters, answers
 
     def _has_nothing(self) -> bool:
-        """Return True if there is no message, durable or in memory, none is queued, and nothing is to be forgotten."""
+        """True if there is no message, durable, in memory or queued, and no state to forget."""
         if not (self.spreading.is_unused and self.log.is_empty and self.in_memory.is_unused):
             return False
         has_more = self._held_since or self.gateways.has_more or self.giving_up.may_have_some
         return self._has_started and not has_more
 
     def _rename(self, old: NodeId, new: NodeId) -> None:
-        """Let all that is known of a group by its name go on under its new one."""
-        # What was accepted for the old name is in parcels before its senders go on under the new name.
+        """Move the state of a renamed group to its new name."""
+        # Messages accepted for the old name must be in parcels before their senders continue under the new name.
         for spreading in (self.spreading, self.in_memory.spreading):
             spreading.close()
             spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
@@ -294,7 +294,7 @@ class DeliveryCore:
             senders.rename(old, new)
 
     def _audiences_needed(self) -> set[int]:
-        """The numbers of those that something else than entries refers to."""
+        """Return the numbers of audiences to which other state than log entries refers."""
         return {*self.arrivals.audiences(), *self.origin.backlog.audiences()}
 
     def _end_of_memory(self, now: float) -> list[Unkept]:
@@ -304,24 +304,24 @@ class DeliveryCore:
         if through is None and not (answers or leaving):
             return []
         grown = [] if through is None else [RingGrew(through)]
-        # What is told to be accepted is not handed over before. Parcels leave before listeners here have theirs; what
-        # only says that parcels came leaves after that.
+        # An accepted answer comes before the message is handed over. Parcels are sent before local listeners get
+        # theirs. Frames that only confirm parcels are sent last.
         told = [*filter(is_told_unkept, answers)]
         return [*told, *leaving, *grown] if told else [*grown, *leaving]
 
     def take_unkept(self) -> list[Unkept]:
-        """What the step that was just taken lets out of which nothing is kept."""
+        """Return the volatile output of the step that was just taken."""
         unkept: list[Unkept] = [*self._sent, *self.datagrams.take_leaving(), *self._shown, *self._unkept]
         self._shown, self._sent, self._unkept = [], [], []
         return unkept
 
     @property
     def has_open(self) -> bool:
-        """Whether messages wait for `CloseParcels`."""
+        """True if messages wait for `CloseParcels`."""
         return bool(self.origin.open)
 
     def next_number(self, numbering: Numbering) -> int:
-        """Of the next message of a sender to a target, as far as they are in parcels."""
+        """Return the number of a sender's next message to a target. Messages that are in no parcel yet do not count."""
         return self._senders_to(numbering[1]).next_number(numbering)
 
     def _senders_to(self, addressed: NodeId) -> Senders:
@@ -329,12 +329,12 @@ class DeliveryCore:
 
     @property
     def next_deadline(self) -> float | None:
-        """When a `Tick` is wanted, on the clock of `step`'s `now`."""
+        """Time at which a `Tick` is needed, on the clock of `step`'s `now`. None if none is needed."""
         return self.in_memory.next_deadline()
 
     @property
     def has_more(self) -> bool:
-        """Whether the last step left something for a `Tick`."""
+        """True if the last step left work for a `Tick`."""
         if self._is_unused:
             return False
         has_parcels = self.spreading.has_more or self.in_memory.spreading.has_more
@@ -428,7 +428,7 @@ class DeliveryCore:
                 self._set_policy(event)
 
     def _close(self, ticket: int, process: NodeId) -> MailboxClosed:
-        """Close a mailbox. Raises `RefusedError` where there is none."""
+        """Close a mailbox. Raises `RefusedError` if the mailbox does not exist."""
         number, subscriptions = self.subscriptions.require(process), self.mailboxes.subscriptions(process)
         unread = self.log.behind(self.mailboxes.slowest(process), lambda each: self.audiences.is_for(each, number))
         self.dead_letters.lost(LossReason.CLOSED, unread)
@@ -452,7 +452,7 @@ class DeliveryCore:
         before = self.policies.of(event.group)
         policy = self.policies.change(event.group, event.quality, event.senders, event.kept, self._reach, self.server)
         if policy.kept is not before.kept:
-            # What was sent before is accepted as it was sent; numbers go on.
+            # Earlier messages are accepted as they were sent. Numbers of senders continue.
             for spreading in (self.spreading, self.in_memory.spreading):
                 spreading.close()
                 spreading.make_parcels(self._reach, at=self.running.seconds, is_now=True)
@@ -479,7 +479,10 @@ class DeliveryCore:
             before = send
 
     def _send(self, send: Send) -> Spreading | None:
-        """Take a message; returns what it waits in for its parcel, None where it does not. Raises `RefusedError`."""
+        """Accept a message for a parcel, and return the pipeline in which it waits.
+
+        None if the message does not wait: it is a datagram, or was answered before. Raises `RefusedError`.
+        """
         message = send.message
         if max(len(message.sender), len(send.request_id)) > SENDER_ID_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"an id of a sender has at most {SENDER_ID_LIMIT} characters")
@@ -489,7 +492,7 @@ class DeliveryCore:
             spreading, other = other, spreading
         if send.quality is not Quality.DATAGRAM and spreading.is_known(send, other):
             return None
-        # It may have been accepted before its group had its messages kept as they are now.
+        # The message may have been accepted before the group changed its storage.
         is_request = send.request_id and not send.number and send.quality is not Quality.DATAGRAM
         if is_request and other.is_known(send, spreading):
             return None
@@ -508,7 +511,7 @@ class DeliveryCore:
         return spreading
 
     def _require_room(self, spreading: Spreading, send: Send) -> None:
-        """Raise `RefusedError` where too much waits for a receiver of a message, or for what all messages wait for."""
+        """Raise `RefusedError` if too much waits for a receiver of a message, or waits for no receiver."""
         if spreading is not self.spreading:
             self.in_memory.require_room(send.targets, self._reach)
             return
@@ -520,9 +523,9 @@ class DeliveryCore:
             )
 
     def unconfirmed(self, server: ServerId) -> Unconfirmed | None:
-        """Return what a server has not confirmed, or not taken; None if it has confirmed all parcels.
+        """Return the parcels that a server has not confirmed, or not taken. None if it has confirmed all parcels.
 
-        Answers to a server count where its posts wait until it takes the answers.
+        Answers to a server count, too, if its posts wait until it takes the answers.
         """
         both = (self.origin.backlogs, self.in_memory.origin.backlogs)
         since = [at for each in both if (at := each.unconfirmed_since(server)) is not None]
@@ -567,19 +570,19 @@ class DeliveryCore:
             self.datagrams.came(sender, found, self._reach)
 
     def listens_for(self, name: NodeId) -> bool:
-        """Whether a process has a mailbox here, or somebody listens for it without one."""
+        """True if a process has a mailbox here, or an ephemeral subscription."""
         return name in self.mailboxes.numbers or name in self.listeners.numbers
 
     # -- other servers
 
     def _begin_again(self, peer: ServerId) -> None:
-        """The lanes to and from a server have begun again."""
+        """Begin the lanes to and from a server again."""
         self.spreading.begin_again(peer)
         self.dead_letters.begin_again(peer)
         self.spreading.letters += self.origin.begin_again(peer)
 
     def _look_for_removed(self) -> None:
-        """Servers that are not known any more are gone for good: nothing waits for them, nor anything of theirs."""
+        """Drop all parcels for servers that were removed for good, and all posts of theirs."""
         self.giving_up.look(self._reach)
         self.spreading.forget_removed(self._reach)
         self.in_memory.look_for_removed(self._reach)
@@ -620,7 +623,7 @@ class DeliveryCore:
 
 
 def _is_of_names(event: Event | DeliveryEvent) -> bool:
-    """Return True if an event concerns the graph alone, and not messages."""
+    """True if an event concerns the graph alone, and not messages."""
     if isinstance(event, PeerMessage | PeerReceived):
         return event.lane is Lane.LETTERS
     return event.__class__ in _OF_NAMES

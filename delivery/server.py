@@ -1,8 +1,8 @@
-"""One server with both halves: the name graph, and messages to its groups. One event is one step and one transaction.
+"""One server with both halves: the name graph, and messages to its groups. An event is one step and one transaction.
 
     event --> ServerCore.step --> the graph --> DeliveryCore.step --> records, letters, posts, answers of both
 
-Source: delivery.md section 3.
+See docs/protocol.md, "The way of a message".
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from namegraph import (
 
 @dataclass(frozen=True, slots=True)
 class ServerEffects(Effects):
-    """As of the name graph, with what callers of the delivery half are told: durable first, too."""
+    """Effects of the name graph, with the answers of the delivery half, which also wait until the step is durable."""
 
     answers: list[Answer] = field(default_factory=list)
     unkept: list[Unkept] = field(default_factory=list)
-    """What is let out once the graph that it rests on is durable, or is lost: nothing of it is kept."""
+    """Volatile output. It leaves once the graph on which it depends is durable, and may be lost."""
 
 
 class Server(ServerCore):
@@ -55,16 +55,17 @@ class Server(ServerCore):
         return Post(durable)
 
     def _take_post(self, post: PeerMessage) -> None:
-        """It may have to wait: the delivery half takes it once it can."""
+        """Keep a post for the delivery half, which handles it when its turn comes."""
         self.delivery.arrivals.keep(post)
 
     def begin_delivery(
         self, reach: Callable[[CoreQueries], Reach], stored: Iterable[LogRecord] = (), *, start: int = 0
     ) -> None:
-        """To be called before the first step. `stored`: the entries of the log that `delivery.needed` names.
+        """Begin the delivery half. The caller must call it before the first step.
 
-        `start`: a number that no other start of this server has, not even one of which its database knows nothing. It
-        rises from one start to the next, as far as the shell can tell.
+        `stored`: the entries of the log that `delivery.needed` names. `start`: a number that no other start of this
+        server has, including starts that its database does not know. It rises from one start to the next, as far as the
+        shell can tell.
         """
         core = self.delivery
         core.reach = reach(self)
@@ -77,14 +78,14 @@ class Server(ServerCore):
             core.keep(record)
 
     def message_snapshot(self) -> MessageSnapshot:
-        """Begin to read what is known of messages; it is to be told of every step from now on."""
+        """Begin a snapshot of the message state. The caller must pass it the records of every step from now on."""
         core = self.delivery
         return MessageSnapshot(self.durable, log=core.log, mailboxes=core.mailboxes, reached=core.reached)
 
     def forget_at_once(self) -> None:
-        """Forget as soon as that can be what was left, and parcels that nobody needs. For simulations.
+        """Forget old state and unneeded parcels as early as possible, for simulations.
 
-        And find whom messages reach over as many steps as that can take.
+        Audiences are computed over as many steps as possible.
         """
         super().forget_at_once()
         self.delivery.writer.items_of_a_step = 1
@@ -93,15 +94,15 @@ class Server(ServerCore):
 
     @property
     def next_deadline(self) -> float | None:
-        """When a `Tick` is wanted, on the clock of `step`'s `now`: at once where a step has left something to do."""
+        """Time at which a `Tick` is needed, on the clock of `step`'s `now`: at once if a step left work."""
         if self.delivery.has_more:
-            # Nothing was due before the step was taken, or it was done in it.
+            # No work was due before the step, or the step did it.
             return self._stepped_at
         deadlines = (super().next_deadline, self.delivery.next_deadline)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def step(self, event: Event | DeliveryEvent, now: float) -> ServerEffects:
-        """Take one event in; return what the shell must make durable and then let out."""
+        """Handle one event. Return the effects that the shell must make durable and then let out."""
         found = Effects(Records()) if isinstance(event, DeliveryEvent) else super().step(event, now)
         letters, answers = self.delivery.step(event, found.records, now, self._context.renames.take_noted())
         self._stepped_at = now

@@ -1,12 +1,12 @@
-"""What one server knows of messages, as rows: read in pieces while it goes on, and whole at one step in the end.
+"""Snapshot of the message state of a server, as rows, read in pieces while the server runs and closed at one step.
 
     read: mailboxes, cursors, audiences, unsettled parcels, piece by piece       what steps change is noted meanwhile
     --> finish: what was noted, how far the log goes, who is reached now         one instant
     --> entries of the log, piece by piece                                       they never change
 
-Of the rows of one key those of the latest piece hold. Payloads are nobody else's: of what was sent there is a digest.
+Rows of a later piece replace those with the same key. Payloads stay private: a snapshot has only digests of messages.
 
-Source: docs/snapshots.md.
+See docs/snapshots.md.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from delivery.wire.posts import decode_stored
 from namegraph import DurableState, LogRecord, NodeId, ProtocolRow, Records, TargetSet
 
 PIECE_ROWS = 150
-"""Rows of a piece: a millisecond of work, after which others get their turn."""
+"""Rows of a piece: a millisecond of work, after which other tasks run."""
 
 REACHED_LIMIT = 20
-"""Target sets of which is told who is reached now: it takes as long as to send that many messages."""
+"""Most target sets with their present recipients: each costs as much as sending a message."""
 
 Reached = Sequence[tuple[TargetSet, BitMap]]
-"""Which mailboxes are reached, by target set."""
+"""Mailboxes that are reached, by target set."""
 
 _PARTS = ("mailbox", "cursor", "audience", "parcel")
 
 
 class MailboxRow(NamedTuple):
-    """The mailbox of a process; None where it was closed."""
+    """The mailbox of a process. None if the mailbox was closed."""
 
     process: NodeId
     mailbox: Mailbox | None
 
 
 class CursorRow(NamedTuple):
-    """How far a subscription has acknowledged; None where it has ended."""
+    """Acknowledged position of a subscription. None if the subscription has ended."""
 
     mailbox: int
     subscription: str
@@ -55,9 +55,9 @@ class CursorRow(NamedTuple):
 
 
 class AudienceRow(NamedTuple):
-    """The mailboxes of an audience, as a Roaring bitmap; None where nothing refers to it any more.
+    """Mailboxes of an audience, as a Roaring bitmap. None if no entry refers to the audience any more.
 
-    Recipients of gateways are not among them.
+    The bitmap does not contain recipients of gateways.
     """
 
     number: int
@@ -65,14 +65,14 @@ class AudienceRow(NamedTuple):
 
 
 class UnsettledRow(NamedTuple):
-    """A parcel at its position in the log; None where it is over."""
+    """A parcel at its position in the log. None if the parcel is settled."""
 
     position: int
     parcel: UnsettledParcel | None
 
 
 class EntryRow(NamedTuple):
-    """An entry of the log, without what was sent."""
+    """An entry of the log, without its messages."""
 
     position: int
     targets: tuple[str, ...]
@@ -87,28 +87,28 @@ class EntryRow(NamedTuple):
 
 
 class ReachedRow(NamedTuple):
-    """Who gets what is sent to a target set now, as a Roaring bitmap."""
+    """Present recipients of a target set, as a Roaring bitmap."""
 
     targets: tuple[str, ...]
     mailboxes: bytes
 
 
 class LogEnds(NamedTuple):
-    """What is true of all messages at the step of `finish`."""
+    """Ends of the log, and other totals, at the step of `finish`."""
 
     last: int
-    """The last position that was given."""
+    """Last position that was given."""
     cut: int
-    """The last position that was cut."""
+    """Last position that was cut."""
     mailboxes_numbered: int
-    """The highest number that a mailbox was given."""
+    """Highest number that a mailbox was given."""
     gone: int = 0
-    """How many entries behind the cut are gone."""
+    """Number of entries behind the cut that are gone."""
 
 
 @dataclass(slots=True)
 class MessagePiece:
-    """Some rows."""
+    """A piece of rows."""
 
     mailboxes: list[MailboxRow] = field(default_factory=list)
     cursors: list[CursorRow] = field(default_factory=list)
@@ -119,31 +119,31 @@ class MessagePiece:
 
 
 class MessageSnapshot:
-    """One reading of what a server knows of messages. The owner tells it of every step until it is finished."""
+    """Reading of one snapshot. The owner passes the records of every step to it until it is finished."""
 
     def __init__(
         self, durable: DurableState, *, log: Log, mailboxes: Mailboxes, reached: Callable[[int], Reached]
     ) -> None:
-        """`reached`: of so many target sets, which mailboxes each reaches now."""
+        """Prepare the reading. `reached`: returns the mailboxes of at most so many target sets, as they are now."""
         self._maps = {part: durable.maps[part] for part in _PARTS}
         self._log, self._mailboxes, self._reached = log, mailboxes, reached
         self._noted: dict[tuple[str, str], ProtocolRow] = {}
 
     def note(self, records: Records) -> None:
-        """Learn what a step changed."""
+        """Note the rows that a step changed."""
         for row in records.protocol:
             if row.part in self._maps:
                 self._noted[row.part, row.key] = row
 
     def read(self) -> Iterator[MessagePiece]:
-        """Everything but the log. Steps may come between."""
+        """Yield all rows except the log. Steps may run in between."""
         for durable_map in self._maps.values():
             keys = list(durable_map)
             for begin in range(0, len(keys), PIECE_ROWS):
                 yield self._piece(durable_map.row(key) for key in keys[begin : begin + PIECE_ROWS])
 
     def finish(self) -> tuple[LogEnds, Iterator[MessagePiece]]:
-        """How far the log goes at this step, and the rest of its rows, which may be read later."""
+        """Return the ends of the log at this step, and the remaining rows, which may be read later."""
         noted, self._noted = list(self._noted.values()), {}
         reached = [
             ReachedRow(_as_texts(targets), bytes(without_recipients(audience).serialize()))
@@ -174,7 +174,7 @@ class MessageSnapshot:
 
 
 def entries(records: Iterable[LogRecord]) -> MessagePiece:
-    """Entries of a log."""
+    """Return entries of a log as a piece."""
     return MessagePiece(entries=list(map(_entry, records)))
 
 
