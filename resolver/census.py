@@ -1,4 +1,7 @@
-"""Counts what lives on one server: of a graph over several, each node and arc is counted by one of them."""
+"""Counts of the nodes and arcs that live on one server.
+
+Each node and arc of a distributed graph is counted by one server.
+"""
 
 from __future__ import annotations
 
@@ -8,37 +11,40 @@ from itertools import compress
 from namegraph import CoreQueries, NodeKind
 
 LOOKED_AT_ONCE = 10_000
-"""Nodes whose homes are found in one go: some milliseconds."""
+"""Nodes whose homes are found in one slice: some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What one server owns. An arc is counted with its parent, a virtual node with its smallest component."""
+    """Numbers of nodes and arcs that one server owns.
+
+    An arc counts with its parent, a virtual node with its smallest component.
+    """
 
     groups: int
     processes: int
     arcs: int
-    """Suspended ones too."""
+    """Number of arcs, including suspended arcs."""
     virtual_nodes: int
 
 
 class Census:
-    """Reads a core; counts anew only where the graph has changed, or who owns what."""
+    """Reads a core. It counts again only after the graph or the owners have changed."""
 
     def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._counted: tuple[tuple[int, ...], Counts] | None = None
-        """What was counted, and the state in which it was."""
+        """State at the last count, and the result."""
         self._owned = bytearray()
-        """Of each node that was looked at, by number: 1 where it lives here."""
+        """Flag of each node that was looked at, by number: 1 if this server owns it."""
         self._owned_at = 0
-        """How often the owners of subnets had changed then."""
+        """Value of `core.ownership_changes` for which `_owned` holds."""
         self._renamed_count = 0
-        """How many numbers had got another name then."""
-        self.counts()  # The first time takes several times longer; it is while a server starts.
+        """Value of `graph.renamed_count` for which `_owned` holds."""
+        self.counts()  # The first count takes several times longer. It happens here, while a server starts.
 
     def counts(self) -> Counts:
-        """What this server owns now."""
+        """Return the present counts."""
         core, graph = self._core, self._core.graph
         state = (graph.update_count, len(graph.suspended), core.ownership_changes)
         if self._counted is None or self._counted[0] != state:
@@ -46,9 +52,9 @@ class Census:
         return self._counted[1]
 
     def look_at_some(self) -> bool:
-        """Find out where some of the nodes live that were not looked at; returns whether there are more of them.
+        """Find the owners of some nodes that were not looked at. Return True if more are left.
 
-        Who cannot wait for all after a large change looks at some at a time before it counts.
+        A caller that cannot wait for all nodes after a large change calls this repeatedly before it counts.
         """
         core = self._core
         if self._owned_at != core.ownership_changes:
@@ -59,7 +65,7 @@ class Census:
         return len(self._owned) < len(core.graph.ids)
 
     def _count(self) -> Counts:
-        """A few passes that run in C: some milliseconds for half a million arcs."""
+        """Count with a few passes that run in C: some milliseconds for half a million arcs."""
         core, graph = self._core, self._core.graph
         while self.look_at_some():
             pass
@@ -75,7 +81,7 @@ class Census:
         return Counts(groups.count(1), processes.count(1), arcs, virtual_nodes)
 
     def _follow_renamed(self) -> None:
-        """Look again at the numbers that got another name since."""
+        """Find the owners of renamed numbers again."""
         core, graph = self._core, self._core.graph
         renamed = graph.renamed_since(self._renamed_count)
         self._renamed_count = graph.renamed_count
@@ -88,10 +94,10 @@ class Census:
 
 
 _IS = {kind: bytes(number == kind for number in range(256)) for kind in (NodeKind.GROUP, NodeKind.PROCESS)}
-"""Tables that translate kinds: 1 for this one, 0 for others."""
+"""Tables for `bytes.translate` by kind: 1 for the kind itself, 0 for any other kind."""
 
 
 def _both(some: bytearray, others: bytearray) -> bytes:
-    """Where both hold 1; the shorter one is filled up with 0."""
+    """Return 1 at each place at which both arguments have 1. The shorter argument is extended with 0."""
     both = int.from_bytes(some, "little") & int.from_bytes(others, "little")
     return both.to_bytes(max(len(some), len(others)), "little")

@@ -1,4 +1,4 @@
-"""Everything there is to say about one group: its place in both views of the graph."""
+"""Description of one group: its place in both views of the graph."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from namegraph import (
 )
 
 RD_ANCESTORS_LIMIT = 20_000
-"""Originators listed in all duplication-control records of one description together."""
+"""Most originators listed in all duplication-control records of one description together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class VirtualNodeDescription:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """The other end of an immediate arc."""
+    """Node at the other end of an immediate arc."""
 
     node_id: NodeId
     kind: NodeKind
@@ -44,9 +44,10 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class RdRecord:
-    """In NG's form, DL(source, sink): ancestors. Messages that `ancestors` originate do not cross parent -> child.
+    """Duplication-control record in NG's form, DL(source, sink): ancestors.
 
-    `source` and `sink` are vnids where they are virtual nodes.
+    Messages that `ancestors` originate do not cross parent -> child. `source` and `sink` are vnids if they are virtual
+    nodes.
     """
 
     source: str
@@ -58,7 +59,7 @@ class RdRecord:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """One group. Neighbours are sorted by id, records by (child, source), pathnames by their nodes."""
+    """Description of one group. Neighbours are sorted by id, records by (child, source), pathnames by their nodes."""
 
     group: NodeId
     home: ServerId
@@ -80,9 +81,9 @@ def describe(
     home: ServerId,
     pathname_limit: int,
 ) -> GroupDescription:
-    """Describe a group that exists; at most `pathname_limit` pathnames are listed.
+    """Describe a group that exists, with at most `pathname_limit` pathnames.
 
-    `blocked`: who must not cross a normal arc that leaves the group.
+    `blocked`: returns the originators that must not cross a normal arc from the group.
     """
     ids = graph.ids
     virtual_node = graph.virtual_node_of.get(node)
@@ -114,7 +115,7 @@ def describe(
 def _rd_records(
     graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, blocked_from: Callable[[ArcRecord], BitMap]
 ) -> tuple[tuple[RdRecord, ...], bool]:
-    """The records of the group's own out-arcs, and whether there are more than can be listed."""
+    """Return the records of the group's own out-arcs, and True if some could not be listed."""
     ids = graph.ids
     records: list[RdRecord] = []
     room = RD_ANCESTORS_LIMIT

@@ -1,11 +1,11 @@
-"""The groups of one server in the order of their ids.
+"""Groups of one server in the order of their ids.
 
     nodes 0 to 4,095       nodes 4,096 to 8,191        ...
       sorted groups          sorted groups           sorted groups    each anew where a kind in it changed
            \\______________________|______________________/
                                merge                                 as far as somebody reads
 
-Sorting them all would take a long turn. A change touches the slices alone that have its groups.
+Sorting all groups at once would take too long. A change affects only the slices with its groups.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ from typing import NamedTuple
 from namegraph import CoreQueries, NodeId, NodeIndex, NodeKind, Subnet
 
 SLICE_NODES = 4_096
-"""Sorting the groups among so many nodes takes some 3 ms."""
+"""Nodes of a slice: sorting their groups takes some 3 ms."""
 
 
 class _Slice(NamedTuple):
-    """Some nodes as they were, and the groups of this server among them."""
+    """State of some nodes when they were sorted, and the groups of this server among them."""
 
     kinds: bytes
     ownership_changes: int
     groups: list[NodeId]
-    """Sorted."""
+    """Groups, sorted."""
 
 
 _NOT_SORTED = _Slice(b"", -1, [])
 
 
 class GroupOrder:
-    """Sorts the groups of a core, and keeps what is sorted while it holds."""
+    """Sorted groups of a core. Slices are kept while they are valid."""
 
     def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._slices: list[_Slice] = []
         self._renamed_count = 0
-        """How many numbers had got another name when the slices were sorted."""
+        """Value of `graph.renamed_count` for which the slices hold."""
 
     def fill(self) -> Iterator[None]:
-        """Sort what is not sorted, a slice at a time: others may go first between two of them."""
+        """Sort the outdated slices, and yield after each, so that other tasks may run."""
         self._follow_renamed()
         number = 0
         while number * SLICE_NODES < len(self._core.graph.kinds):
@@ -53,7 +53,10 @@ class GroupOrder:
             number += 1
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None) -> Iterator[NodeId]:
-        """The groups of the state at this instant, those after `after`; read lazily, whatever becomes of the graph."""
+        """Return the groups of the present state behind `after`.
+
+        Later changes of the graph do not affect the iterator.
+        """
         for _ in self.fill():
             pass
         suffix = "" if subnet is None else f"@{subnet}"
@@ -61,7 +64,7 @@ class GroupOrder:
         return merge(*(_after(each.groups, after, suffix) for each in self._slices[:count]))
 
     def _follow_renamed(self) -> None:
-        """Have the slices sorted anew in which a number got another name."""
+        """Discard the slices in which a number was renamed."""
         graph = self._core.graph
         renamed = graph.renamed_since(self._renamed_count)
         self._renamed_count = graph.renamed_count
@@ -73,7 +76,7 @@ class GroupOrder:
                 self._slices[number] = _NOT_SORTED
 
     def _sort(self, number: int) -> bool:
-        """Bring one slice up to date; return whether that took anything."""
+        """Update one slice. Return True if it had to be sorted."""
         core, graph = self._core, self._core.graph
         nodes = range(number * SLICE_NODES, min((number + 1) * SLICE_NODES, len(graph.kinds)))
         kinds, changes = bytes(graph.kinds[nodes.start : nodes.stop]), core.ownership_changes

@@ -1,4 +1,7 @@
-"""Questions about membership, answered from one server's state: no walk where the ancestors of the member tell."""
+"""Queries about membership, answered from one server's state.
+
+Ancestors of the member replace a walk if they suffice.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ NOTHING_TOLD: Mapping[ArcId, Sequence[NodeId]] = MappingProxyType({})
 
 
 class ExportRow(NamedTuple):
-    """One arc, or a group without members: then `child` is empty."""
+    """One arc, or a group without members. In the second case `child` is empty."""
 
     parent: NodeId
     child: str
@@ -56,24 +59,26 @@ class DirectMembers(NamedTuple):
     processes: list[NodeId]
     groups: list[NodeId]
     uncertain: list[NodeId]
-    """Groups whose arc is suspended: their homes, which are out of reach, may have deleted them. `groups` has them too.
-    The group itself, alone, where another server may know of more members."""
+    """Groups with a suspended arc, also in `groups`: their homes, which are out of reach, may have deleted them.
+
+    If another server may know of more members, the list has only the queried group itself.
+    """
 
 
 def nobody() -> tuple[ServerId, ...]:
-    """What `unheard` says where all others are heard."""
+    """Default of `unheard` if all other servers are heard."""
     return ()
 
 
 class MembershipResolver:
-    """Reads a core. Names are canonical; `RefusedError` (GROUP_NOT_FOUND) where a group asked for does not exist.
+    """Reads a core. Names are canonical. Raises `RefusedError` (GROUP_NOT_FOUND) if a queried group does not exist.
 
-    Where this server may have forgotten the group, or somebody may have created it without this server, it is
-    UNAVAILABLE.
+    The reason is UNAVAILABLE if this server may have forgotten the group, or the group may have been created without
+    this server.
     """
 
     def __init__(self, core: CoreQueries, *, unheard: Callable[[], Collection[ServerId]] = nobody) -> None:
-        """`unheard` gives the servers that may have lost this one by now."""
+        """Create a resolver. `unheard` returns the servers that may have lost this server by now."""
         self._core = core
         self._unheard = unheard
         self.plans = PlanCache(core)
@@ -88,25 +93,25 @@ class MembershipResolver:
         return self._core.ancestors
 
     def uncertainty(self) -> Uncertainty:
-        """What others may know better than this server now."""
+        """Return the facts that other servers may know better than this server now."""
         return self._core.uncertainty(self._unheard())
 
     def resolve(self, group: NodeId) -> Plan:
-        """Who is in the group: the same plan object as long as the answer is the same."""
+        """Return the plan of the group: the same object while the answer is the same."""
         return self.plans.plan(self._require_group(group))
 
     def fill(self, group: NodeId) -> Iterator[int]:
-        """Make the plan that `resolve` needs, so that it takes no time; yield between slices, when updates may come."""
+        """Compute the plan for a fast `resolve`. Yield between slices, so that updates may come."""
         return self.plans.fill(self._require_group(group))
 
     def representative(self, group: NodeId) -> NodeIndex:
-        """The number that stands for the group's derived node."""
+        """Return the number that represents the group's derived node."""
         return self._graph.representative(self._require_group(group))
 
     def walk(self, group: NodeId, prepared: Prepared[Walk] | None = None) -> Walk:
-        """How the resolution of the group goes: depth first, siblings by id, every node once.
+        """Return the walk of the group's resolution: depth first, siblings by id, every node once.
 
-        `prepared`: what `prepare_walk` came to. Where that no longer holds, the walk is made anew.
+        `prepared`: result of `prepare_walk`. If it is outdated, the walk is computed again.
         """
         node = self._require_group(group)
         plan = self.plans.plan(node)
@@ -115,7 +120,7 @@ class MembershipResolver:
         return at_once(self._walk(node, plan))
 
     def prepare_walk(self, group: NodeId) -> Slices[Prepared[Walk] | None]:
-        """Make what `walk` needs, so that it takes no time; yield between slices, when updates may come."""
+        """Compute the steps for a fast `walk`. Yield between slices, so that updates may come."""
         for _ in range(ATTEMPTS):
             yield from self.fill(group)
             node = self._require_group(group)
@@ -129,7 +134,7 @@ class MembershipResolver:
         return (yield from assemble(self._graph.ids[group], told))
 
     def check(self, group: NodeId, member: NodeId) -> bool:
-        """Whether the member is in the group, directly or not. An unknown member is in no group."""
+        """True if the member is in the group, directly or indirectly. An unknown member is in no group."""
         node = self._require_group(group)
         of_member = self._graph.index.get(member)
         if of_member is None:
@@ -137,10 +142,11 @@ class MembershipResolver:
         return self._ancestors.is_ancestor(ancestor=node, node=of_member) or self.is_above_suspended(node, of_member)
 
     def is_above_suspended(self, group: NodeIndex, member: NodeIndex, *, without: Set[ServerId] = frozenset()) -> bool:
-        """Whether a suspended arc from a group of this server makes a process a member of a group.
+        """True if a suspended arc from a group of this server makes a process a member of a group.
 
-        That is sure, as nobody else can leave such an arc; `without` resting on groups of some servers. Of a group that
-        is below a suspended arc it is not: its home, which is away, may have left it there, or deleted the group.
+        Such a membership is certain, because no other server can leave the arc. A group below a suspended arc is
+        uncertain: its home, which is away, may have left the arc, or deleted the group. `without`: servers whose groups
+        the path must avoid.
         """
         if not self._graph.suspended or self._graph.kind(member) is not NodeKind.PROCESS:
             return False
@@ -157,7 +163,7 @@ class MembershipResolver:
         return not without or self.is_above_without(ids[group], ids[node], without)
 
     def is_above_without(self, group: NodeId, member: NodeId, servers: Set[ServerId]) -> bool:
-        """Whether the member is in the group by way of groups alone that none of these servers owns."""
+        """True if the member is in the group over a path of groups that none of these servers owns."""
         graph, home_of = self._graph, self._core.home_of
         seen, pending = set[NodeIndex](), [graph.index[member]]
         goal = graph.index[group]
@@ -171,7 +177,7 @@ class MembershipResolver:
         return False
 
     def explain(self, group: NodeId, member: NodeId) -> list[NodeId]:
-        """A shortest chain of immediate memberships from the group to the member; empty where it is not in it."""
+        """Return a shortest chain of immediate memberships from the group to the member. Empty if it is no member."""
         node = self._require_group(group)
         of_member = self._graph.index.get(member)
         if of_member is None:
@@ -187,19 +193,19 @@ class MembershipResolver:
         return [self._graph.ids[step] for step in chain]
 
     def memberships(self, member: NodeId) -> list[NodeId]:
-        """Every group the member is in, directly or not, sorted."""
+        """Return all groups of the member, direct and indirect, sorted."""
         node = self._graph.index.get(member)
         if node is None:
             return []
         ids = self._graph.ids
         found = set(ancestor_groups(self._graph, self._ancestors, node))
         for parent in self._core.suspended_parents(node) if self._graph.suspended else ():
-            # That is known, whoever is away.
+            # These memberships are known, whichever servers are away.
             found.update([parent], ancestor_groups(self._graph, self._ancestors, parent))
         return sorted([ids[group] for group in found])
 
     def direct_memberships(self, member: NodeId) -> list[NodeId]:
-        """Every group that the member is a direct member of, sorted."""
+        """Return all groups of which the member is an immediate member, sorted."""
         node = self._graph.index.get(member)
         if node is None:
             return []
@@ -208,7 +214,7 @@ class MembershipResolver:
         return sorted([ids[parent] for parent in parents])
 
     def direct_members(self, group: NodeId) -> Slices[DirectMembers]:
-        """Find the immediate members of a group; yield between slices, when updates may come."""
+        """Find the immediate members of a group. Yield between slices, so that updates may come."""
         for _ in range(ATTEMPTS):
             graph = self._graph
             update_count = graph.update_count
@@ -234,15 +240,16 @@ class MembershipResolver:
         return DirectMembers(revision, processes, groups, sorted(uncertain))
 
     def arcs_judged_elsewhere(self, group: NodeId) -> dict[ServerId, list[ArcId]]:
-        """The arcs from the group whose duplication-control records other servers compute: to be asked there."""
+        """Return the arcs from the group whose duplication-control records another server computes, by server to
+        ask."""
         return self._core.arcs_judged_elsewhere(self._require_group(group))
 
     def describe(
         self, group: NodeId, *, pathname_limit: int, told: Mapping[ArcId, Sequence[NodeId]] = NOTHING_TOLD
     ) -> GroupDescription:
-        """The group's place in both views of the graph.
+        """Describe the group's place in both views of the graph.
 
-        `told` is what other servers say of the arcs they judge: of each, the minimal nodes that must not cross it.
+        `told`: minimal nodes that must not cross an arc, for each arc whose records another server computes.
         """
         node = self._require_group(group)
         graph, ancestors, owns = self._graph, self._ancestors, self._core.owns
@@ -252,18 +259,18 @@ class MembershipResolver:
                 return blocked_originators(graph, ancestors, arc)
             sources = told.get(ArcId(graph.ids[arc.parent], graph.ids[arc.child]), ())
             named = (ancestors.of(graph.index[name]) for name in sources if name in graph.index)
-            # Whatever another server tells: nothing else can come to the arc.
+            # Only ancestors of the arc's parent can come to the arc, whatever another server reports.
             return ancestors.of(arc.parent) & BitMap().union(*named)
 
         home = self._core.home_of(group)
         return describe(graph, ancestors, node, blocked=blocked, home=home, pathname_limit=pathname_limit)
 
     def groups(self, *, subnet: Subnet | None, after: NodeId | None, limit: int) -> list[NodeId]:
-        """At most `limit` groups of this server in the order of their ids, those after `after`."""
+        """Return at most `limit` groups of this server behind `after`, in the order of their ids."""
         return list(islice(self.group_order.groups(subnet=subnet, after=after), limit))
 
     def export(self, *, subnet: Subnet | None) -> Iterator[ExportRow]:
-        """All arcs of this server's groups by parent and child. Copies what it needs one group at a time."""
+        """Yield all arcs of this server's groups by parent and child. The state is copied one group at a time."""
         graph = self._graph
         for group in self.group_order.groups(subnet=subnet, after=None):
             node = graph.group(group)

@@ -1,40 +1,42 @@
-"""A server's part of a resolution over several servers: everything it owns that an originator reaches, in one answer.
+"""A server's part of a distributed resolution: all nodes that it owns and an originator reaches, in one answer.
 
-                                what holds at the server                             what it answers
+                                state of the server                                    answer
     originator in its graph     a ready update affects what the plan looks at        InDoubt
                                 the plan is still the one that was told before       Unchanged
                                                                                      Part
     originator unknown here     whoever leads here holds an arc that is to come      InDoubt
                                 or to go
 
-The originator is a group, or a set of targets: then it is unknown where all targets and exceptions are.
+The originator is a group, or a set of targets. A set is unknown if all its targets and exceptions are.
 
-A server knows the whole ancestry of what it owns, so it can answer for all of it, whatever arc the walk comes over: one
-request a server and walk is enough, and each group and native process is reported by its home alone.
+A server knows the whole ancestry of the nodes that it owns. It can answer for all of them, over whatever arc the walk
+comes. One request for each server and walk is enough, and only its home reports each group and native process.
 
-Why an agreed walk is right. Let `now` be the instant at which its last round of questions began; every part was told
-before it and confirmed after it, without doubt, so all parts held at `now`. Compare with the graph G after the updates
-that were decided by `now`.
+Correctness of an agreed walk. Let `now` be the instant at which its last round of questions began. Every part was told
+before `now` and confirmed after it, without doubt, so all parts held at `now`. Compare with the graph G after the
+updates that were decided by `now`.
 
-- *Nothing is missing.* On a way in G from the originator to a node that is missing, take the first missing node n and
-  the arc m -> n. The home of m reports m. The update that added the arc was decided by `now`, so that home was ready by
-  then; it affects m, so had the home not applied it, it would have been in doubt, or have changed its part. So it holds
-  m -> n and reports n as owned or onward; and the root finishes only if each node onward is reported by its home.
-- *Nothing is extra.* The home of a reported node n was a participant of every update decided by `now` that changed
-  what is above n, and n is among the affected nodes. By the same argument it has applied them all, and then its
+- *No node is missing.* On a path in G from the originator to a missing node, take the first missing node n and the arc
+  m -> n. The home of m reports m. The update that added the arc was decided by `now`, so that home was ready by then.
+  The update affects m: had the home not applied it, the home would have been in doubt, or have changed its part. The
+  home therefore holds m -> n and reports n as owned or onward. The root finishes only if the home of each onward node
+  reports that node.
+- *No node is extra.* The home of a reported node n was a participant of every update decided by `now` that changed the
+  ancestors of n, because n is among the affected nodes. By the same argument the home has applied them all, and its
   ancestry of n is that of G.
 
-**A set of targets, each less its exceptions.** Take a virtual node above all targets and exceptions, of which nothing
-is stored: its plan at a server is that of the set. The root asks the homes of all of them first, as if an arc led to
-each. By the two points above, what is reported is what the virtual node reaches in G, and the home of each reported
-node n has the ancestry that n has in G. So it knows which targets and which exceptions reach n, and decides alone.
+**A set of targets, each less its exceptions.** Take a virtual node above all targets and exceptions, which is not
+stored: its plan at a server is that of the set. The root asks the homes of all of them first, as if an arc led to each.
+By the two points above, the reported nodes are those that the virtual node reaches in G, and the home of each reported
+node n has the ancestry that n has in G. The home therefore knows the targets and the exceptions that reach n, and
+decides alone.
 
-A foreign process lives at the home of each of its groups, and each of these homes knows of those targets and exceptions
-alone that reach its own groups. None of these groups is missing, and the ancestry of each is that of G. So what all
-homes say, united (`resolver.target_masks`), is what reaches the process in G. That is why exceptions are walked like
-targets.
+A foreign process lives at the home of each of its groups. Each of these homes knows only the targets and exceptions
+that reach its own groups. None of these groups is missing, and the ancestry of each is that of G. The union of the
+reports of all homes (`resolver.target_masks`) is therefore the set of targets and exceptions that reach the process in
+G. For this reason exceptions are walked as targets are.
 
-Source: protocol.md sections 5 and 8.
+See docs/protocol.md, "Many servers" and "Questions over several servers".
 """
 
 from __future__ import annotations
@@ -63,52 +65,58 @@ from resolver.target_masks import Masks
 
 @dataclass(frozen=True, slots=True)
 class PartRequest:
-    """What the root of a resolution asks one server."""
+    """Question of the root of a resolution to one server."""
 
     server: ServerId
     targets: TargetSet
     known_version: str | None = None
-    """The version of the part that the root holds."""
+    """Version of the part that the root holds. None if it holds none."""
     with_steps: bool = False
-    """Of one group without exceptions alone."""
+    """True if steps are requested. Only a single group without exceptions has steps."""
     counts: bool = False
-    """Processes that the server owns are counted, and not named."""
+    """True if processes that the server owns are counted, and not named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What an originator reaches at one server; ids sorted, each once."""
+    """Nodes of one server that an originator reaches. Ids are sorted, each once."""
 
     version: str
-    """Opaque. While the server answers with it, the part has not changed at any instant in between."""
+    """Opaque version.
+
+    While the server answers with the same version, the part has not changed at any instant in between.
+    """
     processes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
     onward: tuple[Onward, ...] = ()
     steps: tuple[Delivery, ...] = ()
-    """How the walk comes to these nodes, where that was asked for."""
+    """Steps of the walk to these nodes, if requested."""
     apart: tuple[Onward, ...] = ()
-    """Where the walk cannot go on: arcs are suspended."""
+    """Nodes at which the walk stops, because the arcs to them are suspended."""
     view: str = ""
-    """The view that the server is in."""
+    """View that the server is in."""
     is_healed: bool = True
-    """Whether it knows all that was done to its arcs while servers were apart, and when it was cut off."""
+    """True if the server knows all changes of its arcs while servers were apart, and the time at which it was cut
+    off."""
     process_masks: tuple[Masks, ...] = ()
-    """Of a set: one for each process."""
+    """Masks of each process, for a set."""
     group_masks: tuple[Masks, ...] = ()
-    """Of a set: one for each group."""
+    """Masks of each group, for a set."""
     counted: tuple[int, ...] | None = None
-    """Of each target, how many processes are the server's own, and are first reached by that target: `processes` are
-    those alone that nobody owns. None: all are named."""
+    """Number of the server's own processes that each target reaches first. `processes` has then only foreign processes.
+
+    None if all processes are named.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Unchanged:
-    """The part of the version that the root holds is still the one."""
+    """The part has still the version that the root holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """No part can be told at this instant. `update` is the one whose outcome must come first, where it is known."""
+    """No part can be told now. `update` is the update whose outcome is awaited. None if it is not known."""
 
     update: UpdateId | None = None
 
@@ -116,21 +124,21 @@ class InDoubt:
 PartAnswer = Part | Unchanged | InDoubt
 
 COUNTED_LIMIT = 100
-"""Plans of which it is kept how many processes are this server's own."""
+"""Most plans for which the counts of this server's own processes are cached."""
 
 
 PreparedPart = Prepared[tuple[Delivery, ...]]
 
 
 class _Version(NamedTuple):
-    """Names a part that is to be told."""
+    """Version of a part that is to be told."""
 
     text: str
     is_healed: bool
 
 
 class _Told(NamedTuple):
-    """Which processes of a plan are told, and how many are not."""
+    """Named processes of a plan, and counts of the other processes."""
 
     processes: tuple[NodeId, ...]
     masks: tuple[Masks, ...]
@@ -138,21 +146,24 @@ class _Told(NamedTuple):
 
 
 class Parts:
-    """Answers what roots ask of this server."""
+    """Answers to the questions of roots."""
 
     def __init__(self, core: CoreQueries, plans: PlanCache, *, start: str) -> None:
-        """`start` tells this start of the server from all others, so that a version of an earlier one never holds."""
+        """Create the answers.
+
+        `start` identifies this start of the server, so that a version of an earlier start never holds.
+        """
         self._core = core
         self._plans = plans
         self._start = start
         self._counted: dict[int, _Told] = {}
-        """By number of the plan."""
+        """Counts by number of the plan."""
 
     def fill(self, request: PartRequest) -> Slices[PreparedPart | None]:
-        """Make what `answer` needs, so that it takes no time: the plan, which is kept, and steps, which it is given.
+        """Compute the plan, which is kept, and the steps, which are returned, for a fast `answer`.
 
-        Yields between slices, when updates may come: where these change it again and again, it is not there in the end.
-        Raises as `answer` does.
+        Yields between slices, so that updates may come. If updates change the plan again and again, the plan is missing
+        in the end. Raises as `answer` does.
         """
         for _ in range(ATTEMPTS):
             yield from self._fill_plan(request.targets)
@@ -169,12 +180,12 @@ class Parts:
         return None
 
     def answer(self, request: PartRequest, prepared: PreparedPart | None = None) -> PartAnswer:
-        """What is owned here of the plan of what is asked for.
+        """Return the owned nodes of the plan of a request.
 
-        `prepared`: what filling for the same request came to. Steps that no longer hold are made anew.
+        `prepared`: result of `fill` for the same request. Outdated steps are computed again.
 
-        Raises `RefusedError` (GROUP_NOT_FOUND, or UNAVAILABLE where this server may have forgotten it) where a target
-        or an exception should be at home here and is not there.
+        Raises `RefusedError` if a target or an exception should be at home here and does not exist. The reason is
+        GROUP_NOT_FOUND, or UNAVAILABLE if this server may have forgotten the name.
         """
         known = self._known_of(request.targets)
         if not known:
@@ -206,9 +217,9 @@ class Parts:
         )
 
     def basis(self) -> str:
-        """Opaque. While this is the same, no answer of this server has changed at any instant in between.
+        """Return an opaque text. While it is the same, no answer of this server has changed at any instant in between.
 
-        Empty where that cannot be told: updates are under way, or others may know better.
+        Empty if updates are under way, or other servers may know better.
         """
         core = self._core
         if not (self._is_quiet and core.is_steady) or core.uncertainty():
@@ -217,12 +228,12 @@ class Parts:
 
     @property
     def _is_quiet(self) -> bool:
-        """Whether this server is ready for no update."""
+        """True if no update is ready at this server."""
         entries = self._core.entries
         return not any(entry.is_ready and not entries.updates[key].read for key, entry in entries.by_update.items())
 
     def _told(self, plan: Plan, targets: int) -> _Told:
-        """The processes of a plan, as they are told where those of this server are counted."""
+        """Return the processes of a plan in the form in which those of this server are counted."""
         found = self._counted.get(plan.number)
         if found is None:
             if len(self._counted) >= COUNTED_LIMIT:
@@ -249,7 +260,7 @@ class Parts:
         return self._plans.fill_for_set(targets, known) if known else iter(())
 
     def _known_of(self, targets: TargetSet) -> dict[NodeId, NodeIndex]:
-        """The targets and exceptions that this server knows."""
+        """Return the targets and exceptions that this server knows."""
         found = {name: self._originator(name) for name in named_in(targets)}
         return {name: node for name, node in found.items() if node is not None}
 
@@ -259,7 +270,7 @@ class Parts:
         return self._plans.plan_of_set(targets, known)
 
     def _to_tell(self, request: PartRequest, plan: Plan, name: NodeId) -> _Version | Unchanged | InDoubt:
-        """As which version the part of a plan is to be told now, or what in its place; `name`: of the originator."""
+        """Return the version of the part of a plan to tell now, or the answer in its place. `name`: the originator."""
         update = self._ready_for(plan)
         if update is not None:
             return InDoubt(update)
@@ -279,7 +290,7 @@ class Parts:
         return node if node is not None and node in core.records.above else None
 
     def _ready_for(self, plan: Plan) -> UpdateId | None:
-        """An update that this server is ready for and that affects anything the plan looks at, if there is one."""
+        """Return an update that is ready at this server and affects a node of the plan. None if there is none."""
         entries = self._core.entries
         for update_id, entry in entries.by_update.items():
             if not entry.is_ready or entries.updates[update_id].read is not None:

@@ -1,16 +1,18 @@
-"""Resolution plans: what an originator or a set reaches, computed on first use and kept until something below changes.
+"""Resolution plans: nodes that an originator or a set reaches, computed on first use and cached until a change below.
 
-A plan is the tree of arcs that deliver for its originator: the shadow trees of the virtual nodes it reaches, and into
-every other derived node the first arc, in the order of `namegraph.graph.duplication_control`, whose tail is reached. A
-walk over it needs no memory of where it has been.
+A plan is the tree of arcs that deliver for its originator. It has the shadow trees of the virtual nodes that the
+originator reaches. For every other derived node it has the first arc whose tail is reached, in the order of
+`namegraph.graph.duplication_control`. A walk over the plan needs no memory of visited nodes.
 
-Of several servers, each has its own plan for an originator. A server knows the whole ancestry of what it owns, so the
-owned nodes that are below the originator in its graph are all those that the originator reaches, by whatever way.
+Each of several servers has its own plan for an originator. A server knows the whole ancestry of the nodes that it owns.
+The owned nodes below the originator in its graph are therefore all owned nodes that the originator reaches, by any
+path.
 
-A set of targets, each less its exceptions, has one plan: of a virtual node above all of them, with what it comes to for
+A set of targets, each less its exceptions, has one plan: that of a virtual node above all of them, with the masks of
 each member (`resolver.target_masks`).
 
-Source: NG 4.2, 4.3; protocol.md sections 4 and 8; invariants I4, I6.
+Source: NG 4.2, 4.3. See docs/protocol.md, "Every duplicate is blocked in advance", "Questions over several servers" and
+"The invariants" (I4, I6).
 """
 
 from __future__ import annotations
@@ -42,50 +44,53 @@ from namegraph import (
 from resolver.target_masks import Masks, masks_below
 
 ATTEMPTS = 3
-"""Plans that are begun again because an update changed what they had read; the next one is made at once."""
+"""Attempts to make a plan in slices before updates that interrupt it. The next attempt runs at once."""
 
 PLANS_WEIGHT_LIMIT = 4_000_000
-"""Nodes reached by all plans kept together; the least recently used go first."""
+"""Most nodes reached by all cached plans together. The least recently used plans go first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """Nodes of another server that are immediately below owned groups of a plan; ids, each once, sorted."""
+    """Nodes of another server that are immediately below owned groups of a plan. Ids are sorted, each once."""
 
     server: ServerId
     groups: tuple[NodeId, ...]
     processes: tuple[NodeId, ...]
     masks: tuple[Masks, ...] = ()
-    """Of a set: one for each process, as far as is known here."""
+    """Masks of each process as this server knows them, for a set."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Plan:
-    """What an originator reaches here. `processes` and `groups` are the owned ones: sorted ids, each once."""
+    """Nodes at this server that an originator reaches.
+
+    `processes` and `groups` are the owned ones: sorted ids, each once.
+    """
 
     reached: frozenset[NodeIndex]
-    """The components of the originator and every group and process below them, as far as they are known here."""
+    """Components of the originator, and every group and process below them that this server knows."""
     processes: tuple[NodeId, ...]
-    """Native ones of this server, and the foreign ones that were joined here."""
+    """Native processes of this server, and the foreign processes that were joined at this server."""
     groups: tuple[NodeId, ...]
-    """A group on a loop reaches itself; one that is on none does not."""
+    """Groups. A group on a loop reaches itself. A group on no loop does not."""
     onward: tuple[Onward, ...] = ()
-    """Where the walk leaves this server, sorted by server."""
+    """Nodes of other servers at which the walk leaves this server, sorted by server."""
     apart: tuple[Onward, ...] = ()
-    """Where it cannot go on: the arcs that lead there are suspended. Rejected ones lead nowhere."""
+    """Nodes at which the walk stops, because the arcs to them are suspended. Rejected arcs are left out."""
     number: int = 0
-    """No two plans of one cache have the same."""
+    """Number of the plan, unique in its cache."""
     encoded: dict[str, object] = field(default_factory=dict)
-    """For the shell: forms of this answer that it made and wants to find again."""
+    """Forms of this answer that the shell made and wants to find again."""
     process_masks: tuple[Masks, ...] = ()
-    """Of a set: one for each process. Of a foreign one other servers may know more."""
+    """Masks of each process, for a set. Other servers may know more of a foreign process."""
     group_masks: tuple[Masks, ...] = ()
-    """Of a set: one for each group."""
+    """Masks of each group, for a set."""
 
 
 @dataclass(frozen=True, slots=True)
 class WalkStep:
-    """One step of a walk from `tail` to `head`; over a shadow arc it may go from child to parent."""
+    """One step of a walk from `tail` to `head`. Over a shadow arc it may go from child to parent."""
 
     tail: NodeId
     head: NodeId
@@ -94,10 +99,13 @@ class WalkStep:
 
 
 _Key = NodeIndex | tuple[TargetSet, tuple[NodeIndex | None, ...]]
-"""The representative of an originator; or a set, with the numbers of its groups, None where one is not known here."""
+"""Representative of an originator; or a set, with the numbers of its groups.
+
+None as a number if the group is not known here.
+"""
 
 _Making = Callable[[set[NodeIndex]], Slices[Plan]]
-"""Makes a plan; adds to the set the nodes that it has looked at, before it looks further."""
+"""Function that makes a plan. It adds the nodes that it has read to the set, before it reads further."""
 
 
 class PlanCache:
@@ -106,42 +114,42 @@ class PlanCache:
     def __init__(self, core: CoreQueries, *, weight_limit: int = PLANS_WEIGHT_LIMIT) -> None:
         self._core = core
         self._plans: OrderedDict[_Key, tuple[Plan, int]] = OrderedDict()
-        """Plan and the update count at which it was last known to hold."""
+        """Each plan, with the update count at which it was last known to hold."""
         self._standing = core.standing
-        """Of suspended arcs, by which the plans were made."""
+        """Standing of suspended arcs for which the plans were made."""
         self._made = 0
         self._weight = 0
         self._weight_limit = weight_limit
 
     @property
     def weight(self) -> int:
-        """The nodes of all plans that are kept."""
+        """Number of nodes in all cached plans."""
         return self._weight
 
     def plan(self, group: NodeIndex) -> Plan:
-        """The plan of a group: the same object as long as nothing below it changes."""
+        """Return the plan of a group: the same object while nothing below the group changes."""
         return self._plan(*self._of_group(group))
 
     def plan_of_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Plan:
-        """The plan of a set: the same object as long as nothing below a target or an exception changes.
+        """Return the plan of a set: the same object while nothing below a target or an exception changes.
 
-        `known`: the targets and exceptions that this server knows. Nothing of the others is below them here.
+        `known`: targets and exceptions that this server knows. The other ones have no nodes below them here.
         """
         return self._plan(*self._of_set(targets, known))
 
     def fill(self, group: NodeIndex) -> Iterator[int]:
-        """Make the plan of a group, so that asking for it takes no time; yield between slices, when updates may come.
+        """Make the plan of a group for a fast answer. Yield between slices, so that updates may come.
 
-        Where these change again and again what is below it, there is none in the end.
+        If updates change the nodes below again and again, the plan is missing in the end.
         """
         return self._fill(lambda: self._of_group(group))
 
     def fill_for_set(self, targets: TargetSet, known: Mapping[NodeId, NodeIndex]) -> Iterator[int]:
-        """The same for the plan of a set."""
+        """Make the plan of a set, as `fill` does for a group."""
         return self._fill(lambda: self._of_set(targets, known))
 
     def kept(self, group: NodeIndex) -> Plan | None:
-        """The plan of a group, where it is made and holds."""
+        """Return the plan of a group if it is cached and holds. None otherwise."""
         return self._kept(self._core.graph.representative(group))
 
     def _of_group(self, group: NodeIndex) -> tuple[_Key, _Making]:
@@ -156,7 +164,7 @@ class PlanCache:
 
     def _fill(self, find: Callable[[], tuple[_Key, _Making]]) -> Iterator[int]:
         for _ in range(ATTEMPTS):
-            key, making = find()  # What overtook the last one may have changed the representative.
+            key, making = find()  # An update that overtook the last attempt may have changed the representative.
             if self._kept(key) is not None:
                 return
             plan = yield from self._attempt(making)
@@ -164,7 +172,7 @@ class PlanCache:
                 self._keep(key, plan)
 
     def _attempt(self, making: _Making) -> Slices[Plan | None]:
-        """A plan, unless something below changes while it is made, or what readers see becomes another graph."""
+        """Make a plan. Return None if a node below changes meanwhile, or readers get another graph."""
         graph, standing, begun_at = self._core.graph, self._core.standing, self._core.graph.update_count
         reached: set[NodeIndex] = set()
 
@@ -175,7 +183,7 @@ class PlanCache:
         return (yield from unless_overtaken(making(reached), holds))
 
     def _kept(self, key: _Key) -> Plan | None:
-        """The plan that is kept and holds."""
+        """Return the cached plan if it holds. None otherwise."""
         graph = self._core.graph
         if graph.suspended and self._standing != self._core.standing:
             self._forget_all()
@@ -190,7 +198,7 @@ class PlanCache:
         return None
 
     def _keep(self, key: _Key, plan: Plan) -> Plan:
-        """Keep one that was made, unless another one was made meanwhile."""
+        """Cache a plan, unless another plan was cached meanwhile. Return the cached plan."""
         kept = self._kept(key)
         if kept is not None:
             return kept
@@ -204,18 +212,18 @@ class PlanCache:
         return plan
 
     def _forget_all(self) -> None:
-        """No arc has changed, but which of the suspended ones are rejected."""
+        """Discard all plans: no arc has changed, but other suspended arcs are rejected now."""
         self._standing = self._core.standing
         self._plans.clear()
         self._weight = 0
 
     def _still_holds(self, plan: Plan, held_at: int) -> bool:
-        # What a plan reaches, and how, changes only with an arc that leaves a node it reaches.
+        # The nodes that a plan reaches, and its arcs, change only with an arc that leaves such a node.
         return self._core.graph.is_unchanged_at(plan.reached, since=held_at)
 
 
 def make_plan(core: CoreQueries, group: NodeIndex, reached: set[NodeIndex]) -> Slices[Plan]:
-    """Compute the plan of a group: one walk down, level by level. `reached`, empty at first, takes what is found."""
+    """Compute the plan of a group: one walk down, level by level. `reached`, empty at first, gets the nodes found."""
     graph = core.graph
     yield from _descend(graph, graph.components(group), reached)
     elsewhere = nodes_elsewhere(core.records, reached)
@@ -243,8 +251,8 @@ def make_plan_of_set(
 ) -> Slices[Plan]:
     """Compute the plan of a set: one walk down from all of its groups. `reached` as in `make_plan`.
 
-    Groups below exceptions alone are in it too, since the walk goes on there. Native processes below them are not: they
-    are in no answer, whatever others know.
+    The plan includes groups only below exceptions, because the walk goes on there. It excludes native processes only
+    below exceptions: they are in no answer, whatever other servers know.
     """
     graph = core.graph
     ids, kinds = graph.ids, graph.kinds
@@ -285,7 +293,7 @@ def make_plan_of_set(
 
 
 def _descend(graph: NameGraph, starts: Iterable[NodeIndex], reached: set[NodeIndex]) -> Slices[None]:
-    """Add the starts, and all that is below them."""
+    """Add the start nodes, and all nodes below them."""
     reached.update(starts)
     frontier = set(reached)
     while frontier:
@@ -297,11 +305,11 @@ def _descend(graph: NameGraph, starts: Iterable[NodeIndex], reached: set[NodeInd
 def _immediately_below(
     graph: NameGraph, nodes: Iterable[NodeIndex], among: Set[NodeIndex] | None
 ) -> Slices[set[NodeIndex]]:
-    """The children of some nodes, as far as they are among others."""
+    """Return the children of some nodes, limited to `among`. None as `among` for no limit."""
     children = graph.children
     found: set[NodeIndex] = set()
     for some in in_slices(nodes, SLICE_ITEMS // 4):
-        # Many at once: the union runs in C, which is several times faster than visiting arc by arc.
+        # Many nodes at once: the union runs in C, several times faster than a visit to each arc.
         below = set().union(*[children[node] for node in some])
         found |= below if among is None else below & among
         yield len(some) + len(below)
@@ -309,7 +317,7 @@ def _immediately_below(
 
 
 def _suspended_below(core: CoreQueries, nodes: Set[NodeIndex]) -> Slices[dict[NodeIndex, list[NodeIndex]]]:
-    """The children of suspended arcs that leave each of some nodes, but for rejected ones."""
+    """Return the children over suspended arcs that are not rejected, by parent."""
     suspended = core.graph.suspended_from
     found: dict[NodeIndex, list[NodeIndex]] = {}
     for node in nodes & suspended.keys():
@@ -321,7 +329,7 @@ def _suspended_below(core: CoreQueries, nodes: Set[NodeIndex]) -> Slices[dict[No
 
 
 def nodes_elsewhere(records: AncestryStore, nodes: Set[NodeIndex]) -> set[NodeIndex]:
-    """Those of some nodes with arcs here that live on other servers: they are above owned nodes, or their children."""
+    """Return the nodes that other servers own: those with arcs here are above owned nodes, or their children."""
     return (records.above.keys() & nodes) | (records.leaving.keys() & nodes)
 
 
@@ -352,7 +360,7 @@ def _by_server(
 
 
 def delivering_arcs(graph: NameGraph, plan: Plan, originator: NodeIndex) -> Slices[dict[NodeIndex, ArcRecord]]:
-    """The arc that delivers each derived node of a plan but the originator, by representative."""
+    """Return the arc that delivers each derived node of a plan except the originator, by representative."""
     delivering: dict[NodeIndex, ArcRecord] = {}
     owner = graph.virtual_node_of
     first = graph.representative(originator)

@@ -1,7 +1,7 @@
-"""What the delivery half asks of the graph: who is below a group on this server, and where the ways go on.
+"""Answers of the graph to delivery: the processes below a group on this server, and the onward servers.
 
-A server knows the whole ancestry of what it owns, so the owned nodes below a group are all those that it reaches, by
-whatever way (`resolver/plans.py`). Source: delivery.md section 4.
+A server knows the whole ancestry of the nodes that it owns. The owned nodes below a group are therefore all owned nodes
+that the group reaches, by any path (`resolver/plans.py`). See docs/protocol.md, "Who is below".
 """
 
 from __future__ import annotations
@@ -14,50 +14,52 @@ from namegraph import ArcRecord, CoreQueries, NodeId, NodeIndex, NodeKind, Serve
 from resolver.plans import PlanCache
 
 FOUND_LIMIT = 10_000
-"""Answers kept."""
+"""Most cached answers."""
 
 
 class Below(NamedTuple):
-    """What a group reaches on this server."""
+    """Nodes and servers that this server has below a group."""
 
     number: int
-    """The same number, the same answer."""
+    """Version of the answer: equal numbers mean equal answers."""
     processes: tuple[NodeId, ...]
-    """Those that live here: sorted, each once."""
+    """Processes that this server delivers to, sorted, each once."""
     onward: tuple[ServerId, ...]
-    """Servers of members that live elsewhere and are immediately below owned groups; also those behind suspended arcs.
-    Sorted."""
+    """Homes of members elsewhere that are immediately below owned groups, including those behind suspended arcs.
+
+    Sorted.
+    """
     apart: tuple[ServerId, ...]
-    """Of these, the ones at either end of suspended arcs."""
+    """Servers of `onward` that are at either end of suspended arcs."""
 
 
 NOBODY = Below(0, (), (), ())
-"""Of what is not known here."""
+"""Answer for a name that this server does not know."""
 
 
 class GraphReach:
-    """The answers of one core, each kept until something below the group changes."""
+    """Answers of one core, each cached until a node below the group changes."""
 
     def __init__(self, core: CoreQueries) -> None:
         self._core = core
         self._plans = PlanCache(core)
         self._found: dict[int, Below] = {}
-        """By the number of the plan."""
+        """Answers by number of the plan."""
         self._numbers: dict[tuple[ServerId, ...], int] = {}
         self._filling: dict[NodeId, Iterator[int]] = {}
         """Plans that are being made, by group."""
 
     def below(self, group: NodeId) -> Below:
-        """Return the nodes here that a group of any server reaches, under its old name too if it was renamed.
+        """Return the nodes and servers that this server has below a group of any server, also under its old name.
 
-        A message to the old name may be on its way.
+        A message to the old name of a renamed group may be under way.
         """
         graph = self._core.graph
         node = graph.index.get(self._core.renamed_to(group) or group)
         if node is None:
             return NOBODY
         if not self._is_group_here(node):
-            # Of another server's group nothing may be known here but suspended arcs.
+            # Suspended arcs may be all that this server knows of another server's group.
             away = tuple(sorted(self._homes_of_suspended({node})))
             return Below(self._number_of(away), (), away, away) if away else NOBODY
         plan = self._plans.plan(node)
@@ -73,7 +75,10 @@ class GraphReach:
         return found
 
     def prepare(self, group: NodeId, room: int) -> int:
-        """Find a part of what `below` tells, of so many nodes; returns what room is left: none, where there is more."""
+        """Compute a part of the answer of `below`, for at most `room` nodes.
+
+        Return the unused room: 0 if more is left to do.
+        """
         node = self._core.graph.index.get(self._core.renamed_to(group) or group)
         if node is None or not self._is_group_here(node):
             self._filling.pop(group, None)
@@ -91,11 +96,11 @@ class GraphReach:
         return graph.kind(node) is NodeKind.GROUP if self._core.owns(node) else bool(graph.children[node])
 
     def _number_of(self, apart: tuple[ServerId, ...]) -> int:
-        """A number for what is no plan: below those of plans."""
+        """Return a number for an answer without a plan, below the numbers of plans."""
         return self._numbers.setdefault(apart, -1 - len(self._numbers))
 
     def _homes_of_suspended(self, parents: Iterable[NodeIndex]) -> set[ServerId]:
-        """The homes of both ends of the suspended arcs that leave some nodes, but for this server."""
+        """Return the homes of both ends of the suspended arcs that leave some nodes, without this server."""
         core, homes = self._core, set[ServerId]()
         for parent in parents:
             children = core.suspended_children(parent)
@@ -104,9 +109,9 @@ class GraphReach:
         return homes - {core.server}
 
     def onward_over_removed(self, arcs: Iterable[ArcRecord]) -> Collection[ServerId]:
-        """The servers to which ways led on from here over those of some arcs that are gone, in the order of the arcs.
+        """Return the servers to which paths led over removed arcs among `arcs`, in the order of the arcs.
 
-        Below a group they may have led anywhere: to find where takes as long as what is below it.
+        Paths over an arc to a group may have led to any server: finding them would cost as much as resolving the group.
         """
         core, graph = self._core, self._core.graph
         found: dict[ServerId, None] = {}
@@ -122,55 +127,55 @@ class GraphReach:
         return found.keys()
 
     def servers_met(self) -> Collection[ServerId]:
-        """All other servers that introduced themselves here."""
+        """Return all other servers that introduced themselves to this server."""
         return self._core.servers_met
 
     def is_settled_with(self, server: ServerId) -> bool:
-        """Whether this server and another one know the same of every arc between them, and of all others in reach."""
+        """True if this server and another server agree on every arc between them, and on all other servers in reach."""
         return self._core.is_steady and self._core.is_in_view(server)
 
     def is_steady(self) -> bool:
-        """Whether servers neither agree on a view nor settle what was done while they were apart."""
+        """True if servers neither agree on a view nor settle changes that were made while they were apart."""
         return self._core.is_steady
 
     def view(self) -> str:
-        """Names the view that this server is in."""
+        """Return the name of the view that this server is in."""
         return self._core.view
 
     def view_number(self) -> int:
-        """The number of that view: later ones have higher numbers."""
+        """Return the number of the current view. Later views have higher numbers."""
         return self._core.view_number
 
     def is_parted(self) -> bool:
-        """Whether some server that was met is out of the view: members may be behind suspended arcs."""
+        """True if some server that was met is out of the view: members may be behind suspended arcs."""
         return self._core.is_parted
 
     def is_known(self, server: ServerId) -> bool:
-        """Whether a server introduced itself here."""
+        """True if a server introduced itself to this server."""
         return self._core.has_met(server)
 
     def home_of(self, name: NodeId) -> ServerId | None:
-        """The server that owns a name; None where nobody does, as far as is known here."""
+        """Return the server that owns a name. None if this server knows no owner."""
         return self._core.owner_of_name(name)
 
     def homes_of(self, names: Sequence[NodeId]) -> Sequence[ServerId | None]:
-        """As `home_of`, for many names, in their order."""
+        """Return the homes of many names, in their order. See `home_of`."""
         return self._core.owners_of_names(names)
 
     def is_group(self, name: NodeId) -> bool:
-        """Whether a group of this name exists here."""
+        """True if a group of this name exists at this server."""
         return self._core.graph.group(name) is not None
 
     def is_process(self, name: NodeId) -> bool:
-        """Whether a name is a member of some group here, and no group itself."""
+        """True if a name is a member of some group at this server, and is not a group."""
         graph = self._core.graph
         node = graph.index.get(name)
         return node is not None and graph.kind(node) is NodeKind.PROCESS
 
     def renamed_to(self, name: NodeId) -> NodeId | None:
-        """The present name of a group that had this name; None if it is not known, or a group has this name."""
+        """Return the present name of a group that had this name. None if it is not known, or a group has this name."""
         return self._core.renamed_to(name)
 
     def lives_here(self, name: NodeId) -> bool:
-        """Whether a name is such a process, and no other server's."""
+        """True if a name is such a process, and no other server owns it."""
         return self.is_process(name) and self._core.owns(self._core.graph.index[name])

@@ -1,4 +1,4 @@
-"""The root of a resolution over several servers: whom to ask, when what they told agrees, and what it comes to.
+"""Root of a distributed resolution: servers to ask, agreement of their parts, and the result.
 
     begin -> ask the homes and all servers that are known to be reached
                | answers; new servers are asked as they become known
@@ -9,20 +9,19 @@
                v                         v
              WalkAgain --> begin         Resolved
 
-A walk asks each server once. Its questions are conditional: who still has the part that is held here answers so,
-without data. A walk in which nobody tells anything new and nobody is in doubt agrees with the one before
-(`resolver.parts` says why its result is then the true one of an instant). A walk that hears from one server alone is an
-instant of itself.
+A walk asks each server once. Its questions are conditional: a server that still has the part held by the root answers
+without data. A walk without a new part and without doubt agrees with the walk before (`resolver.parts` proves that its
+result is then the true result of one instant). A walk that hears from a single server is an instant of itself.
 
-What is resolved is a group, whose home is the root, or a set of targets, each less its exceptions: then the root is the
-server that was asked, and the homes of all targets and exceptions are asked first. In the answer of a set is whom some
-target reaches and none of its exceptions does. Each server tells this of what it owns; what servers tell of a foreign
-process is united (`resolver.target_masks`).
+The originator is a group, whose home is the root, or a set of targets, each less its exceptions. The root of a set is
+the server that was asked, and it asks the homes of all targets and exceptions first. The result of a set has the nodes
+that some target reaches and none of its exceptions does. Each server reports this for the nodes that it owns. Reports
+about a foreign process are united (`resolver.target_masks`).
 
-Nothing here reads a clock or sends anything: the caller carries requests, gives answers back, and waits between walks
-where it is told that one was in doubt.
+This module reads no clock and sends no request. The caller carries requests, passes answers back, and waits between
+walks if a walk was in doubt.
 
-Source: protocol.md section 8, *datagram*.
+See docs/protocol.md, "Questions over several servers".
 """
 
 from __future__ import annotations
@@ -42,49 +41,49 @@ from resolver.target_masks import Masks
 CHANGES, IN_DOUBT = "its part of the answer changed all the time", "updates were under way there all the time"
 OTHER_VIEW = "it is in another view"
 CONTRADICTS = "it and another server contradict one another"
-"""Why a server is left out that could be asked."""
+"""Reasons for which a server is left out although it could be asked."""
 
 
 class Count(NamedTuple):
-    """How many processes are not named."""
+    """Number of processes that are not named."""
 
     server: ServerId
-    """That has them; one that nobody owns is counted for the first of those that have it."""
+    """Server of the processes. A foreign process counts once, at the first server that reports it."""
     target: int
-    """The place of the first target that reaches them and does not except them."""
+    """Index of the first target that reaches them and does not except them."""
     processes: int
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
 class Resolved:
-    """What a group reaches, or a set: ids, each once, sorted."""
+    """Nodes that a group or a set reaches. Ids are sorted, each once."""
 
     processes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
-    """A group on a loop reaches itself; one that is on none does not."""
+    """Groups. A group on a loop reaches itself. A group on no loop does not."""
     unreachable: tuple[NodeId, ...] = ()
-    """Groups that could not be entered: what is below them may be missing, or be there though it is excepted."""
+    """Groups that could not be entered. Members below them may be missing, or be present although they are excepted."""
     in_transition: bool = False
-    """The deadline passed before two walks agreed: anything may be missing or no longer there."""
+    """True if the deadline passed before two walks agreed: members may be missing, or not be members any more."""
     duplicates: int = 0
-    """How often a foreign process was reported again by a further server."""
+    """Number of times that a further server reported a known foreign process."""
     walk: tuple[WalkStep, ...] = ()
-    """Depth first, siblings by id, where it was asked for. It does not lead to what could not be entered."""
+    """Steps of the walk, depth first, siblings by id, if requested. They lead to no unreachable group."""
     encoded: dict[str, object] = field(default_factory=dict)
-    """For the shell: forms of this answer that it made and wants to find again."""
+    """Forms of this answer that the shell made and wants to find again."""
     process_firsts: tuple[int, ...] = ()
-    """Of a set, for each process: the place of the first target that reaches it and does not except it."""
+    """Index of the first target that reaches a process and does not except it, for each process of a set."""
     group_firsts: tuple[int, ...] = ()
-    """The same for each group."""
+    """Index of the first target that reaches a group and does not except it, for each group of a set."""
     counts: tuple[Count, ...] = ()
-    """Where some servers' processes were to be named alone: how many others there are, sorted."""
+    """Counts of the processes that are not named, sorted. Empty if all processes are named."""
     elsewhere: tuple[NodeId, ...] = ()
-    """Those of `processes` that other servers have as well, sorted."""
+    """Processes of `processes` that other servers report, too, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgreedWalk:
-    """Parts that agreed, and what they came to: a later resolution begins with them."""
+    """Parts that agreed, and their result. A later resolution begins with them."""
 
     parts: Mapping[ServerId, Part]
     resolved: Resolved
@@ -92,24 +91,24 @@ class AgreedWalk:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Send these requests, and give back the answers, as they come; none: others are awaited."""
+    """Send these requests, and pass back the answers as they come. Empty if other answers are awaited."""
 
     requests: tuple[PartRequest, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class WalkAgain:
-    """The walk is over and proved nothing: begin another."""
+    """The walk ended without agreement: begin another walk."""
 
     was_in_doubt: bool
-    """Updates are under way: wait a little first. Otherwise begin at once."""
+    """True if updates are under way: wait a little before the next walk. Otherwise begin at once."""
     updates: tuple[UpdateId, ...] = ()
-    """Those in doubt, as far as they were named, sorted."""
+    """Updates in doubt that servers named, sorted."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Uniting:
-    """All is told: whether it fits, and what it comes to, is found in slices, between which others may go first."""
+    """All parts are told. The slices check that they fit, and unite them. Other tasks may run in between."""
 
     slices: Slices[WalkAgain | Resolved]
 
@@ -118,7 +117,7 @@ Step = Ask | WalkAgain | Uniting | Resolved
 
 
 class Resolution:
-    """One resolution. The root answers for itself like any other server."""
+    """One resolution. The root answers for itself as any other server does."""
 
     def __init__(
         self,
@@ -131,9 +130,11 @@ class Resolution:
         unites_in_slices: bool = False,
         named_servers: Set[ServerId] | None = None,
     ) -> None:
-        """`homes`: of all targets and exceptions, in order. `unites_in_slices`: the last step is `Uniting`.
+        """Begin with the homes of all targets and exceptions, in order. `unites_in_slices`: True if the last step is
+        `Uniting`.
 
-        `named_servers`: processes are named as far as one of these has them, and else counted; None: all are named.
+        `named_servers`: servers whose processes are named; processes of other servers are counted. None if all are
+        named.
         """
         assert is_plain(targets) or not with_steps, "a walk begins at one group"
         assert named_servers is None or remembered is None, "what is counted is not what was named before"
@@ -147,27 +148,27 @@ class Resolution:
         self._parts: dict[ServerId, Part] = dict(self._agreed.parts) if self._agreed else {}
         self._asked: dict[ServerId, None] = {}
         self._awaited: dict[ServerId, str | None] = {}
-        """The version that each server was asked about."""
+        """Version about which each server was asked."""
         self._failed: dict[ServerId, str] = {}
         self._doubts: dict[ServerId, UpdateId | None] = {}
         self._is_new = False
         self._changes: Counter[ServerId] = Counter()
-        """Walks in which each server told a part that was new, after the first walk that asked it."""
+        """Number of walks in which each server told a new part, after the first walk that asked it."""
         self._changed: set[ServerId] = set()
-        """Servers that did so in this walk."""
+        """Servers that told a new part in this walk."""
         self._resolved: Resolved | None = None
         self.walks = 0
-        """Walks begun."""
+        """Number of walks begun."""
         self.requests = 0
-        """Requests to other servers than the root."""
+        """Number of requests to servers other than the root."""
 
     @property
     def why_failed(self) -> Mapping[ServerId, str]:
-        """The servers that could not be asked, and why."""
+        """Servers that could not be asked, with the reasons."""
         return self._failed
 
     def begin(self) -> Step:
-        """Begin the first walk, or the next one after `WalkAgain`. It is over at once where no home can be asked."""
+        """Begin the first walk, or the next one after `WalkAgain`. The walk ends at once if no home can be asked."""
         assert self._resolved is None, "the resolution is over"
         assert not self._awaited, "a walk is under way"
         self.walks += 1
@@ -179,7 +180,7 @@ class Resolution:
         return asked if asked.requests else self._go_on()
 
     def answer(self, server: ServerId, answer: PartAnswer) -> Step:
-        """Take the answer of a server; one that is not awaited (any more) changes nothing."""
+        """Handle the answer of a server. An answer that is not awaited changes nothing."""
         if server not in self._awaited:
             return self._nothing_new()
         known_version = self._awaited.pop(server)
@@ -198,7 +199,7 @@ class Resolution:
         return self._go_on()
 
     def failed(self, server: ServerId, why: str) -> Step:
-        """Take notice that a server cannot be asked. It is not asked again, and its groups are not entered."""
+        """Note that a server cannot be asked. It is not asked again, and its groups are not entered."""
         if server not in self._awaited:
             return self._nothing_new()
         del self._awaited[server]
@@ -206,13 +207,13 @@ class Resolution:
         return self._go_on()
 
     def expire(self) -> Step:
-        """The caller's deadline has passed: all that is known so far."""
+        """Return the result known so far, as the caller's deadline has passed."""
         return self._resolved or self._in_slices(self._expired())
 
     def leave_out_changing(self) -> Slices[None]:
-        """Leave out, after `WalkAgain`, the servers that kept the last walk from agreeing with the one before.
+        """Leave out, after `WalkAgain`, the servers that kept the last walk from agreeing with the walk before.
 
-        They count as servers that cannot be asked. The root stays: without it there is no answer.
+        They count as servers that cannot be asked. The root stays, because no answer is possible without it.
         """
         assert not self._awaited, "a walk is under way"
         reached = self._reached()
@@ -235,7 +236,10 @@ class Resolution:
         return {server for server in others if self._changes[server] == most}
 
     def _contradicting(self, reached: Mapping[ServerId, Sequence[Onward]]) -> Slices[dict[ServerId, str]]:
-        """Return the servers that lead to nodes which their home does not report; the home itself if the root leads."""
+        """Return the servers whose onward nodes their home does not report.
+
+        If the root has such nodes, return the home.
+        """
         found: dict[ServerId, str] = {}
         for server, part in self._parts.items():
             if server not in reached or server in self._failed:
@@ -252,14 +256,17 @@ class Resolution:
         return found
 
     def agreed(self) -> AgreedWalk | None:
-        """What to remember for the next resolution of the same; None where the answer is incomplete."""
+        """Return the walk to remember for the next resolution of the same originator.
+
+        None if the answer is incomplete.
+        """
         return self._agreed if self._resolved is not None else None
 
     def _nothing_new(self) -> Step:
         return Ask() if self._resolved is None else self._resolved
 
     def _go_on(self) -> Step:
-        # Who is not reached any more may have no part, and be in doubt for ever.
+        # A server that is not reached any more may have no part, and be in doubt for ever.
         doubts = [self._doubts[server] for server in self._reached() if server in self._doubts]
         if not doubts:
             further = self._ask_reached()
@@ -296,7 +303,7 @@ class Resolution:
         return Ask(tuple(requests))
 
     def _reached(self) -> dict[ServerId, list[Onward]]:
-        """The servers that the parts lead to, with all that leads to each; the homes first."""
+        """Return the servers to which the parts lead, with all nodes onward to each. The homes come first."""
         reached: dict[ServerId, list[Onward]] = {home: [] for home in self._homes.values()}
         pending = list(reached)
         while pending:
@@ -312,11 +319,11 @@ class Resolution:
         return reached
 
     def _is_over_views(self) -> bool:
-        """Whether servers told of different views: what lies between them is being suspended, or healed."""
+        """True if servers are in different views: arcs between them are being suspended, or healed."""
         return len({self._parts[server].view for server in self._reached() if server not in self._failed}) > 1
 
     def _leads_to_what_is_told(self) -> Slices[bool]:
-        """Whether each node that a part leads to is reported by its home: no arc is there at one end alone."""
+        """True if the home of each onward node reports the node: no arc is known at one end only."""
         if self._agreed is not None:
             return True
         for server, leading in self._reached().items():
@@ -362,14 +369,14 @@ class Resolution:
                 named.processes += ((away.processes, away.masks) for away in part.apart)
                 unreachable.update(*(away.groups for away in part.apart))
                 continue
-            # What is below these groups is not known, but that these processes are members is.
+            # Members below these groups are not known, but these processes are members.
             named.processes += ((onward.processes, onward.masks) for onward in leading)
             if server in self._failed or server in self._awaited:
                 unreachable.update(*(onward.groups for onward in leading))
                 unreachable.update(name for name, home in self._homes.items() if home == server)
         groups = set(chain.from_iterable(names for names, _ in told.groups))
         if not all(part.is_healed for part in parts):
-            # Where anything may be missing anywhere below, it is the groups themselves that could not be entered.
+            # If any member may be missing at any place below, the targets themselves count as not entered.
             left_out: Iterable[NodeId] = self._homes
         else:
             left_out = unreachable - groups
@@ -396,11 +403,11 @@ class Resolution:
 
 
 _Column = tuple[Sequence[NodeId], Sequence[Masks]]
-"""Names, and of a set the masks of each."""
+"""Names, and the masks of each for a set."""
 
 
 class _Told:
-    """What several servers report, one column each."""
+    """Reports of several servers, one column each."""
 
     def __init__(self) -> None:
         self.processes: list[_Column] = []
@@ -420,24 +427,24 @@ def _has_all(told: Sequence[NodeId], names: Iterable[NodeId]) -> Slices[bool]:
 
 
 def _to_be_told(onward: Onward) -> Iterable[NodeId]:
-    """The processes that their home reports: those below exceptions alone are in no answer."""
+    """Return the processes that their home reports. Processes only below exceptions are in no answer."""
     if not onward.masks:
         return onward.processes
     return (name for name, masks in zip(onward.processes, onward.masks, strict=True) if masks.reached)
 
 
 class _Counting:
-    """Which processes are named, and how many others there are."""
+    """Processes that are named, and counts of the other processes."""
 
     def __init__(self, named: Set[ServerId]) -> None:
         self._named_servers = named
         self._named: set[NodeId] = set()
         self._others: dict[NodeId, ServerId] = {}
-        """Those that servers have whose processes are not named, each with the first of them."""
+        """Processes of servers that are counted, each with the first such server."""
         self._counts: Counter[tuple[ServerId, int]] = Counter()
 
     def add(self, server: ServerId, part: Part | None, leading: Sequence[Onward]) -> None:
-        """What a server told, or, of one that told nothing, what leads there."""
+        """Add the report of a server. If it has none, add the nodes that lead to it."""
         told = chain.from_iterable(each.processes for each in leading) if part is None else part.processes
         if server in self._named_servers:
             self._named.update(told)
@@ -448,7 +455,7 @@ class _Counting:
             self._counts[server, target] += count
 
     def of(self, united: _United) -> Slices[_United]:
-        """Those of all processes that are named; the others are counted."""
+        """Return the named processes of all. Count the others."""
         names, firsts = list[NodeId](), list[int]()
         for rows in in_slices(range(len(united.names))):
             for at in rows:
@@ -472,15 +479,15 @@ class _Counting:
 @dataclass(frozen=True, slots=True)
 class _United:
     names: tuple[NodeId, ...]
-    """Sorted, each once."""
+    """Names, sorted, each once."""
     firsts: tuple[int, ...]
-    """Of a set, for each name: the place of its first target."""
+    """Index of the first target of each name, for a set."""
     duplicates: int
-    """How often a name was told again."""
+    """Number of times that a name was told again."""
 
 
 def _united(told: Sequence[_Column], named: Iterable[_Column], others: Set[NodeId]) -> Slices[_United]:
-    """All that is told, and of what is only named what is none of the others."""
+    """Unite all told names, and the named ones that are not in `others`."""
     found: set[NodeId] = set()
     count = 0
     for names, _ in told:
@@ -495,7 +502,7 @@ def _united(told: Sequence[_Column], named: Iterable[_Column], others: Set[NodeI
 
 
 def _united_masks(told: Sequence[_Column], named: Iterable[_Column], others: Set[NodeId]) -> Slices[_United]:
-    """The same of a set, less who is excepted."""
+    """Unite the names and masks of a set, without excepted names."""
     united: dict[NodeId, Masks] = {}
     duplicates = 0
     for names, column in told:

@@ -1,13 +1,14 @@
-"""The walk of a resolution, put together from what each server knows of the steps to its own nodes.
+"""Walk of a resolution, assembled from the steps that each server knows to its own nodes.
 
-A server knows the whole ancestry of what it owns: all arcs into a derived node of which it owns a component, and which
-of their tails the originator reaches. So it can say of each owned node by which step the walk comes to it, and nobody
-else can say it of that node, foreign processes excepted: of those, every server names its own first arc.
+A server knows the whole ancestry of the nodes that it owns. It knows all arcs into a derived node of which it owns a
+component, and which of their tails the originator reaches. It can therefore name the step by which the walk comes to
+each owned node. No other server can name it, except for foreign processes: every server names its own first arc to
+them.
 
     derived node      entered over the first arc, in the order of arcs, whose tail is reached
     inside a virtual node      from the component that is entered along the shadow tree
 
-Source: NG 4.2, 4.3; protocol.md sections 4 and 8.
+Source: NG 4.2, 4.3. See docs/protocol.md, "Every duplicate is blocked in advance" and "Questions over several servers".
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from namegraph import (
 from resolver.plans import Plan, PlanCache, WalkStep, delivering_arcs, nodes_elsewhere
 
 STEPS_OF_A_SLICE = SLICE_ITEMS // 4
-"""Making one takes a few microseconds."""
+"""Steps of a slice: each takes a few microseconds."""
 
 
 Steps = TypeVar("Steps")
@@ -40,30 +41,30 @@ Steps = TypeVar("Steps")
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The step by which the walk comes to a node, and the communication cost of the arc that it crosses."""
+    """Step by which the walk comes to a node, and communication cost of its arc."""
 
     step: WalkStep
     cost: int
 
 
 class Prepared(NamedTuple, Generic[Steps]):
-    """The steps of a plan, made before they are told. They hold while the plan and the owners of subnets do."""
+    """Steps of a plan, made in advance. They hold while the plan and the owners of subnets hold."""
 
     plan: Plan
     ownership_changes: int
     steps: Steps
 
     def is_of(self, plan: Plan, core: CoreQueries) -> bool:
-        """Whether these are the steps of a plan that holds now."""
+        """True if these are the steps of a plan, and still hold."""
         return self.plan is plan and self.ownership_changes == core.ownership_changes
 
 
 def prepare(
     core: CoreQueries, plans: PlanCache, group: NodeIndex, steps_of: Callable[[Plan], Slices[Steps]]
 ) -> Slices[Prepared[Steps] | None]:
-    """The steps of the plan that is kept for a group; yields between slices, when updates may come.
+    """Make the steps of a group's cached plan. Yield between slices, so that updates may come.
 
-    None where there is no plan, or an update overtakes it, or what readers see becomes another graph.
+    Returns None if there is no plan, an update overtakes it, or readers get another graph.
     """
     plan, graph, owners = plans.kept(group), core.graph, core.ownership_changes
     if plan is None:
@@ -77,7 +78,7 @@ def prepare(
 
 
 def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[Delivery, ...]]:
-    """The step to each owned node of the plan but `group` itself, sorted by head. Holds while the plan does."""
+    """Return the step to each owned node of the plan except `group`, sorted by head. It holds while the plan holds."""
     graph = core.graph
     elsewhere = nodes_elsewhere(core.records, plan.reached)
     delivering = yield from delivering_arcs(graph, plan, group)
@@ -112,9 +113,9 @@ def deliveries(core: CoreQueries, plan: Plan, group: NodeIndex) -> Slices[tuple[
 
 
 def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, ...]]:
-    """The walk of one server that owned everything: depth first, siblings by id, every node once.
+    """Return the walk as if one server owned all nodes: depth first, siblings by id, every node once.
 
-    Of several steps to one foreign process, the first in the order of arcs is taken.
+    The first of several steps to a foreign process, in the order of arcs, is taken.
     """
     to: dict[NodeId, Delivery] = {}
     for some in in_slices(told):
@@ -124,7 +125,7 @@ def assemble(group: NodeId, told: Iterable[Delivery]) -> Slices[tuple[WalkStep, 
             if known is None or (delivery.cost, step.tail) < (known.cost, known.step.tail):
                 to[step.head] = delivery
         yield len(some)
-    # The walk starts here, so nothing leads back.
+    # The walk starts at this group, so no step leads back to it.
     to.pop(group, None)
     below: dict[NodeId, list[WalkStep]] = {}
     for heads in in_slices(reversed((yield from sorted_in_slices(list(to))))):

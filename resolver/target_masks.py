@@ -1,14 +1,15 @@
-"""Of each node below a set of targets: which of the targets reach it, and which except it.
+"""Masks of the nodes below a set: the targets that reach each node, and the targets that except it.
 
     masks of a node      bit i of `reached`      the i-th target reaches it
                          bit i of `excepted`     an exception of the i-th target reaches it
 
-It belongs to the set where some bit is in the first mask and not in the second. A group reaches itself only on a loop.
+A node belongs to the set if some bit is in the first mask and not in the second. A group reaches itself only on a loop.
 
-One pass over the derived nodes, from the top down, brings to each the names above it. So a set costs as much as the
-arcs below it, however many of its groups lead there. It is made in slices: what it reads must not change meanwhile.
+One pass over the derived nodes, from the top down, brings to each node the names above it. A set therefore costs as
+much as the arcs below it, however many of its groups lead there. The pass runs in slices. The graph must not change
+meanwhile.
 
-Source: mail.md section 3; protocol.md section 8.
+See docs/protocol.md, "Questions over several servers" (sets of groups).
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from typing import NamedTuple
 from namegraph import NameGraph, NodeId, NodeIndex, NodeKind, Slices, TargetSet, exceptions_in, in_slices
 
 ARCS_OF_A_SLICE = 2_048
-"""Each takes half a microsecond."""
+"""Arcs of a slice: each takes half a microsecond."""
 
 
 class Masks(NamedTuple):
-    """Which targets of a set reach a node, and which except it: bit i is the i-th target."""
+    """Targets of a set that reach a node, and targets that except it. Bit i is the i-th target."""
 
     reached: int
     excepted: int
 
     @property
     def first(self) -> int | None:
-        """The place of the first target that reaches it and does not except it; None where there is none."""
+        """Index of the first target that reaches the node and does not except it. None if there is none."""
         left = self.reached & ~self.excepted
         return (left & -left).bit_length() - 1 if left else None
 
     def united(self, other: Masks) -> Masks:
-        """What two servers know of a node, together."""
+        """Return the union of the masks that two servers know of a node."""
         return Masks(self.reached | other.reached, self.excepted | other.excepted)
 
 
@@ -46,13 +47,13 @@ def masks_below(
     known: Mapping[NodeId, NodeIndex],
     suspended: Mapping[NodeIndex, Iterable[NodeIndex]],
 ) -> Slices[dict[NodeIndex, Masks]]:
-    """The masks of all nodes that some target or exception reaches.
+    """Return the masks of all nodes that some target or exception reaches.
 
-    `known`: those of them that this graph has. `suspended`: processes that suspended arcs lead to, by group: that they
-    are in it is sure.
+    `known`: targets and exceptions in this graph. `suspended`: processes to which suspended arcs lead, by group; such a
+    membership is certain.
     """
     exceptions = exceptions_in(targets)
-    # What reaches a node is kept as one number: a bit for each target, and above them one for each exception.
+    # One number tells the names that reach a node: a bit for each target, and above them a bit for each exception.
     own: dict[NodeIndex, int] = {}
     for place, name in enumerate(chain((target.name for target in targets), exceptions)):
         node = known.get(name)
@@ -68,7 +69,7 @@ def masks_below(
 
 
 class _Meaning:
-    """What a number of targets and exceptions stands for: one object for each, as many nodes have the same."""
+    """Masks of a number of targets and exceptions, one object for each number: many nodes have the same."""
 
     def __init__(self, targets: TargetSet, exceptions: Iterable[NodeId]) -> None:
         self._count = len(targets)
@@ -101,7 +102,7 @@ class _Meaning:
 def _names_above(
     graph: NameGraph, own: Mapping[NodeIndex, int], suspended: Mapping[NodeIndex, Iterable[NodeIndex]]
 ) -> Slices[dict[NodeIndex, int]]:
-    """Of each node below the names: which of them reach it, as their bits in `own` united."""
+    """Return the names that reach each node below them, as the union of their bits in `own`."""
     above: dict[NodeIndex, int] = {}
     kinds, children, owner = graph.kinds, graph.children, graph.virtual_node_of
     room = ARCS_OF_A_SLICE
@@ -122,7 +123,7 @@ def _names_above(
                     yield ARCS_OF_A_SLICE
                     room = ARCS_OF_A_SLICE
                 for child in some:
-                    # Those on the same loop have it already.
+                    # Groups on the same loop have the names already.
                     if kinds[child] != NodeKind.GROUP or graph.representative(child) != node:
                         known = above.get(child)
                         above[child] = names if known is None else known | names
@@ -132,14 +133,15 @@ def _names_above(
 
 
 def _from_the_top(graph: NameGraph, starts: Iterable[NodeIndex]) -> Slices[list[NodeIndex]]:
-    """The derived nodes of all groups below the starts, by representative: each after all that lead to it."""
+    """Return the derived nodes of all groups below the starts, by representative: each after all nodes that lead to
+    it."""
     finished: list[NodeIndex] = []
     begun: set[NodeIndex] = set()
     kinds, representative = graph.kinds, graph.representative
     room = ARCS_OF_A_SLICE
 
     def groups_below(node: NodeIndex) -> Iterator[NodeIndex | None]:
-        """The derived nodes immediately below; None where others may go first."""
+        """Yield the derived nodes immediately below. None marks a place at which other tasks may run."""
         nonlocal room
         for component in graph.components(node):
             for some in in_slices(graph.children[component], ARCS_OF_A_SLICE):

@@ -1,4 +1,4 @@
-"""Walks that agreed, remembered at the root: the next resolution of a quiet graph costs one round of "unchanged"."""
+"""Agreed walks that the root remembers: the next resolution of a quiet graph costs one round of `Unchanged`."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from namegraph import NodeIndex, TargetSet
 from resolver.resolution import AgreedWalk
 
 WALKS_WEIGHT_LIMIT = 4_000_000
-"""Ids in all remembered walks together; the least recently used go first."""
+"""Most ids in all remembered walks together. The least recently used walks go first."""
 
 
 Originator = NodeIndex | TargetSet
-"""The representative of a group; or a set, in the order in which it was asked for: that tells which target is first."""
+"""Representative of a group; or a set, in the order of the request, which decides the first target."""
 
 
 class WalkMemory:
-    """Agreed walks by originator. One that no longer holds does no harm: its versions tell."""
+    """Agreed walks by originator. An outdated walk does no harm: its versions show it."""
 
     def __init__(self, *, weight_limit: int = WALKS_WEIGHT_LIMIT) -> None:
         self._walks: OrderedDict[Originator, AgreedWalk] = OrderedDict()
@@ -24,14 +24,14 @@ class WalkMemory:
         self._weight_limit = weight_limit
 
     def recall(self, originator: Originator) -> AgreedWalk | None:
-        """What was last kept for an originator, if it is still remembered."""
+        """Return the remembered walk of an originator. None if there is none."""
         walk = self._walks.get(originator)
         if walk is not None:
             self._walks.move_to_end(originator)
         return walk
 
     def keep(self, originator: Originator, walk: AgreedWalk) -> None:
-        """Remember a walk instead of the one before."""
+        """Remember a walk in place of the previous one."""
         before = self._walks.pop(originator, None)
         if before is not None:
             self._weight -= _weight(before)
