@@ -39,8 +39,10 @@ class Known(NamedTuple):
     next_number: Callable[[ServerId], int]
     """Function that returns the number of the next `Elsewhere` to a server."""
     unserved: Callable[[ServerId, int], Ranges]
-    """Function that returns the serials without a confirmation by a server that followed a given `Elsewhere`, or a
-    later one."""
+    """Function that returns the serials for which a server has not confirmed that it followed an `Elsewhere`.
+
+    A later `Elsewhere` than the given one counts, too.
+    """
     unsettled_since: int
     """Serial of the first unsettled parcel."""
     next_serial: int
@@ -247,7 +249,7 @@ class _Told:
     def all_of(self, claimant: ServerId | None) -> list[Told]:
         """Return all messages, by serial. Those to the claimant come first, and are sent even without a change.
 
-        Such a message confirms that its claims are decided.
+        A message without a change tells the claimant that its claims are decided.
         """
         found: list[Told] = []
         for server in dict.fromkeys((*([] if claimant is None else [claimant]), *self._found)):

@@ -63,7 +63,7 @@ SHARE_SECONDS_LIMIT = 0.002
 POSITIONS_OF_START = 2**20
 """Positions reserved for one start: its first position is its number times this.
 
-A start has a number for each few microseconds.
+Start numbers rise by 2^16 in a millisecond (`nameserver/driver/start_number.py`), far faster than positions are used.
 """
 
 
