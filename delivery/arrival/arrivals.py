@@ -287,7 +287,7 @@ class Arrivals:
         return None
 
     def over(self, sender: ServerId, over: Over) -> None:
-        """Handle an `Over`: the origin posts a parcel no more, or forgets a whole sequence."""
+        """Handle an `Over`: the origin will not post a parcel again, or forgets a whole sequence."""
         self._remembered.pop((sender, over.sequence, over.start, over.first_serial), None)
         key = (sender, over.sequence)
         heard = self._heard.get(key)

@@ -116,8 +116,8 @@ class _Claimed:
             return self._left_out
         found = [*self.undecided, *self._elsewhere_at(first_serial)]
         if is_first_round:
-            # The first round was not for processes that came since. Those of later rounds may have been behind
-            # suspended arcs.
+            # The parcel was not for processes that came since. In a later round they may have been behind suspended
+            # arcs before.
             found += [name for name, claim in self.claims.items() if claim.first_serial > first_serial]
         return self._numbers_of(found)
 
@@ -166,7 +166,7 @@ class ForeignRecipients:
         `foreign`: foreign processes that it reaches.
         """
         key = (origin, taken.sequence)
-        # A new process came after all handled parcels except this one.
+        # A new process came after all parcels that were handled before this one.
         last = self._taken.get(key)
         first_serial = taken.first_serial if last is None or last <= taken.first_serial else last + 1
         if isinstance(taken, Parcel):

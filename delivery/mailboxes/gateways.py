@@ -70,7 +70,7 @@ class Gateways:
         self._numbered_since = 0
         """Number of recipients numbered since the last `look_again`."""
 
-    # -- who is served
+    # -- served recipients
 
     def served(self, gateway: int) -> BitMap:
         """Return the present recipients of a gateway. The caller must not change the bitmap."""

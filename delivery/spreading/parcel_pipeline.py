@@ -258,7 +258,7 @@ class Spreading:
         for position in rounds:
             self.go_on(position, reach)
 
-    # -- what other servers post
+    # -- posts of other servers
 
     def take_posts(self, reach: Reach) -> None:
         """Handle the posts that have come and whose turn it is."""

@@ -97,7 +97,7 @@ class Assigning:
         _, number = self._foreign.followed(here, parcel.sequence)
         self._origin.backlog.note_followed(position, here, number)
 
-    # -- what servers say
+    # -- claims and confirmations
 
     def claimed(self, sender: ServerId, claims: Claims, reach: Reach) -> bool:
         """Handle the claims of a server. Return False if a correct server cannot send them."""
@@ -151,7 +151,7 @@ class Assigning:
         told = self._assignments[sequence].forget(server, self._known(sequence, reach))
         self._tell(sequence, server, told, reach)
 
-    # -- who is there
+    # -- servers in reach
 
     def look(self, reach: Reach) -> None:
         """Let other servers serve the processes of servers that are out of reach in the present view.
@@ -198,7 +198,7 @@ class Assigning:
             next_serial,
         )
 
-    # -- what servers are told
+    # -- decisions for servers
 
     def _tell(self, sequence: int, cause: ServerId, all_told: list[Told], reach: Reach) -> None:
         """Tell servers about processes served elsewhere, and post them again the parcels that they serve only now.

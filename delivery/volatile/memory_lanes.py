@@ -176,7 +176,7 @@ class MemoryLanes:
         found.handled = found.ends.popleft()
         return True
 
-    # -- what comes
+    # -- incoming pieces
 
     def came(self, sender: ServerId, carried: Carried, now: float) -> tuple[list[PeerMessage], Broken | None]:
         """Handle pieces of another server.
@@ -245,7 +245,7 @@ class MemoryLanes:
         out.pause = RESEND_SECONDS
         out.resend_at = now + out.pause if out.in_flight else None
 
-    # -- what leaves
+    # -- outgoing pieces
 
     def leaving(self, reach: Reach, now: float) -> Iterator[PeerDatagram]:
         """Yield the frames to send now."""
@@ -328,7 +328,7 @@ class MemoryLanes:
         if out is not None:
             out.pause, out.resend_at, out.is_asking = RESEND_SECONDS, None, True
 
-    # -- what is not sent
+    # -- posts that are not sent
 
     def withdraw(self, server: ServerId, keys: Collection[ParcelKey]) -> None:
         """Remove waiting parcels of a server that had them before."""
