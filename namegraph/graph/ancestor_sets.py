@@ -1,18 +1,18 @@
-"""What a node knows of its ancestors: sets for fast questions; `pathnames` has what people read.
+"""Ancestor sets: the ancestors of each node as bitmaps, for fast questions. `pathnames` lists ancestry for people.
 
-`A*(n)`, here the *ancestor set* of n, is every group from which n is reachable, and n itself; the components of one
-virtual node share one. The sets are kept as compressed bitmaps over node numbers and filled from the roots down, each
-from the sets of its parents, so that filling all of them costs one union an arc. They are a cache: what an update
-affects is forgotten (`forget`) and computed again on the next question.
+The *ancestor set* of a node n, `A*(n)`, holds n and every group from which n is reachable. The components of one
+virtual node share one set. The sets are compressed bitmaps over node numbers. They are filled from the roots down,
+each from the sets of its parents, so filling all of them costs one union an arc. The sets are a cache: an update
+that affects a set forgets it (`forget`), and the next question computes it again.
 
-Of a change above very many nodes only where it was is noted: a set that has one of these nodes is *in question* until
-somebody looks at it, and is forgotten then.
+A change above very many nodes is only noted. A set that holds one of the noted nodes is *in question*. The next
+look at that set forgets it.
 
     change above few nodes     their sets are forgotten
-    change above very many     `_changed`: the nodes just below it; who asks for a set with one of them computes it anew
+    change above very many     `_changed`: the nodes just below it; a look at a set with one of them computes it anew
     all have been looked at    `_changed` is forgotten
 
-Source: NG 4.4.2; protocol.md sections 3.2 and 4; invariant I5.
+Source: NG 4.4.2; docs/protocol.md, "What a node knows of its ancestors"; invariant I5.
 """
 
 from __future__ import annotations
@@ -28,42 +28,50 @@ from namegraph.model.rows import ArcKey, NodeIndex
 from namegraph.model.slices import Slices, in_slices
 
 CACHE_LIMIT_BYTES = 256 * 1024 * 1024
-"""Memory for ancestor sets, as estimated. Beyond it they are computed one at a time, by a walk up."""
+"""Memory for ancestor sets, as estimated. Beyond this limit, sets are computed one at a time, by a walk up."""
 
 ARCS_FOLLOWED_LIMIT = 1_000
-"""An update of more arcs forgets ancestor sets: filling them again costs less than following each."""
+"""Most arcs of an update that ancestor sets follow. An update of more arcs forgets the sets: filling them again costs
+less."""
 
 NODES_FOLLOWED_LIMIT = 1_000
-"""Nodes that may gain or lose ancestors by one update, in some 10 ms. Beyond, what is below its arcs is forgotten, and
-computed again when it is asked for, in slices."""
+"""Nodes that may gain or lose ancestors by one update, in some 10 ms.
+
+Beyond this limit, all sets below the arcs of the update are forgotten. A question computes them again, in slices.
+"""
 
 ARCS_LOOKED_AT_LIMIT = 20_000
-"""Arcs into these nodes that are looked at for what they still bring, in some milliseconds; beyond, likewise."""
+"""Arcs into these nodes that one update may inspect for what they still bring, in some milliseconds. Beyond it, the
+sets are forgotten, as with `NODES_FOLLOWED_LIMIT`."""
 
 FORGOTTEN_AT_ONCE = 2_000
-"""Nodes below one update whose sets are forgotten at once, in some 2 ms; of more it is noted what changed."""
+"""Nodes below one update whose sets are forgotten at once, in some 2 ms. Of a larger change only the place is noted."""
 
 FILLED_AT_ONCE = 300
-"""Sets that are computed before others get their turn: some 2 ms."""
+"""Sets computed in one slice, some 2 ms."""
 
 UNITED_AT_ONCE = 500
-"""Sets that are united before others get their turn. One node may have tens of thousands of parents."""
+"""Sets united in one slice. One node may have tens of thousands of parents."""
 
 ARCS_OF_A_SET = 4
-"""So many arcs into a node count as another set that is computed."""
+"""Number of arcs into a node that cost as much as computing one more set."""
 
 UNITED_IN_TURN = 24
-"""Sets that are united in turn, in place. More are united in groups: each union in turn costs as much as its result is
-large. The library's union of many sets is faster, and leaves a hole of 8 kB in memory for each container."""
+"""Sets that are united one after another, in place. More sets are united in groups.
+
+Each union in place costs as much as its result is large. The library's union of many sets is faster, but leaves a
+hole of 8 kB in memory for each container.
+"""
 
 _SMALL_SET = 4096
-"""Numbers of a set whose containers are all arrays of two bytes a number; larger sets are compressed."""
+"""Largest size of a set whose containers are all arrays of two bytes a number. Larger sets are compressed."""
 
 _SET_OVERHEAD_BYTES = 150
-"""Memory of a set without containers, its entry in the table of sets included."""
+"""Memory of a set without containers, in bytes, its entry in the table of sets included."""
 
 _CONTAINER_OVERHEAD_BYTES = 64
-"""Memory of a container without its numbers: a group of 65,536 node numbers of which one or more are in the set."""
+"""Memory of a container without its numbers, in bytes. A container covers 65,536 node numbers, of which at least one is
+in the set."""
 
 _STORED_OVERHEAD_BYTES = 8
 _STORED_CONTAINER_BYTES = 8
@@ -71,34 +79,35 @@ _STORED_CONTAINER_BYTES = 8
 
 
 class AncestorSets:
-    """The ancestor set of every derived node, computed when asked for."""
+    """The ancestor set of every derived node, computed on the first question."""
 
     def __init__(self, graph: NameGraph, *, cache_limit_bytes: int = CACHE_LIMIT_BYTES) -> None:
         self._graph = graph
         self._sets: dict[NodeIndex, BitMap] = {}
         self._controlled: dict[NodeIndex, bool] = {}
-        """Answers of `is_controlled`, for nodes that have a set."""
+        """Cached answers of `is_controlled`, for nodes that have a set."""
         self._bytes = 0
         self._limit_bytes = cache_limit_bytes
         self._fills_from_the_roots = True
         self._changed = BitMap()
-        """Nodes that were given other ancestors, and very many below them too: what has one of them is in question."""
+        """Nodes that got other ancestors, as very many nodes below them did. A set that holds one of these nodes is in
+        question."""
         self._renewed: set[NodeIndex] = set()
-        """Representatives whose set was computed since, so that it is not in question."""
+        """Representatives whose set was computed after `_changed` was noted. These sets are not in question."""
         self.large_changes = 0
-        """How many changes put sets in question."""
+        """Number of changes that put sets in question."""
         self.followers: list[dict[NodeIndex, None]] = []
-        """To each the representatives are added whose set is kept or dropped from now on."""
+        """Registries that record each representative whose set is kept or dropped from now on."""
 
     @property
     def kept_bytes(self) -> int:
-        """The memory of the sets that are kept."""
+        """Memory of the kept sets, in bytes."""
         return self._bytes
 
     def hold(self, graph: NameGraph) -> Slices[AncestorSets]:
-        """The sets as they are now, for readers of a graph that is held; what they compute more stays theirs.
+        """Return the present sets, for readers of a held graph. Sets that these readers compute stay theirs.
 
-        Between the slices more may be computed, but nothing forgotten.
+        Between the slices more sets may be computed, but none forgotten.
         """
         held = AncestorSets(graph, cache_limit_bytes=self._limit_bytes)
         held._controlled = self._controlled.copy()
@@ -111,11 +120,11 @@ class AncestorSets:
         return held
 
     def kept(self) -> Iterable[BitMap]:
-        """The sets that are kept, those in question too."""
+        """Return the kept sets, including those in question."""
         return self._sets.values()
 
     def of(self, node: NodeIndex) -> BitMap:
-        """The ancestor set of a node, its own derived node included. The caller must not change it."""
+        """Return the ancestor set of a node, its own derived node included. The caller must not change it."""
         found = None if self._changed else self._sets.get(node)
         if found is not None:
             return found
@@ -133,7 +142,7 @@ class AncestorSets:
         return found
 
     def _kept(self, representative: NodeIndex) -> BitMap | None:
-        """The set of a derived node, if it is kept; one in question is forgotten."""
+        """Return the set of a derived node, or None if it is not kept. A set in question is forgotten."""
         found = self._sets.get(representative)
         if found is not None and self._changed and self._is_in_question(representative, found):
             self._drop((representative,))
@@ -144,23 +153,23 @@ class AncestorSets:
         return representative not in self._renewed and not found.isdisjoint(self._changed)
 
     def looked_at_all(self, large_changes: int) -> None:
-        """Every node was looked at (`is_known`) since there were so many large changes."""
+        """Note that every node was looked at (`is_known`) since the number of large changes was `large_changes`."""
         if large_changes == self.large_changes:
             self._changed, self._renewed = BitMap(), set()
 
     @property
     def are_all_kept(self) -> bool:
-        """Whether what was computed stays: not where there was no room for it."""
+        """True if computed sets are kept. False once a set did not fit into the memory limit."""
         return self._fills_from_the_roots
 
     def is_ancestor(self, *, ancestor: NodeIndex, node: NodeIndex) -> bool:
-        """Whether one or more arcs lead from `ancestor` to `node`: on a loop, a node is its own ancestor."""
+        """Return True if one or more arcs lead from `ancestor` to `node`. A node on a loop is its own ancestor."""
         if ancestor == node:
             return node in self._graph.virtual_node_of
         return ancestor in self.of(node)
 
     def are_ancestors(self, pairs: Iterable[tuple[NodeIndex, NodeIndex]]) -> list[bool]:
-        """`is_ancestor` of very many (ancestor, node) pairs at once, in their order."""
+        """Return `is_ancestor` of very many (ancestor, node) pairs, in their order."""
         of, on_loop = self.of, self._graph.virtual_node_of
         sets = of if self._changed else self._sets.get
         return [
@@ -168,7 +177,8 @@ class AncestorSets:
         ]
 
     def is_controlled(self, node: NodeIndex) -> bool:
-        """Whether the derived node of `node` is the sink of a duplication loop: some arc into it is controlled."""
+        """Return True if the derived node of `node` is the sink of a duplication loop: some arc into it is
+        controlled."""
         representative = self._graph.representative(node)
         kept = self._kept(representative)
         known = None if kept is None else self._controlled.get(representative)
@@ -179,7 +189,7 @@ class AncestorSets:
         return known
 
     def _tails_overlap(self, node: NodeIndex) -> bool:
-        # Disjoint sets are exactly those whose sizes add up to the size of their union, which is the node's own set.
+        # Sets are disjoint exactly if their sizes add up to the size of their union. The union is the node's own set.
         room = len(self.of(node)) - len(self._graph.components(node))
         for parent in self._graph.entering_tails(node):
             room -= len(self.of(parent))
@@ -192,7 +202,7 @@ class AncestorSets:
         self._drop({self._graph.representative(node) for node in nodes})
 
     def forget_all(self) -> None:
-        """Drop everything."""
+        """Drop all sets and cached answers."""
         for changed in self.followers:
             changed.update(dict.fromkeys(self._sets))
         self._sets.clear()
@@ -201,7 +211,7 @@ class AncestorSets:
         self._changed, self._renewed = BitMap(), set()
 
     def holds_any(self, nodes: Iterable[NodeIndex]) -> bool:
-        """Whether the set of one of these nodes is kept."""
+        """Return True if the set of at least one of these nodes is kept."""
         return any(node in self._sets for node in nodes)
 
     def follow(
@@ -211,9 +221,11 @@ class AncestorSets:
         removed: Sequence[ArcKey],
         regrouped: Iterable[NodeIndex],
     ) -> None:
-        """Follow a commit of any kind, after it was made: arcs (parent, child), and nodes whose virtual node changed.
+        """Follow a commit of any kind, after it was made.
 
-        What is below regrouped nodes is forgotten; the rest is passed down only as far as anything is gained or lost.
+        `added` and `removed`: arcs as (parent, child). `regrouped`: nodes whose virtual node changed. Sets below
+        regrouped nodes are forgotten. Other changes are passed down only as far as a node gains or loses an
+        ancestor.
         """
         if not self._fills_from_the_roots or len(added) + len(removed) > ARCS_FOLLOWED_LIMIT:
             self.forget_all()
@@ -249,7 +261,7 @@ class AncestorSets:
         self._look_again_at(seen | pending.seen, keeps=None if added and removed else bool(added))
 
     def _forget_below(self, roots: set[NodeIndex]) -> set[NodeIndex]:
-        """Forget the sets of the roots and of all below them; returns the representatives that were looked at."""
+        """Forget the sets of the roots and of all nodes below. Return the representatives that were looked at."""
         graph = self._graph
         below = graph.descendants(roots, limit=None if self.followers else FORGOTTEN_AT_ONCE)
         if below is None:
@@ -257,7 +269,7 @@ class AncestorSets:
             self._renewed = set()
             self.large_changes += 1
             return set()
-        # What is below by records that are ahead of the truth at the parent.
+        # Add the nodes below by records that are ahead of the truth at the parent.
         while (
             more := {
                 child
@@ -273,10 +285,11 @@ class AncestorSets:
         return forgotten
 
     def _pass_losses(self, losses: Iterable[tuple[NodeIndex, BitMap]]) -> set[NodeIndex] | None:
-        """Take from nodes what a removed arc brought, as far as no other arc brings it, and from those below them.
+        """Take from nodes the ancestors that a removed arc brought and no other arc brings. Pass the loss on to nodes
+        below.
 
-        Returns the nodes that lose something. None where they are too many, where the set of a tail is not kept, or
-        where there is a loop that is no virtual node (yet): what is below is to be forgotten then.
+        Return the nodes that lose an ancestor. None in three cases: too many nodes lose one, the set of a tail is
+        not kept, or the graph has a loop that is no virtual node (yet). The caller then forgets the sets below.
         """
         graph, kept, owner = self._graph, self._kept, self._graph.virtual_node_of
         losing: set[NodeIndex] = set()
@@ -325,7 +338,8 @@ class AncestorSets:
         return losing
 
     def _pass_down(self, pending: _Pending) -> bool:
-        """Give nodes what is offered to them, and to those below what they gain; False where they are too many."""
+        """Add the offered ancestors to nodes, and pass gains on to nodes below. Return False if the nodes are too
+        many."""
         while (next_one := pending.pop()) is not None:
             node, offered = next_one
             if len(pending.seen) > NODES_FOLLOWED_LIMIT:
@@ -355,7 +369,11 @@ class AncestorSets:
                     changed[representative] = None
 
     def _look_again_at(self, nodes: set[NodeIndex], *, keeps: bool | None) -> set[NodeIndex] | None:
-        """`keeps`: the answer of `is_controlled` that stays: yes where arcs were only added, no where only removed."""
+        """Forget the answers of `is_controlled` for these nodes, except answers equal to `keeps`.
+
+        `keeps`: the answer that stays. True if arcs were only added, False if arcs were only removed, None if both
+        happened.
+        """
         if not self._fills_from_the_roots:
             self.forget_all()
             return None
@@ -369,7 +387,7 @@ class AncestorSets:
         return self._keep(node, found)
 
     def derived_children(self, node: NodeIndex) -> set[NodeIndex]:
-        """The representatives immediately below a derived node."""
+        """Return the representatives immediately below a derived node."""
         graph, owner = self._graph, self._graph.virtual_node_of
         below = set()
         for component in graph.components(node):
@@ -380,13 +398,13 @@ class AncestorSets:
         return below
 
     def is_known(self, node: NodeIndex) -> bool:
-        """Whether `of` need not compute the sets of other nodes first."""
+        """Return True if `of` can answer without computing the sets of other nodes first."""
         if node in self._sets and not self._changed:
             return True
         return not self._fills_from_the_roots or self._kept(self._graph.representative(node)) is not None
 
     def fill(self, node: NodeIndex) -> Iterator[None]:
-        """Compute the set of a node, and those of its ancestors before; yield between slices, when updates may come."""
+        """Compute the set of a node, after those of its ancestors. Yield between slices, when updates may come."""
         graph = self._graph
         while not self.is_known(node):
             update_count = graph.update_count
@@ -421,7 +439,7 @@ class AncestorSets:
                 continue
             stack.pop()
             if missing:
-                # While an update arrives from other servers there may be a loop that is no virtual node yet.
+                # While an update arrives from other servers, a loop may exist that is no virtual node yet.
                 found = BitMap(graph.ancestors(graph.components(node)))
             else:
                 found = yield from _union([BitMap(graph.components(node)), *(sets[parent] for parent in above)])
@@ -458,7 +476,7 @@ class AncestorSets:
 
 
 def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
-    """Unite one or more sets into a new one; yield between slices, when others may come."""
+    """Unite one or more sets into a new one. Yield between slices, when other work may run."""
     room = UNITED_AT_ONCE
     while True:
         united = []
@@ -477,7 +495,7 @@ def _union(sets: list[BitMap]) -> Generator[None, None, BitMap]:
 
 
 class _Pending:
-    """What is offered to nodes and not looked at yet; the node with the smallest set comes first."""
+    """Ancestors offered to nodes and not handled yet. The node with the smallest set comes first."""
 
     def __init__(self, sets: dict[NodeIndex, BitMap]) -> None:
         self._sets = sets
@@ -502,7 +520,7 @@ class _Pending:
 
 
 def ancestor_groups(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex) -> BitMap:
-    """Every group that has `node` as a member, directly or not; the caller may change the set."""
+    """Return every group that has `node` as a direct or indirect member. The caller may change the set."""
     found = ancestors.of(node).copy()
     if node not in graph.virtual_node_of:
         found.discard(node)

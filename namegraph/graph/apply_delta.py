@@ -1,9 +1,9 @@
-"""Committing an update: the graph changes in one step, and the rows that make the change durable come out of it.
+"""Commit of an update on one server: change the graph in one step and return the rows that make the change durable.
 
-Ancestor sets follow the change. The sinks of duplication loops are compared before and after, where a caller wants to
-know what became controlled.
+Ancestor sets follow the change. If a caller wants to know which nodes became controlled, the sinks of duplication
+loops are compared before and after.
 
-Source: NG 4.5 to 4.7; protocol.md section 5, items 4 to 6.
+Source: NG 4.5 to 4.7; docs/protocol.md, "An update, from command to answer".
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def commit(
     since: Mark,
     reports_control: bool,
 ) -> tuple[Records, list[tuple[EffectKind, list[NodeIndex]]]]:
-    """Apply the update; return its rows, and its effects as (kind, groups or processes).
+    """Apply the update. Return its rows, and its effects as (kind, groups or processes).
 
-    Ids that were interned `since` are new: the update was collected then. Without `reports_control` (an
-    import) what became controlled or released is not looked for.
+    Ids that were interned `since` are new: they were interned while the update was collected. Without
+    `reports_control` (an import), nodes that became controlled or released are not searched.
     """
     compared = _compared(graph, changes) if reports_control else set()
     controlled_before = controlled_among(graph, ancestors, compared)
@@ -64,7 +64,7 @@ def name_effects(
     server: ServerId,
     effects: list[tuple[EffectKind, list[NodeIndex]]],
 ) -> tuple[GraphEffect, ...]:
-    """Effects as callers see them: ids and the servers that own them."""
+    """Return effects as callers see them: ids, and the servers that own them."""
     named = []
     for kind, nodes in effects:
         ids = sorted(graph.ids[node] for node in nodes)
@@ -74,24 +74,25 @@ def name_effects(
 
 
 def _compared(graph: NameGraph, changes: GraphDelta) -> set[NodeIndex]:
-    """The nodes that may become sinks of duplication loops, or cease to be; the heads alone where they are too many."""
+    """Return the nodes that may become, or cease to be, sinks of duplication loops. The heads alone if the nodes are
+    too many."""
     heads = {child for _, child, _ in changes.added} | {child for _, child in changes.removed}
-    # Complete before and after alike: whatever the update puts below a head is below another head.
+    # The set is complete before and after alike: a node that the update puts below a head is below another head.
     affected = graph.descendants(heads, limit=AFFECTED_COMPARED_LIMIT)
     return heads if affected is None else affected
 
 
 def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, counter: int) -> set[NodeIndex]:
-    """Add and remove the arcs; return the nodes whose ancestry record that changes."""
+    """Add and remove the arcs. Return the nodes whose ancestry record changes."""
     tombstones = graph.tombstones
-    # Where nobody reads what was before, without a call for each of half a million arcs.
+    # Without a holder of the old state, the plain columns save a call for each of half a million arcs.
     arcs_out = graph.arcs_out if graph.is_held else graph.children.__getitem__
     arcs_in = graph.arcs_in if graph.is_held else graph.parents.__getitem__
     new_row = tuple.__new__  # half the time of calling the class, and an import makes half a million
     touched: set[NodeIndex] = set()
     for parent, child in changes.removed:
         old = arcs_out(parent).pop(child)
-        arcs_in(child).pop(parent, None)  # The home of the child may have told otherwise.
+        arcs_in(child).pop(parent, None)  # The home of the child may have reported another state.
         tombstone = ArcRecord(parent, child, old.cost, old.version + 1, counter, present=False, suspended=False)
         graph.bury(tombstone)
         records.arcs.append(tombstone)

@@ -1,4 +1,4 @@
-"""Which nodes are sinks of duplication loops.
+"""Sinks of duplication loops among some nodes.
 
 Source: NG 4.5.
 """
@@ -13,20 +13,23 @@ from namegraph.graph.name_graph import NameGraph
 from namegraph.model.rows import NodeIndex
 
 AFFECTED_COMPARED_LIMIT = 50_000
-"""Up to so many affected nodes of one server are compared for what became controlled or released; beyond, only the
-children of the update's own arcs are. Keeps one update from holding up all others."""
+"""Affected nodes of one server that are compared to find controlled and released nodes.
+
+Beyond this limit, only the children of the update's own arcs are compared. The limit keeps one update from holding
+up all other updates.
+"""
 
 
 class Sinks(NamedTuple):
-    """What an update is compared with: some nodes of one server, as they were when it became ready there."""
+    """Some nodes of one server as they were when an update became ready there, to compare the update with."""
 
     compared: frozenset[NodeIndex]
     controlled: frozenset[NodeIndex]
-    """Those of them that were sinks of duplication loops."""
+    """Nodes of `compared` that were sinks of duplication loops."""
 
 
 def controlled_among(graph: NameGraph, ancestors: AncestorSets, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
-    """Those of the nodes whose derived node is the sink of a duplication loop."""
+    """Return those of the nodes whose derived node is the sink of a duplication loop."""
     owner, parents = graph.virtual_node_of, graph.parents
-    # Most nodes have one parent and are settled by that.
+    # Most nodes have one parent; that alone decides.
     return {node for node in nodes if (len(parents[node]) > 1 or node in owner) and ancestors.is_controlled(node)}

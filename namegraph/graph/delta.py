@@ -17,5 +17,5 @@ class GraphDelta:
     removed: list[ArcKey] = field(default_factory=list)
     already_there: int = 0
     unchanged: tuple[int, ...] = ()
-    """Places of the update's joins, leaves and creations that are done if needed, and were not needed."""
+    """Places of joins, leaves and creations of the update that were marked "if needed" and were not needed."""
     groups_created: int = 0

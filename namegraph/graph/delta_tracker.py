@@ -1,10 +1,10 @@
-"""What one commit of an update over several servers changes of this server's graph, noted while it is applied.
+"""Net change that one commit of an update over several servers makes to this server's graph.
 
-Its own arcs, the records relayed with it, and what is pruned afterwards change the graph in any order. When all is done
-the net change is followed: by the ancestor sets, and by the log that tells readers which of the plans they keep still
-hold. Both cost what lies below the change, not what the graph holds.
+The commit's own arcs, the records relayed with it, and the pruning afterwards change the graph in any order. Each
+change is noted. At the end, the ancestor sets follow the net change. So does the log from which readers learn which
+of their plans still hold. Both cost what lies below the change, not what the graph holds.
 
-Source: protocol.md sections 3.2 and 5, item 6.
+Source: docs/protocol.md, "The outcome" and "Ancestry records".
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from namegraph.model.rows import ArcKey, ArcRecord, NodeIndex
 
 
 class DeltaTracker:
-    """The net change since it was last followed."""
+    """The net change since the tracker last followed one."""
 
     def __init__(self, graph: NameGraph, ancestors: AncestorSets) -> None:
         self._graph = graph
         self._ancestors = ancestors
         self._arcs_before: dict[ArcKey, ArcRecord | None] = {}
-        """Arcs in ancestry records that were touched."""
+        """State before the change of each touched arc in an ancestry record. None if the arc was not there."""
         self._new_records: dict[NodeIndex, None] = {}
-        """Nodes that had no arc in their ancestry record but those, and got a whole record."""
+        """Nodes whose ancestry record had no arc before and was written whole."""
         self._read_anew: dict[NodeIndex, None] = {}
         """Nodes from which readers must look again."""
         self._regrouped: dict[NodeIndex, None] = {}
-        """Components of virtual nodes that are others now."""
+        """Components of virtual nodes that changed."""
 
     @property
     def is_followed(self) -> bool:
-        """Whether nothing was noted since."""
+        """True if no change was noted since the last `follow`."""
         return not (self._arcs_before or self._new_records or self._read_anew)
 
     def arc(self, ends: ArcKey) -> None:
-        """An arc in the record of its child is about to change; `ends`: (parent, child)."""
+        """Note that an arc in the record of its child is about to change. `ends`: (parent, child)."""
         parent, child = ends
         before = None if child in self._new_records else self._graph.parents[child].get(parent)
         self._arcs_before.setdefault(ends, before)
 
     def new_record(self, node: NodeIndex) -> None:
-        """All arcs of a node's record are about to be written; there are none as yet."""
+        """Note that all arcs of a node's record are about to be written. The record has none yet."""
         self._new_records[node] = None
 
     def read_anew(self, node: NodeIndex) -> None:
-        """A node's kind changes, or which arcs leave it."""
+        """Note that a node's kind or outgoing arcs change."""
         self._read_anew[node] = None
 
     def regroup(self, components: Iterable[NodeIndex]) -> None:
-        """All of a virtual node that is about to change, or to form of nodes that are in none."""
+        """Note all components of a virtual node that is about to change, or of free nodes that are about to form
+        one."""
         self._read_anew.update(dict.fromkeys(components))
         if self._ancestors.holds_any(components):
             self._regrouped.update(dict.fromkeys(components))
 
     def follow(self) -> None:
-        """Follow what was noted, and forget it."""
+        """Follow the noted changes, and forget them."""
         if self.is_followed:
             return
         graph = self._graph
@@ -76,7 +77,7 @@ class DeltaTracker:
             new = [parent for parent in graph.parents[child] if (parent, child) not in self._arcs_before]
             self._read_anew.update(dict.fromkeys(new))
             if len(added) <= ARCS_FOLLOWED_LIMIT:
-                # Beyond, they are too many anyway.
+                # Beyond this limit the ancestor sets are forgotten anyway.
                 added += [(parent, child) for parent in new]
         self._ancestors.follow(added=added, removed=removed, regrouped=self._regrouped)
         if self._read_anew:

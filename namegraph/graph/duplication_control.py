@@ -1,14 +1,14 @@
-"""Duplication control: which originators' messages must not cross which arc.
+"""Duplication control: the originators whose messages must not cross an arc.
 
 The normal arcs into a derived node k are put in one total order, by (communication cost, parent, child). For an
-originator o, the arc that delivers k is the first whose tail is o or below o. So the i-th arc must not be crossed by
+originator o, k is delivered by the first arc whose tail is o or below o. So the i-th arc must not be crossed by
 
     RD(i) = A*(tail_i)  and  ( A*(tail_1) or ... or A*(tail_(i-1)) )
 
-which makes every walk visit k exactly once, whatever else the graph holds (invariant I4), without remembering any
-message (invariant I6).
+With these records every walk visits k exactly once, whatever else the graph holds (invariant I4). No message has to
+be remembered (invariant I6).
 
-Source: NG 4.2, 4.5; protocol.md section 4.
+Source: NG 4.2, 4.5; docs/protocol.md, "Every duplicate is blocked in advance".
 """
 
 from __future__ import annotations
@@ -26,19 +26,23 @@ from namegraph.model.rows import ArcRecord, NodeIndex
 
 @dataclass(frozen=True, slots=True)
 class ControlledArc:
-    """A secondary arc and the originators (groups; all components of their virtual nodes) it blocks: never none."""
+    """A secondary arc and the originators that it blocks: groups, with all components of their virtual nodes. Never
+    empty."""
 
     arc: ArcRecord
     blocked: BitMap
 
 
 def arc_order(graph: NameGraph, arc: ArcRecord) -> ArcOrder:
-    """The place of an arc among those into one derived node."""
+    """Return the place of an arc among the arcs into one derived node."""
     return arc.cost, graph.ids[arc.parent], graph.ids[arc.child]
 
 
 def blocked_originators(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecord) -> BitMap:
-    """Who must not cross one normal arc (groups; all components of their virtual nodes): empty for most arcs."""
+    """Return the originators that must not cross one normal arc. Empty for most arcs.
+
+    The set holds groups, and all components of their virtual nodes.
+    """
     above = ancestors.of(arc.parent)
     order = arc_order(graph, arc)
     blocked = BitMap()
@@ -51,7 +55,7 @@ def blocked_originators(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecor
 
 
 def controlled_arcs(graph: NameGraph, ancestors: AncestorSets, sink: NodeIndex) -> list[ControlledArc]:
-    """The secondary arcs into the derived node of `sink` that block somebody, in the order of arcs."""
+    """Return the secondary arcs into the derived node of `sink` that block an originator, in the order of arcs."""
     entering = [arc for arc in graph.entering_arcs(sink) if not arc.suspended]
     entering.sort(key=lambda arc: arc_order(graph, arc))
     found = []
@@ -66,22 +70,24 @@ def controlled_arcs(graph: NameGraph, ancestors: AncestorSets, sink: NodeIndex) 
 
 
 def source_names(graph: NameGraph, ancestors: AncestorSets, arc: ArcRecord) -> tuple[NodeId, ...]:
-    """The record of one normal arc as it travels: its sources, each by its smallest component; sorted."""
+    """Return the record of one normal arc as it travels: its sources, each by its smallest component, sorted."""
     ids = graph.ids
     found = sources(graph, ancestors, blocked_originators(graph, ancestors, arc))
     return tuple(sorted(min(ids[component] for component in graph.components(source)) for source in found))
 
 
 def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[NodeIndex]:
-    """The minimal derived nodes of an ancestor-closed set, as representatives, in no order.
+    """Return the minimal derived nodes of an ancestor-closed set, as representatives, in no order.
 
-    They are the sources of the duplication loops that the set controls; all others are their ancestors.
+    They are the sources of the duplication loops that the set controls. All other nodes of the set are their
+    ancestors.
     """
     of = ancestors.of
     candidates: dict[NodeIndex, None] = {}
     rest = blocked.copy()
     while rest:
-        # Whichever is taken, all above it go with it. The middle one takes many, however nodes happen to be numbered.
+        # Any candidate will do, because all nodes above it go with it. The middle one takes many, whatever the
+        # numbering.
         candidate = graph.representative(NodeIndex(rest[len(rest) // 2]))
         candidates[candidate] = None
         rest -= of(candidate)
@@ -89,9 +95,9 @@ def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[
 
 
 def _is_above_any(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, closed: BitMap) -> bool:
-    """Whether a derived node has others of an ancestor-closed set below it: then one of them is immediately below."""
+    """Return True if another node of an ancestor-closed set is below a derived node. One is then immediately below."""
     if node not in graph.virtual_node_of and not any(map(closed.__contains__, graph.recorded_children(node))):
         return False
     above = ancestors.of(node)
-    # While an update arrives from other servers there may be a loop that is no virtual node yet.
+    # While an update arrives from other servers, a loop may exist that is no virtual node yet.
     return any(child in closed and child not in above for child in ancestors.derived_children(node))

@@ -1,16 +1,17 @@
-"""The name graph as one server knows it: the external group view, and which virtual nodes its loops became.
+"""The name graph as one server knows it: the external group view, and the virtual nodes of its loops.
 
-Every node has a dense number; that of a name that is forgotten is given to another one later. The arcs of a node are
+Every node has a dense number. The number of a forgotten name is later given to another name. The arcs of a node are
 two dictionaries, by child and by parent, that share one immutable `ArcRecord` an arc. A *derived node* is a virtual
-node or a group or process that is in none; its `representative` (the component of the smallest number) stands for it
-wherever a number is needed. Reading is free to everybody; only `namegraph.graph.apply_delta` changes a graph.
+node, or a group or process outside all virtual nodes. Its `representative`, the component of the smallest number,
+stands for it wherever a number is needed. Any module may read a graph; only `namegraph.graph.apply_delta` changes
+one.
 
     external group view                  derived graph
 
     a -> b -> c -> a                     [a b c] -> d
               c -> d
 
-Source: NG 3.2.1, 4.4.1; protocol.md sections 1 and 3.
+Source: NG 3.2.1, 4.4.1; docs/protocol.md, "Two views of one graph".
 """
 
 from __future__ import annotations
@@ -50,36 +51,36 @@ class VirtualNode:
     smallest: NodeId
     made_at: Priority
     components: tuple[NodeIndex, ...]
-    """Sorted by number."""
+    """Node numbers of the components, sorted."""
 
     @property
     def representative(self) -> NodeIndex:
-        """The component that stands for the whole."""
+        """The component that stands for the virtual node."""
         return self.components[0]
 
     @property
     def vnid(self) -> str:
-        """The id as text; never a legal name, so it cannot be taken for a group."""
+        """The id as text. It is never a legal name, so it cannot be taken for a group."""
         return f"{self.smallest}#{self.made_at.counter}.{self.made_at.server}"
 
 
 CHANGE_LOG_LIMIT = 20_000
-"""Updates whose changed tails are remembered, so that readers can tell whether what they keep still holds."""
+"""Updates whose changed tails are remembered. Readers use them to tell if cached results still hold."""
 
 CHANGED_TAILS_LIMIT = 100_000
 """Changed tails that are remembered, of all these updates together."""
 
 CHANGED_TAILS_LISTED_LIMIT = 10_000
-"""Changed tails of one update; of one with more, readers keep nothing."""
+"""Changed tails of one update that are listed. Beyond this limit, readers drop everything cached."""
 
 EndsByNode = dict[NodeIndex, dict[NodeIndex, None]]
 """The other ends of some arcs of each node that has any."""
 
 MANY_ARCS = 1_000
-"""So many arcs of one node are freed one by one, and not with their table: that may take 20 ms."""
+"""Number of arcs from which the arcs of a node are freed one by one. Freeing them with their table may take 20 ms."""
 
 NOBODY = NodeId("@")
-"""The id of a number that is free: never a legal name, and of no subnet that anybody owns."""
+"""Id of a free number. It is never a legal name, and belongs to no owned subnet."""
 
 
 class Mark(NamedTuple):
@@ -93,28 +94,29 @@ _KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
 
 
 class LeftBehind(NamedTuple):
-    """What nobody needs any more once a graph that was held is let go, to be freed bit by bit."""
+    """Objects that are unused once a held graph is let go, to be freed bit by bit."""
 
     large: list[Any]
-    """Each takes a millisecond or two."""
+    """Objects that take a millisecond or two each."""
     small: list[Any]
-    """Thousands take a millisecond, and there may be hundreds of thousands; to be freed from the end."""
+    """Objects of which thousands take a millisecond; there may be hundreds of thousands. They are freed from the
+    end."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """Which arcs a graph no longer shares with the one that is held: those of copied nodes, and of new ones."""
+    """Arcs that a graph no longer shares with the held graph: those of copied nodes and of new nodes."""
 
     length: int
     copied_out: set[NodeIndex]
     copied_in: set[NodeIndex]
     copied_ends: defaultdict[int, set[NodeIndex]]
-    """By the `id` of a map: the nodes whose ends in it are not shared."""
+    """Nodes whose ends in a map are not shared, by the `id` of the map."""
     replaced: list[Any]
-    """The arcs of copied nodes as they were, to be freed from the end when nobody holds them any more."""
+    """Former arcs of copied nodes, to be freed from the end once no holder is left."""
 
     def copy(self, arcs: dict[NodeIndex, ArcRecord]) -> dict[NodeIndex, ArcRecord]:
-        """The arcs of a node, to be changed; those that the held graph has are noted."""
+        """Return a copy of a node's arcs that may be changed. The arcs of the held graph are noted in `replaced`."""
         if len(arcs) > MANY_ARCS:
             self.replaced.extend(arcs.values())
         self.replaced.append(arcs)
@@ -136,14 +138,14 @@ _COPIED = (
     "changed_tails",
     "renamed",
 )
-"""What a graph that is held has of its own."""
+"""Attributes of which a held graph has its own copy."""
 
 
 class _IndexBefore(Mapping[NodeId, NodeIndex]):
-    """The numbers of ids below a limit. The ids themselves stay where they are: there may be millions."""
+    """The numbers of ids below a limit. The ids are not copied, because there may be millions."""
 
     def __init__(self, index: Mapping[NodeId, NodeIndex], limit: int, taken: Set[NodeIndex]) -> None:
-        """`taken`: free numbers that were given to ids since."""
+        """`taken`: free numbers that were given to ids after the graph was held."""
         self._index = index
         self._limit = limit
         self._taken = taken
@@ -174,26 +176,26 @@ class NameGraph:
         self.kinds = bytearray()
         self.versions = array("Q")
         self.version_servers: dict[NodeIndex, ServerId] = {}
-        """The server of a version's priority, where it may be another one than this."""
+        """Server of a version's priority, for nodes where it may differ from this server."""
         self.children: list[dict[NodeIndex, ArcRecord]] = []
         self.parents: list[dict[NodeIndex, ArcRecord]] = []
         self.tombstones: dict[ArcKey, ArcRecord] = {}
         self.buried: dict[ArcKey, None] = {}
-        """Tombstones of which it was not decided yet whether they can be forgotten, the oldest first."""
+        """Tombstones that were not checked yet for forgetting, the oldest first."""
         self._tombstones_at: dict[NodeIndex, int] = {}
-        """How many tombstones a node is an end of."""
+        """Number of tombstones that a node is an end of."""
         self.idle: dict[NodeIndex, None] = {}
         """Nodes that may stand for nothing any more, so that their names can be forgotten."""
         self._free: list[NodeIndex] = []
-        """Numbers without a name, as a heap: the smallest is taken first."""
+        """Numbers without a name, as a heap. The smallest is taken first."""
         self._taken: list[NodeIndex] = []
-        """Those that were taken in this step."""
+        """Free numbers that were given to names in this step."""
         self._hidden: list[set[NodeIndex]] = []
-        """The same since the graph was held, for each holder."""
+        """Free numbers that were given to names since the graph was held, for each holder."""
         self.renamed: deque[NodeIndex] = deque(maxlen=CHANGE_LOG_LIMIT)
-        """Numbers that were given to another name than before, the oldest first."""
+        """Numbers that were given to a new name, the oldest first."""
         self.renamed_count = 0
-        """How many ever were."""
+        """Number of such reassignments since start."""
         self.suspended: dict[ArcKey, ArcRecord] = {}
         """Suspended arcs: their ends are apart. They are kept for users, and left out of resolution."""
         self.suspended_from: EndsByNode = {}
@@ -201,28 +203,34 @@ class NameGraph:
         self.suspended_into: EndsByNode = {}
         """Parents of suspended arcs, by child."""
         self.divergent_children: EndsByNode = {}
-        """Children by parent, where `children` and `parents` differ about an arc: while updates over several servers
-        are under way, the ancestry record of the child can be ahead of what is true at the parent, or behind it."""
+        """Children by parent, for arcs about which `children` and `parents` differ.
+
+        While updates over several servers are under way, the ancestry record of the child can be ahead of the truth
+        at the parent, or behind it.
+        """
         self.virtual_nodes: dict[int, VirtualNode] = {}
         self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
         self.next_virtual_node = 0
         self.update_count = 0
-        """How many updates were committed since start; with `changed_tails`, tells readers what is stale."""
+        """Number of updates committed since start. With `changed_tails`, readers learn from it which results are
+        stale."""
         self.group_changes = 0
-        """How many updates created or deleted groups."""
+        """Number of updates that created or deleted groups."""
         self.changed_tails: deque[tuple[int, array[int] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
-        """(update count, tails of changed arcs; None: too many to list) of recent updates, oldest first."""
+        """(update count, tails of changed arcs) of recent updates, the oldest first. Tails are None if too many to
+        list."""
         self._changed_tails_size = 0
         self._shadow_trees: dict[int, frozenset[ArcKey]] = {}
         self._holders = 0
         self._shared: _Shared | None = None
-        """While somebody reads the graph as it was: what no longer belongs to both."""
+        """Record of the arcs that are not shared with the held graph. None if no reader holds the graph."""
 
     def hold(self) -> Slices[NameGraph]:
-        """The graph as it is now, for readers: it stays so while this one changes, until `let_go`.
+        """Return the present graph, for readers. It stays unchanged while this graph changes, until `let_go`.
 
-        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a pointer
-        for each node. Tombstones are no reader's concern: they are shared. Nothing may change between the slices.
+        Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a
+        pointer for each node. Tombstones are shared, because readers do not use them. The graph must not change
+        between the slices.
         """
         held = NameGraph()
         copied: dict[str, Any] = {}
@@ -240,7 +248,7 @@ class NameGraph:
         return held
 
     def let_go(self) -> LeftBehind:
-        """Whoever held the graph reads it no more."""
+        """End one hold: its reader reads the held graph no more. Return the objects to free."""
         self._holders -= 1
         if self._holders or self._shared is None:
             return LeftBehind([], [])
@@ -250,11 +258,11 @@ class NameGraph:
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody reads the graph as it was."""
+        """True if a reader holds an earlier state of the graph."""
         return self._shared is not None
 
     def arcs_out(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
-        """The arcs that leave a node, by child, to be changed."""
+        """Return the arcs that leave a node, by child, to be changed."""
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_out:
             shared.copied_out.add(node)
@@ -262,7 +270,7 @@ class NameGraph:
         return self.children[node]
 
     def arcs_in(self, node: NodeIndex) -> dict[NodeIndex, ArcRecord]:
-        """The arcs in the ancestry record of a node, by parent, to be changed."""
+        """Return the arcs in the ancestry record of a node, by parent, to be changed."""
         shared = self._shared
         if shared is not None and node < shared.length and node not in shared.copied_in:
             shared.copied_in.add(node)
@@ -271,39 +279,40 @@ class NameGraph:
 
     @property
     def virtual_node_count(self) -> int:
-        """How many virtual nodes there are."""
+        """Number of virtual nodes."""
         return len(self.virtual_nodes)
 
     def kind(self, node: NodeIndex) -> NodeKind:
-        """What the node stands for at present."""
+        """Return the present kind of a node."""
         return _KINDS[self.kinds[node]]
 
     def group(self, name: NodeId) -> NodeIndex | None:
-        """The number of a group that exists."""
+        """Return the number of a group. None if the group does not exist."""
         node = self.index.get(name)
         return node if node is not None and self.kinds[node] == NodeKind.GROUP else None
 
     def spellings(self, name: NodeId) -> list[NodeIndex]:
-        """Return the numbers of all ids that differ from a canonical name in letter case alone, itself included."""
+        """Return the numbers of all ids that differ from a canonical name in letter case alone, its own number
+        included."""
         return [node for node in map(self.index.get, self._spellings.candidates(name)) if node is not None]
 
     def representative(self, node: NodeIndex) -> NodeIndex:
-        """The number that stands for the derived node of `node`."""
+        """Return the number that stands for the derived node of `node`."""
         virtual_node = self.virtual_node_of.get(node)
         return node if virtual_node is None else virtual_node.components[0]
 
     def components(self, node: NodeIndex) -> tuple[NodeIndex, ...]:
-        """All nodes of the derived node of `node`."""
+        """Return all nodes of the derived node of `node`."""
         virtual_node = self.virtual_node_of.get(node)
         return (node,) if virtual_node is None else virtual_node.components
 
     def label(self, node: NodeIndex) -> str:
-        """The id of the derived node of `node`: a vnid, or the node's own id."""
+        """Return the id of the derived node of `node`: a vnid, or the node's own id."""
         virtual_node = self.virtual_node_of.get(node)
         return self.ids[node] if virtual_node is None else virtual_node.vnid
 
     def parent_representatives(self, node: NodeIndex) -> set[NodeIndex]:
-        """The derived nodes immediately above the derived node of `node`."""
+        """Return the derived nodes immediately above the derived node of `node`."""
         owner = self.virtual_node_of
         virtual_node = owner.get(node)
         if virtual_node is None:
@@ -318,7 +327,7 @@ class NameGraph:
         return found
 
     def entering_arcs(self, node: NodeIndex) -> list[ArcRecord]:
-        """The normal arcs into the derived node of `node`, parallel ones included, in no order."""
+        """Return the normal arcs into the derived node of `node`, parallel arcs included, in no order."""
         virtual_node = self.virtual_node_of.get(node)
         if virtual_node is None:
             return list(self.parents[node].values())
@@ -330,7 +339,8 @@ class NameGraph:
         ]
 
     def entering_tails(self, node: NodeIndex) -> Iterator[NodeIndex]:
-        """The tails of the normal arcs into the derived node of `node`; one comes again for each parallel arc."""
+        """Yield the tails of the normal arcs into the derived node of `node`. A tail is repeated for each parallel
+        arc."""
         virtual_node = self.virtual_node_of.get(node)
         if virtual_node is None:
             yield from self.parents[node]
@@ -341,7 +351,7 @@ class NameGraph:
                     yield parent
 
     def arc_state(self, arc: ArcRecord) -> ArcState:
-        """The state of a present arc."""
+        """Return the state of a present arc."""
         if arc.suspended:
             return ArcState.SUSPENDED
         virtual_node = self.virtual_node_of.get(arc.parent)
@@ -350,7 +360,7 @@ class NameGraph:
         return ArcState.SHADOW if (arc.parent, arc.child) in self.shadow_tree(virtual_node) else ArcState.FADE
 
     def shadow_tree(self, virtual_node: VirtualNode) -> frozenset[ArcKey]:
-        """The arcs (parent, child) of the spanning shadow tree; computed when first asked for."""
+        """Return the arcs (parent, child) of the spanning shadow tree. The first call computes them."""
         tree = self._shadow_trees.get(virtual_node.number)
         if tree is None:
             tree = spanning_tree(
@@ -360,21 +370,21 @@ class NameGraph:
         return tree
 
     def forget_shadow_tree(self, virtual_node: VirtualNode) -> None:
-        """Say that arcs inside a virtual node changed, or that it is gone."""
+        """Drop the cached tree of a virtual node that changed inside, or is gone."""
         self._shadow_trees.pop(virtual_node.number, None)
 
     def descendants(self, starts: Iterable[NodeIndex], *, limit: int | None = None) -> set[NodeIndex] | None:
-        """The starts and all nodes reachable from them; None where they are more than `limit`."""
+        """Return the starts and all nodes reachable from them. None if they are more than `limit`."""
         return _closure(self.children, starts, limit)
 
     def ancestors(self, starts: Iterable[NodeIndex]) -> set[NodeIndex]:
-        """The starts and all nodes from which they are reachable."""
+        """Return the starts and all nodes from which they are reachable."""
         found = _closure(self.parents, starts, None)
         assert found is not None
         return found
 
     def note_changed(self, tails: Iterable[NodeIndex]) -> None:
-        """An update more has changed arcs that leave these nodes."""
+        """Record one more update, which changed arcs that leave these nodes."""
         listed = array("I", set(tails))
         recent = self.changed_tails
         self.update_count += 1
@@ -386,7 +396,8 @@ class NameGraph:
             self._changed_tails_size -= len(recent.popleft()[1] or ())
 
     def changed_since(self, since: int) -> list[NodeIndex] | None:
-        """The nodes at which updates after the count `since` changed arcs that leave them; None: not remembered."""
+        """Return the nodes whose outgoing arcs were changed by updates after the count `since`. None if not
+        remembered."""
         expected, found = self.update_count, list[NodeIndex]()
         for update_count, tails in reversed(self.changed_tails):
             if update_count <= since:
@@ -398,7 +409,8 @@ class NameGraph:
         return found if expected == since else None
 
     def is_unchanged_at(self, nodes: Set[NodeIndex], *, since: int) -> bool:
-        """Whether no update after the count `since` changed arcs that leave these nodes, as far as is remembered."""
+        """Return True if no update after the count `since` changed arcs that leave these nodes. False if not
+        remembered."""
         expected = self.update_count
         for update_count, tails in reversed(self.changed_tails):
             if update_count <= since:
@@ -409,22 +421,22 @@ class NameGraph:
         return expected == since
 
     def present_arcs(self) -> Iterator[ArcRecord]:
-        """All present arcs, in no order that means anything."""
+        """Yield all present arcs, in an arbitrary order."""
         for arcs in self.children:
             yield from arcs.values()
 
     def arc(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
-        """The arc, where it is present."""
+        """Return the arc. None if it is not present."""
         return self.children[parent].get(child)
 
     def suspend(self, arc: ArcRecord) -> None:
-        """Remember an arc that is suspended."""
+        """Record a suspended arc."""
         self.suspended[arc.parent, arc.child] = arc
         self._ends_at(self.suspended_from, arc.parent)[arc.child] = None
         self._ends_at(self.suspended_into, arc.child)[arc.parent] = None
 
     def unsuspend(self, parent: NodeIndex, child: NodeIndex) -> ArcRecord | None:
-        """Forget a suspended arc, and return it; None where it was not suspended."""
+        """Forget a suspended arc, and return it. None if it was not suspended."""
         arc = self.suspended.pop((parent, child), None)
         if arc is not None:
             self._remove_end(self.suspended_from, parent, child)
@@ -432,7 +444,7 @@ class NameGraph:
         return arc
 
     def _ends_at(self, ends: EndsByNode, node: NodeIndex) -> dict[NodeIndex, None]:
-        """The other ends of some arcs of a node, to be changed."""
+        """Return the other ends of some arcs of a node, to be changed."""
         shared, found = self._shared, ends.get(node)
         if found is None:
             found = ends[node] = {}
@@ -450,17 +462,17 @@ class NameGraph:
             del ends[node]
 
     def arcs_from(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
-        """All children of a node with their arcs, suspended ones too."""
+        """Return all children of a node with their arcs, suspended arcs included."""
         apart = self.suspended_from.get(node, ())
         return [*self.children[node].items(), *((child, self.suspended[node, child]) for child in apart)]
 
     def arcs_into(self, node: NodeIndex) -> list[tuple[NodeIndex, ArcRecord]]:
-        """All parents of a node with their arcs, suspended ones too."""
+        """Return all parents of a node with their arcs, suspended arcs included."""
         apart = self.suspended_into.get(node, ())
         return [*self.parents[node].items(), *((parent, self.suspended[parent, node]) for parent in apart)]
 
     def recorded_children(self, node: NodeIndex) -> Iterable[NodeIndex]:
-        """Those in whose ancestry record there is an arc from the node."""
+        """Return the nodes whose ancestry record has an arc from `node`."""
         divergent_children = self.divergent_children.get(node) if self.divergent_children else None
         if divergent_children is None:
             return self.children[node]
@@ -468,14 +480,14 @@ class NameGraph:
         return agreed + [child for child in divergent_children if node in self.parents[child]]
 
     def compare(self, parent: NodeIndex, child: NodeIndex) -> None:
-        """Note whether the two sides of an arc that may have changed agree that it is there."""
+        """Note if the two sides of an arc that may have changed agree on its presence."""
         if (child in self.children[parent]) != (parent in self.parents[child]):
             self._ends_at(self.divergent_children, parent)[child] = None
         elif parent in self.divergent_children:
             self._remove_end(self.divergent_children, parent, child)
 
     def bury(self, tombstone: ArcRecord) -> None:
-        """Keep what is known of an arc that was left."""
+        """Keep the tombstone of an arc that was left."""
         ends = tombstone.parent, tombstone.child
         if ends not in self.tombstones:
             for end in ends:
@@ -485,7 +497,7 @@ class NameGraph:
         self.buried[ends] = None
 
     def unbury(self, ends: ArcKey) -> ArcRecord | None:
-        """Drop the tombstone of an arc, and return it; None where there is none."""
+        """Drop the tombstone of an arc, and return it. None if there is none."""
         tombstone = self.tombstones.pop(ends, None)
         if tombstone is not None:
             self.buried.pop(ends, None)
@@ -496,17 +508,17 @@ class NameGraph:
         return tombstone
 
     def has_tombstone(self, node: NodeIndex) -> bool:
-        """Whether a node is an end of an arc that was left and is remembered."""
+        """Return True if a node is an end of a tombstone."""
         return node in self._tombstones_at
 
     def set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
-        """Say what a node stands for from now on."""
+        """Set the kind of a node."""
         self.kinds[node] = kind
         if kind is NodeKind.ABSENT:
             self.idle[node] = None
 
     def is_blank(self, node: NodeIndex) -> bool:
-        """Whether a node stands for nothing, and no arc that is known leads to it or from it, left ones included."""
+        """Return True if a node stands for nothing and is an end of no known arc, tombstones included."""
         return not (
             self.kinds[node] != NodeKind.ABSENT
             or self.children[node]
@@ -519,14 +531,14 @@ class NameGraph:
         )
 
     def forget_names(self, nodes: Iterable[NodeIndex]) -> None:
-        """Forget the names of blank nodes: their numbers are free. Not while the graph is held."""
+        """Forget the names of blank nodes and free their numbers. Not allowed while the graph is held."""
         assert not self.is_held
         forgotten = list(nodes)
         for node in forgotten:
             self._drop_number(self.ids[node])
             self._set_free(node)
         if forgotten:
-            # Nothing that readers keep under these numbers holds any more.
+            # Results that readers cached under these numbers are invalid.
             self.note_changed(forgotten)
 
     def _set_free(self, node: NodeIndex) -> None:
@@ -537,15 +549,15 @@ class NameGraph:
 
     @property
     def free_count(self) -> int:
-        """How many numbers are free."""
+        """Number of free numbers."""
         return len(self._free)
 
     def is_free(self, node: NodeIndex) -> bool:
-        """Whether a number has no name."""
+        """Return True if a number has no name."""
         return self.ids[node] == NOBODY
 
     def restore(self, name: NodeId, kind: NodeKind) -> None:
-        """Take up the next number as it was stored, with its name or without."""
+        """Restore the next stored number, with or without a name."""
         node = self._append(name)
         if name == NOBODY:
             heappush(self._free, node)
@@ -554,7 +566,7 @@ class NameGraph:
             self.set_kind(node, kind)
 
     def intern(self, name: NodeId) -> NodeIndex:
-        """The number of an id; a new one stands for nothing yet."""
+        """Return the number of an id. A new id gets a number that stands for nothing yet."""
         node = self.index.get(name)
         if node is None:
             node = self._take_free(name) if self._free else self._append(name)
@@ -580,7 +592,8 @@ class NameGraph:
         return node
 
     def renamed_since(self, count: int) -> list[NodeIndex] | None:
-        """The numbers that got another name since so many had; None where they are too many to be remembered."""
+        """Return the numbers that got a new name since `count` such reassignments. None if they are too many to be
+        remembered."""
         new = self.renamed_count - count
         return None if new > len(self.renamed) else list(islice(reversed(self.renamed), new))
 
@@ -593,11 +606,11 @@ class NameGraph:
         return NodeIndex(len(self.ids) - 1)
 
     def mark(self) -> Mark:
-        """Where the interning of ids is, for `interned_since` and `forget_interned`."""
+        """Return the present point in the interning of ids, for `interned_since` and `forget_interned`."""
         return Mark(len(self.ids), len(self._taken))
 
     def interned_since(self, mark: Mark) -> list[NodeIndex]:
-        """The numbers that ids got in this step since a mark."""
+        """Return the numbers that ids got in this step since a mark."""
         return [*self._taken[mark.taken :], *map(NodeIndex, range(mark.length, len(self.ids)))]
 
     def forget_interned(self, mark: Mark) -> None:
@@ -612,7 +625,7 @@ class NameGraph:
             del column[mark.length :]
 
     def take_interned(self, recorded: int) -> list[NodeIndex]:
-        """The numbers that got a name in this step, which ends: nodes below `recorded` were known before."""
+        """End the step: return the numbers that got a name in it. Nodes below `recorded` were known before."""
         found = self.interned_since(Mark(recorded, 0))
         self._taken.clear()
         return found
@@ -620,7 +633,7 @@ class NameGraph:
     def _inner_arcs(
         self, virtual_node: VirtualNode
     ) -> Iterator[tuple[tuple[int, NodeId, NodeId], NodeIndex, NodeIndex]]:
-        # By ancestry records: that an arc leads nowhere any more may be known here before all is known of the loop.
+        # Ancestry records decide. The parent may report that an arc is gone before the loop is fully known here.
         for component in virtual_node.components:
             for arc in self.parents[component].values():
                 if self.virtual_node_of.get(arc.parent) is virtual_node:

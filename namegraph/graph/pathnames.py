@@ -15,10 +15,10 @@ from namegraph.model.rows import NodeIndex
 
 
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
-    """Yield the pathnames of a node: labels of derived nodes from a root down to its own, lazily, in sorted order.
+    """Yield the pathnames of a node, lazily, in sorted order.
 
-    There may be far too many to read: take as many as are wanted. Each costs no more than its length times
-    the number of parents on it.
+    A pathname is the labels of derived nodes from a root down to the node's own. There may be far too many to read,
+    so the caller takes as many as it wants. Each costs at most its length times the number of parents on it.
     """
     start = graph.representative(node)
     path = [start]
@@ -42,7 +42,7 @@ def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
 
 
 def prove(graph: NameGraph, ancestors: AncestorSets, *, group: NodeIndex, member: NodeIndex) -> list[NodeIndex]:
-    """A shortest chain of arcs group -> ... -> member, as its nodes; empty where there is none.
+    """Return a shortest chain of arcs group -> ... -> member, as its nodes. Empty if there is none.
 
     Only ancestors of the member that have `group` above them are visited, level by level from the member up.
     """
@@ -67,5 +67,5 @@ def prove(graph: NameGraph, ancestors: AncestorSets, *, group: NodeIndex, member
 
 
 def _sorted_parents(graph: NameGraph, node: NodeIndex) -> list[NodeIndex]:
-    # Last first, so that popping from the end visits them in order.
+    # The last parent comes first, so that popping from the end visits them in order.
     return sorted(graph.parent_representatives(node), key=graph.label, reverse=True)

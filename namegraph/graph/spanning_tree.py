@@ -1,11 +1,11 @@
-"""The spanning shadow tree of a virtual node: which of its arcs resolution walks.
+"""The spanning shadow tree of a virtual node: the arcs that resolution walks inside it.
 
-Growing from the smallest component, the tree takes again and again the first arc, in the order of (communication cost,
-parent, child), that joins a component it has to one it lacks; the direction of the arc does not matter, for a shadow
-arc is walked both ways. The tree is a function of the virtual node's components and arcs alone, so every home of a
-component derives the same one and nothing about it is sent or stored.
+The tree grows from the smallest component. Each step takes the first arc, in the order (communication cost, parent,
+child), that joins a new component to the tree. The direction of the arc does not matter, because a shadow arc is
+walked both ways. The tree is a function of the virtual node's components and arcs alone. Every home of a component
+therefore derives the same tree, and no part of it is sent or stored.
 
-Source: NG 4.6.2, figure 4.5; protocol.md section 3.2; invariant I2.
+Source: NG 4.6.2, figure 4.5; docs/protocol.md, "Two views of one graph"; invariant I2.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Finds the known names that differ from a name in letter case alone.
+"""Index of the known names that differ from a name in letter case alone.
 
-Most names have no capitals, and fold to themselves: the index holds only the others.
+Most names have no capitals, and fold to themselves. The index holds only the other names.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from namegraph.model.names import NodeId, fold_name
 
 
 class SpellingIndex:
-    """Names by their folded text, where that is not the name itself."""
+    """Names by their folded text, for names that differ from it."""
 
     def __init__(self) -> None:
         self._names: dict[str, tuple[NodeId, ...]] = {}
 
     def add(self, name: NodeId) -> None:
-        """Take up a name that was not known."""
+        """Add a name that is not in the index."""
         folded = fold_name(name)
         if folded != name:
             self._names[folded] = (*self._names.get(folded, ()), name)
 
     def drop(self, name: NodeId) -> None:
-        """Forget a name that is known."""
+        """Remove a name that is in the index."""
         folded = fold_name(name)
         if folded == name:
             return
@@ -32,6 +32,6 @@ class SpellingIndex:
             del self._names[folded]
 
     def candidates(self, name: NodeId) -> tuple[NodeId, ...]:
-        """Return all spellings of a name that are known, and the folded one, which may not be."""
+        """Return the known spellings of a name, and the folded spelling, which may be unknown."""
         folded = fold_name(name)
         return (NodeId(folded), *self._names.get(folded, ()))

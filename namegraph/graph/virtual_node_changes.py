@@ -1,9 +1,9 @@
-"""The outcome of an update: which virtual nodes form, grow, change inside and break.
+"""Effect of an update on virtual nodes: which form, grow, change inside and break.
 
-One computation serves every kind of update. Only groups that lie on a way from a child of a new arc back up to a parent
-of a new arc can come into a loop, and only components of a virtual node that lost an inner arc can fall out of one. The
-strongly connected components of that region alone are computed, once for the whole update, over the arcs as they will
-be. Everything follows by comparing them with the virtual nodes that are there:
+One computation serves every kind of update. A group can come into a loop only on a way from a child of a new arc
+back up to a parent of a new arc. A component can fall out of a loop only if its virtual node lost an inner arc. The
+strongly connected components of that region alone are computed, once for the whole update, over the arcs as they
+will be. The effects follow from comparing these components with the present virtual nodes:
 
     new arc between derived nodes, no way back     ->  no new component: a normal arc
     new arc inside a virtual node                  ->  same components: `changed`
@@ -12,7 +12,7 @@ be. Everything follows by comparing them with the virtual nodes that are there:
     inner arc left, still strongly connected       ->  same components: `changed`
     inner arc left, not strongly connected         ->  fewer: `broken`, then `formed` for each retained virtual node
 
-Source: NG 4.6.3, 4.7; protocol.md section 5, item 4.
+Source: NG 4.6.3, 4.7; docs/protocol.md, "An update, from command to answer".
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ from namegraph.model.priorities import Priority
 from namegraph.model.rows import ArcKey, NodeIndex, NodeKind
 
 ANCESTOR_SETS_USED_LIMIT = 64
-"""Up to so many tails the region's upper end is united from cached ancestor sets, where all are there; else it is found
-by one walk up."""
+"""Largest number of tails for which the upper end of the region is united from cached ancestor sets.
+
+All these sets must be cached. Otherwise one walk up finds the upper end.
+"""
 
 
 @dataclass(slots=True)
 class Topology:
-    """What becomes of virtual nodes. `effects` are (kind, components) in the order in which to report them."""
+    """Changes of virtual nodes by one update. `effects` are (kind, components) in the order in which to report them."""
 
     formed: list[VirtualNode] = field(default_factory=list)
     dissolved: list[VirtualNode] = field(default_factory=list)
@@ -48,7 +50,8 @@ class Topology:
 def compute_topology(
     graph: NameGraph, ancestors: AncestorSets, changes: GraphDelta, *, final_priority: Priority
 ) -> Topology:
-    """Return what the update does to virtual nodes. The graph is as it was before the update and stays so."""
+    """Return the effect of the update on virtual nodes. The graph is as it was before the update, and is not
+    changed."""
     kind_after = changes.kinds
     new_arcs = [
         (parent, child)
@@ -72,7 +75,7 @@ def _region(
     new_arcs: list[ArcKey],
     removed: set[ArcKey],
 ) -> set[NodeIndex]:
-    """A set of groups that holds every strongly connected component that the update changes, whole."""
+    """Return a set of groups that contains, whole, every strongly connected component that the update changes."""
     owner = graph.virtual_node_of
     region: set[NodeIndex] = set()
     for parent, child in removed:
@@ -96,7 +99,7 @@ def _region(
     frontier = starts
     while frontier:
         below = set().union(*[graph.children[node] for node in frontier])
-        # What lies below but not above a tail is on no loop, and neither is anything under it.
+        # A node below a head but not above a tail is on no loop. Nor is any node below it.
         frontier = {node for node in below - reached if node in above}
         reached |= frontier
     return region | reached
@@ -114,7 +117,7 @@ def _components(
     new_arcs: list[ArcKey],
     removed: set[ArcKey],
 ) -> list[tuple[NodeIndex, ...]]:
-    """The strongly connected components of two or more groups within the region, over the arcs as they will be."""
+    """Return the strongly connected components of two or more groups in the region, over the arcs as they will be."""
     nodes = sorted(region)
     position = {node: place for place, node in enumerate(nodes)}
     arcs = [
@@ -139,7 +142,7 @@ def _components(
         for component in rustworkx.strongly_connected_components(induced)
         if len(component) > 1
     ]
-    # Ordered by smallest id, so that numbers and effects do not depend on the order of a library.
+    # Sorted by smallest id, so that numbers and effects do not depend on the order of a library.
     return sorted(found, key=lambda component: min(graph.ids[node] for node in component))
 
 
