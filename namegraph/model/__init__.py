@@ -1,1 +1,1 @@
-"""The values everything speaks of: names, who owns them, priorities, rows, operations, outcomes, refusals."""
+"""Values that all packages share: names, ownership, priorities, rows, operations, outcomes, refusals."""

@@ -1,6 +1,6 @@
-"""What one update changed of the groups that are at home at one server, and where it came from.
+"""Changes that one update made to the groups whose home is one server, and the origin of the update.
 
-The record of changes is told to auditors and to programs that follow a group. No answer about the graph rests on it.
+The record of changes serves auditors and programs that follow a group. No answer about the graph depends on it.
 """
 
 from __future__ import annotations
@@ -15,33 +15,35 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import RequestId
 
 LISTED_LIMIT = 1_000
-"""An update that changes more than this is told by its counts alone: whoever follows a group reads it anew."""
+"""Changes of one update that are listed one by one. Of a larger update only counts are recorded; followers of a group
+read the group anew."""
 
 CALLER_LENGTH_LIMIT = 200
 
 
 class Origin(Struct, frozen=True, array_like=True):
-    """Where an update came from, as the server says that took it. What a server did by itself has no request id."""
+    """Origin of an update, as reported by the server that accepted it. An update that a server began itself has no
+    request id."""
 
     request_id: RequestId = RequestId("")
     told_at: int = 0
-    """Milliseconds since 1970 (UTC) on that server's clock; 0 where it is not known."""
+    """Milliseconds since 1970 (UTC) on that server's clock. 0 if not known."""
     caller: str = ""
-    """Who asked for it, as far as known; empty where not."""
+    """Caller that asked for the update. Empty if not known."""
     server: ServerId = ServerId("")
     """The server that was asked."""
 
     def is_legal(self) -> bool:
-        """Whether it is such as a correct server sends."""
+        """Return True if a correct server could send this value."""
         return all(len(text) <= CALLER_LENGTH_LIMIT and text.isprintable() for text in (self.request_id, self.caller))
 
 
 NO_ORIGIN = Origin()
-"""Of what servers do by themselves."""
+"""Origin of updates that servers begin by themselves."""
 
 
 class ChangeKind(IntEnum):
-    """What happened to a group."""
+    """Kind of change to a group."""
 
     CREATED = 1
     DELETED = 2
@@ -50,36 +52,36 @@ class ChangeKind(IntEnum):
 
 
 class RecordedChange(Struct, frozen=True, array_like=True):
-    """One thing that an update changed: a group, or a direct member of it."""
+    """One change by an update: of a group, or of a direct member of it."""
 
     kind: ChangeKind
     group: NodeId
     member: NodeId | None = None
-    """Who joined or left."""
+    """Member that joined or left. None for a change of the group itself."""
     is_group: bool = False
-    """Whether that member is a group."""
+    """True if the member is a group."""
 
 
 class ChangeSet(Struct, frozen=True, array_like=True):
-    """All that one update changed of a server's groups: counts, and each change where they are not too many."""
+    """All changes that one update made to a server's groups: counts, and each change if they are not too many."""
 
     created: int = 0
     deleted: int = 0
     joined: int = 0
     left: int = 0
     listed: tuple[RecordedChange, ...] = ()
-    """Groups first, then members that left, then those that joined."""
+    """Groups first, then members that left, then members that joined."""
 
     def __len__(self) -> int:
         return self.created + self.deleted + self.joined + self.left
 
     @property
     def is_listed(self) -> bool:
-        """Whether each change is told by itself."""
+        """True if each change is listed by itself."""
         return len(self) == len(self.listed)
 
     def encode(self) -> bytes:
-        """As `decode_changes` reads it."""
+        """Encode the value for `decode_changes`."""
         return _ENCODER.encode(self)
 
 
@@ -88,7 +90,11 @@ def change_set(
     left: Iterable[tuple[NodeId, NodeId, bool]],
     joined: Iterable[tuple[NodeId, NodeId, bool]],
 ) -> ChangeSet:
-    """Of groups and whether they are there now, and of arcs: parent, child, whether that is a group; few of them."""
+    """Build the `ChangeSet` of a few groups and arcs.
+
+    `groups`: each group, and True if it is there now. `left`, `joined`: each arc as parent, child, and True if the
+    child is a group.
+    """
     known = list(groups)
     deleted = [RecordedChange(ChangeKind.DELETED, group) for group, is_present in known if not is_present]
     created = [RecordedChange(ChangeKind.CREATED, group) for group, is_present in known if is_present]
@@ -99,7 +105,7 @@ def change_set(
 
 
 def decode_changes(encoded: bytes) -> ChangeSet:
-    """Read what `ChangeSet.encode` wrote; raises `msgspec.MsgspecError`."""
+    """Decode the output of `ChangeSet.encode`. Raises `msgspec.MsgspecError`."""
     return _DECODER.decode(encoded)
 
 

@@ -1,7 +1,8 @@
-"""Names of groups and processes: what is a legal one, and its one canonical form.
+"""Names of groups and processes: their syntax and their canonical form.
 
-A name is ``local@domain``. The local part keeps its case and is compared after Unicode NFC; the domain is an ASCII DNS
-name in lower case. Groups and processes follow the same rule, so a name alone never tells which of the two it is.
+A name is ``local@domain``. The local part keeps its case and is compared after Unicode NFC. The domain is an ASCII
+DNS name in lower case. Groups and processes follow the same rule, so a name alone does not tell a group from a
+process.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ALLOWED_CATEGORIES = frozenset("LMNPS")
 
 
 class InvalidNameError(ValueError):
-    """A text that is no name; says which part or character is wrong."""
+    """An invalid name. The message says which part or character is wrong."""
 
     def __init__(self, name: str, why: str) -> None:
         shown = name if len(name) <= 80 else f"{name[:60]}... ({len(name)} characters)"
@@ -45,7 +46,7 @@ class InvalidNameError(ValueError):
 
 
 def parse_name(text: str) -> NodeId:
-    """Return the canonical form of a name, or raise `InvalidNameError` saying which character is wrong."""
+    """Return the canonical form of a name, or raise `InvalidNameError` naming the character that is wrong."""
     if _COMMON_NAME.fullmatch(text):
         return NodeId(text)
     if len(text) > 4 * (LOCAL_PART_LIMIT + DOMAIN_LIMIT):
@@ -58,7 +59,7 @@ def parse_name(text: str) -> NodeId:
 
 
 def are_canonical(names: Iterable[str]) -> bool:
-    """Whether all of these are names in their canonical form."""
+    """Return True if all of these are names in their canonical form."""
     return all(map(_is_canonical, filterfalse(_COMMON_NAME.fullmatch, names)))
 
 
@@ -70,10 +71,10 @@ def _is_canonical(name: str) -> bool:
 
 
 def fold_name(name: NodeId) -> str:
-    """Return what all spellings of a canonical name have in common that differ in letter case alone.
+    """Return the common folded form of all spellings of a canonical name that differ in letter case alone.
 
-    Letters are folded one by one, by the simple lower case of Unicode: "ß" stays apart from "ss", and both small sigmas
-    are one letter. The domain of a canonical name has one spelling.
+    Letters are folded one by one, by the simple lower case of Unicode: "ß" stays apart from "ss", and both small
+    sigmas are one letter. The domain of a canonical name has one spelling.
     """
     if name.isascii():
         return name.lower()
@@ -93,7 +94,7 @@ def parse_subnet(text: str) -> Subnet:
 
 
 def subnet_of(name: NodeId) -> Subnet:
-    """The domain of a canonical name."""
+    """Return the domain of a canonical name."""
     return Subnet(name[name.index("@") + 1 :])
 
 

@@ -1,4 +1,4 @@
-"""What an update may consist of."""
+"""Operations of an update."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from namegraph.model.names import NodeId, Subnet
 
 
 class ChildKind(Enum):
-    """What a client says the child of an arc is; AUTO: a group if one of that id exists, else a process."""
+    """Kind of an arc's child, as the client says. AUTO: a group if a group of that id exists, else a process."""
 
     AUTO = 0
     GROUP = 1
@@ -18,23 +18,23 @@ class ChildKind(Enum):
 
 
 class CreateGroup(Struct, frozen=True, array_like=True, tag=True):
-    """Make a group that has no members and is in no group. With `if_needed`, a group that exists is left as it is."""
+    """Make a group that has no members and is in no group. With `if_needed`, an existing group is left as it is."""
 
     group: NodeId
     if_needed: bool = False
 
 
 class DeleteGroup(Struct, frozen=True, array_like=True, tag=True):
-    """Remove a group; `force` leaves all its arcs first."""
+    """Delete a group. With `force`, all its arcs are left first."""
 
     group: NodeId
     force: bool = False
 
 
 class JoinArc(Struct, frozen=True, array_like=True, tag=True):
-    """Add the arc parent -> child. With `if_needed`, an arc that exists is left as it is.
+    """Add the arc parent -> child. With `if_needed`, an existing arc is left as it is.
 
-    With `offline`, where the home of one of its ends is out of reach, it is suspended until that is back.
+    With `offline`, an arc with one end whose home is out of reach is suspended until that home is back.
     """
 
     parent: NodeId
@@ -46,9 +46,9 @@ class JoinArc(Struct, frozen=True, array_like=True, tag=True):
 
 
 class LeaveArc(Struct, frozen=True, array_like=True, tag=True):
-    """Remove the arc parent -> child. With `if_needed`, an arc that is not there is no error.
+    """Remove the arc parent -> child. With `if_needed`, a missing arc is no error.
 
-    With `is_unconfirmed`, which servers add, the parent's home knows nothing of it: the child's home alone judges.
+    Servers add `is_unconfirmed` if the parent's home knows nothing of the arc. The child's home alone then judges.
     """
 
     parent: NodeId
@@ -62,25 +62,26 @@ Operation = CreateGroup | DeleteGroup | JoinArc | LeaveArc
 
 
 class LeaveEverywhere(Struct, frozen=True, array_like=True, tag=True):
-    """Take a member out of all groups that it is a direct member of, or of all those of one subnet."""
+    """Remove a member from all groups that contain it directly, or from all such groups of one subnet."""
 
     member: NodeId
     subnet: Subnet | None = None
 
 
 class RenameGroups(Struct, frozen=True, array_like=True, tag=True):
-    """Give groups of one server other names; their arcs go along.
+    """Rename groups of one server. Their arcs go along.
 
-    Each group with its new name. The first group must exist; the others are renamed where they exist.
+    `renames`: pairs of a group and its new name. The first group must exist; the others are renamed where they
+    exist.
     """
 
     renames: tuple[tuple[NodeId, NodeId], ...]
 
 
 class TakeOver(Struct, frozen=True, array_like=True, tag=True):
-    """Make a group, also where a process of its id is in groups: the group is in them in its place.
+    """Create a group, also where a process of its id is in groups. The group replaces the process in these groups.
 
-    With `if_needed`, a group that exists is left as it is.
+    With `if_needed`, an existing group is left as it is.
     """
 
     group: NodeId
@@ -88,4 +89,4 @@ class TakeOver(Struct, frozen=True, array_like=True, tag=True):
 
 
 Composite = LeaveEverywhere | RenameGroups | TakeOver
-"""A request in place of operations, which its coordinator finds."""
+"""A request that stands for operations, which its coordinator finds."""

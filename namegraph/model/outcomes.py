@@ -1,4 +1,4 @@
-"""How a command ends: committed, with what that did, or refused."""
+"""Results of a command: committed, with its effects, or refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from namegraph.model.rows import NodeKind
 
 
 class EffectKind(StrEnum):
-    """What an update did to the internal group view."""
+    """Kind of effect of an update on the internal group view."""
 
     FORMED = "formed"
     GROWN = "grown"
@@ -24,7 +24,7 @@ class EffectKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GraphEffect:
-    """One thing an update did: ids sorted, and the servers that own them, sorted."""
+    """One effect of an update: ids, sorted, and the servers that own them, sorted."""
 
     kind: EffectKind
     groups: tuple[NodeId, ...]
@@ -33,7 +33,7 @@ class GraphEffect:
 
 @dataclass(frozen=True, slots=True)
 class ImportCounts:
-    """What an import did."""
+    """Counts of an import."""
 
     arcs: int
     groups_created: int
@@ -56,9 +56,9 @@ class Committed:
     counts: ImportCounts | None = None
     members: tuple[Member, ...] = ()
     unreachable: tuple[NodeId, ...] = ()
-    """For a read: groups that could not be entered, since arcs to them are suspended."""
+    """For a read: groups that could not be entered, because arcs to them are suspended."""
     unchanged: tuple[int, ...] = ()
-    """Places, from 1, of operations that were to be done if needed, and were not needed."""
+    """Places, from 1, of operations marked "if needed" that were not needed."""
     left: tuple[NodeId, ...] = ()
     """For `LeaveEverywhere`: the groups that the member left, sorted."""
 

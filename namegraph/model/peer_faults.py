@@ -1,4 +1,4 @@
-"""What another server can do wrong, in the words of operators: each is counted, by server, and shown by `peers`."""
+"""Faults of other servers, in the words of operators. Each is counted by server, and shown by `peers`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class PeerFault(StrEnum):
-    """What is wrong with a message of another server; the sentence begins with that server's name."""
+    """Fault in a message of another server. The text continues a sentence that begins with that server's name."""
 
     REPEATED = "repeated"
     OUT_OF_ORDER = "out of order"

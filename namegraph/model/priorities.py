@@ -1,4 +1,4 @@
-"""Priorities order updates; their counters name versions, virtual nodes and revisions."""
+"""Priorities order updates. Their counters name versions, virtual nodes and revisions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import NamedTuple
 from namegraph.model.names import ServerId
 
 NUMBER_LIMIT = 2**62
-"""No counter, version or other number of a correct server reaches it: it takes millions of the leaps of incarnations.
-Stores and messages hold numbers nearly twice as large, so there is room for what is counted on from there."""
+"""Upper bound of counters, versions and other numbers. No correct server reaches it: that takes millions of leaps of
+incarnations.
+
+Stores and messages hold numbers nearly twice as large, so counting can go on from this bound.
+"""
 
 
 class Priority(NamedTuple):
@@ -19,7 +22,8 @@ class Priority(NamedTuple):
 
 
 class Revision(NamedTuple):
-    """Names an update to clients: its counter in the one order of updates, its coordinator, and the highest voter."""
+    """Name of an update for clients: its counter in the order of all updates, its coordinator, and the highest
+    voter."""
 
     counter: int
     server: ServerId
@@ -27,17 +31,17 @@ class Revision(NamedTuple):
 
     @property
     def final(self) -> Priority:
-        """The update's final priority."""
+        """Final priority of the update."""
         return Priority(self.counter, self.voter)
 
     def as_text(self) -> str:
-        """The text that clients hold and treat as opaque."""
+        """Return the text that clients hold and treat as opaque."""
         voter = "" if self.voter == self.server else f"/{self.voter}"
         return f"{self.counter}@{self.server}{voter}"
 
 
 def revision_of(final: Priority, *, coordinator: ServerId) -> str:
-    """The revision of the update of a final priority, as text."""
+    """Return, as text, the revision of the update that has this final priority."""
     return Revision(final.counter, coordinator, final.server).as_text()
 
 
@@ -46,7 +50,7 @@ _COUNTER_DIGITS_LIMIT = 19
 
 
 def parse_revision(text: str) -> Revision:
-    """Read what `Revision.as_text` wrote, or raise `ValueError`."""
+    """Read the output of `Revision.as_text`, or raise `ValueError`."""
     digits, at_sign, servers = text[:REVISION_LENGTH_LIMIT].partition("@")
     server, slash, voter = servers.partition("/")
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _COUNTER_DIGITS_LIMIT

@@ -1,40 +1,41 @@
-"""Versions of what servers say to one another: two servers speak the newest one that both of them know.
+"""Versions of the protocol between servers. Two servers speak the newest version that both know.
 
-So servers one version apart work together, and a federation is upgraded one server at a time. What a version brings is
-sent only to servers that speak it; fields at the end of messages, which older servers pass over, need no version.
+Servers one version apart work together, so a federation is upgraded one server at a time. The new parts of a
+version are sent only to servers that speak it. Fields at the end of messages need no version, because older servers
+ignore them.
 
 | version | brought |
 |---|---|
 | 6 | servers forget in agreement what was left: `ForgetLeft`, `LeftForgotten`; a second lane, for messages to groups; |
 |   | the version of an arc rises above what the home of its child tells (`Ready.told`); parts of sets of groups; |
-|   | who missed an outcome is told of the arcs that enter it, too |
+|   | a server that missed an outcome is told of the arcs that enter it, too |
 """
 
 from __future__ import annotations
 
 PROTOCOL_VERSION = 6
-"""The newest that is spoken here."""
+"""Newest version that this server speaks."""
 
 OLDEST_PROTOCOL_VERSION = 5
-"""The oldest that is spoken here: that of the last release."""
+"""Oldest version that this server speaks: that of the last release."""
 
 FORGETTING_VERSION = 6
-"""From this one on, servers understand when they are asked to forget what was left."""
+"""First version in which servers understand requests to forget tombstones."""
 
 TOLD_VERSIONS_VERSION = 6
-"""From this one on, servers let the version of an arc rise above what the home of its child tells."""
+"""First version in which servers let the version of an arc rise above the one that its child's home tells."""
 
 POSTS_VERSION = 6
-"""From this one on, servers take posts."""
+"""First version in which servers accept posts."""
 
 SETS_VERSION = 6
-"""From this one on, servers tell their part of a set of groups."""
+"""First version in which servers tell their part of a set of groups."""
 
 OFFERED_ENTERING_VERSION = 6
-"""From this one on, servers that missed an outcome take what it made of arcs that enter them."""
+"""First version in which servers that missed an outcome accept its effect on arcs that enter them."""
 
 
 def agreed_version(*, oldest: int, newest: int) -> int | None:
-    """The version spoken with a server that speaks these; None where there is none."""
+    """Return the version spoken with a server that speaks these versions. None if there is none."""
     agreed = min(newest, PROTOCOL_VERSION)
     return agreed if agreed >= max(oldest, OLDEST_PROTOCOL_VERSION) else None

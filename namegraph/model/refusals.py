@@ -1,4 +1,4 @@
-"""Why the core refuses a command: a typed reason with its facts, never an exception that crosses `step`."""
+"""Refusals of the core: a typed reason with its facts. No exception crosses `step`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """One value for each kind of refusal; the wire and the client use the same names."""
+    """Kind of refusal. The wire and the client use the same names."""
 
     GROUP_NOT_FOUND = "GROUP_NOT_FOUND"
     GROUP_EXISTS = "GROUP_EXISTS"
@@ -39,7 +39,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A refused command: `message` is one line for a person, `facts` the same for a program."""
+    """A refused command. `message` is one line for a person; `facts` holds the same for a program."""
 
     reason: Reason
     message: str
@@ -47,7 +47,7 @@ class Refusal:
 
 
 class RefusedError(Exception):
-    """Carries a refusal from where it is found to where it is answered."""
+    """Carries a refusal from the place where it is found to the place where it is answered."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
@@ -55,5 +55,5 @@ class RefusedError(Exception):
 
 
 def refuse(reason: Reason, message: str, **facts: str) -> RefusedError:
-    """Build the error to raise for one refusal."""
+    """Return the error to raise for one refusal."""
     return RefusedError(Refusal(reason, message, facts))

@@ -1,8 +1,8 @@
-"""What the core makes durable: the rows it writes and the state it starts from.
+"""Durable rows of the core: the rows that it writes, and the state from which it starts.
 
-A step's records become durable together or not at all, and before any message or reply of that step leaves. The core
-numbers nodes itself (`NodeIndex`, dense from 0), so that rows, bitmaps and arcs stay small. The number of a name that
-is forgotten is given to another one.
+A step's records become durable together or not at all, and before any message or reply of that step leaves. The
+core numbers nodes itself (`NodeIndex`, dense from 0), so that rows, bitmaps and arcs stay small. The number of a
+forgotten name is given to another name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ArcKey = tuple[NodeIndex, NodeIndex]
 """An arc by the numbers of its parent and its child."""
 
 RequestId = NewType("RequestId", str)
-"""Chosen by a client for one write; repeating it returns the first answer."""
+"""Id that a client chooses for one write. Repeating the id returns the first answer."""
 
 
 class NodeKind(IntEnum):
-    """What a known id stands for at present."""
+    """Present kind of a known id."""
 
     ABSENT = 0
     GROUP = 1
@@ -33,7 +33,7 @@ class NodeKind(IntEnum):
 
 
 class NodeRecord(NamedTuple):
-    """One node. `virtual_node` is the number of the virtual node it is a component of, or None.
+    """One node. `virtual_node` is the number of the virtual node that contains it, or None.
 
     A row whose `node_id` is `@` says that the number is free.
     """
@@ -45,20 +45,20 @@ class NodeRecord(NamedTuple):
     version: int
     """Counter of the final priority of the last update that changed this node's ancestry record."""
     version_server: ServerId | None
-    """Server of that priority; None: the one whose state this is."""
+    """Server of that priority. None: the server that owns this state."""
 
 
 class ArcRecord(NamedTuple):
-    """One arc parent -> child of the external group view; kept as a tombstone (`present` false) once left.
+    """One arc parent -> child of the external group view. After a leave it is kept as a tombstone (`present` false).
 
-    A row of version 0 says that an arc of which no end is owned is no longer known: the row of its key is deleted.
+    Version 0 says that an arc without an owned end is no longer known: the row of its key is deleted.
     """
 
     parent: NodeIndex
     child: NodeIndex
     cost: int
     version: int
-    """How often this arc was joined or left, 1 for the first join."""
+    """Number of times that this arc was joined or left. The first join is 1."""
     writer: int
     """Counter of the final priority of the update that wrote it."""
     present: bool
@@ -66,13 +66,13 @@ class ArcRecord(NamedTuple):
 
 
 class VirtualNodeRecord(NamedTuple):
-    """One virtual node: its id is (smallest component, final priority of the update that made it).
+    """One virtual node. Its id is (smallest component, final priority of the update that made it).
 
-    A row that is not `present` says that it is gone: the row of its number is deleted.
+    A row that is not `present` says that the virtual node is gone: the row of its number is deleted.
     """
 
     number: int
-    """Number on this server, not used again while the server runs."""
+    """Number on this server. It is not used again while the server runs."""
     smallest: NodeId
     counter: int
     server: ServerId
@@ -84,48 +84,49 @@ class OutcomeRecord(NamedTuple):
 
     request_id: RequestId
     sequence: int
-    """Order in which outcomes were decided; the oldest are forgotten first."""
+    """Order in which outcomes were decided. The oldest are forgotten first."""
     digest: str
-    """Tells a repeated request from another one under the same id."""
+    """Digest of the request. It tells a repeated request from another request under the same id."""
     outcome: str
     """JSON, as `namegraph.state.request_log` writes and reads it."""
 
 
 class ChangeRecord(NamedTuple):
-    """What one update changed of the groups at home here. No answer about the graph rests on it."""
+    """Changes that one update made to the groups whose home is this server. No answer about the graph depends on
+    them."""
 
     number: int
-    """Order in which this server committed them, from 1, without gaps; the oldest are forgotten first."""
+    """Order in which this server committed the changes, from 1, without gaps. The oldest are forgotten first."""
     counter: int
     """Counter of the update's final priority."""
     revision: str
     request_id: RequestId
     told_at: int
-    """Milliseconds since 1970 (UTC) on the clock of the server that was asked; 0 where it is not known."""
+    """Milliseconds since 1970 (UTC) on the clock of the server that was asked. 0 if not known."""
     caller: str
-    """Who asked for it, as far as known; empty where not."""
+    """Caller that asked for the update. Empty if not known."""
     server: ServerId
     """The server that was asked."""
     changes: bytes
-    """As `namegraph.model.changes` writes and reads them."""
+    """The changes, as `namegraph.model.changes` writes and reads them."""
 
 
 class LogRecord(NamedTuple):
-    """One parcel of messages in the log of a server: kept until all that it waits for have passed it."""
+    """One parcel of messages in the log of a server. It is kept until all that wait for it have passed it."""
 
     position: int
-    """Rises by one with each parcel of this server, from 1. Its place in the log."""
+    """Place in the log. It rises by one with each parcel of this server, from 1."""
     audience: int
-    """The number of the bitmap of mailboxes that get it; 0: nobody here does."""
+    """Number of the bitmap of mailboxes that get the parcel. 0 if no mailbox of this server gets it."""
     encoded: bytes
-    """The parcel, as it travels."""
+    """The parcel, in the form in which it travels."""
 
 
 class ProtocolRow(NamedTuple):
-    """What one part of the update protocol must know again after a crash, as that part encodes it."""
+    """State that one part of the update protocol needs after a crash, as that part encodes it."""
 
     part: str
-    """Which part wrote it."""
+    """Part that wrote the row."""
     key: str
     value: bytes | None
     """None deletes the row."""
@@ -133,7 +134,7 @@ class ProtocolRow(NamedTuple):
 
 @dataclass(slots=True)
 class Records:
-    """Rows to make durable in one transaction; a later row of the same key replaces an earlier one."""
+    """Rows to make durable in one transaction. A later row of the same key replaces an earlier row."""
 
     nodes: list[NodeRecord] = field(default_factory=list)
     arcs: list[ArcRecord] = field(default_factory=list)
@@ -146,13 +147,13 @@ class Records:
     forget_changes_through: int | None = None
     """Changes of this number and below are forgotten."""
     log: list[LogRecord] = field(default_factory=list)
-    """New entries of the log; their positions rise."""
+    """New entries of the log, by rising position."""
     cut_log_through: int | None = None
     """Entries of the log at this position and below are forgotten."""
     log_gone: list[int] = field(default_factory=list)
     """Positions of further entries of the log that are forgotten. They may be among `log`."""
     counter: int | None = None
-    """The priority counter, where it rose."""
+    """The priority counter. None if it did not rise."""
 
     def extend(self, later: Records) -> None:
         """Append the rows of a later step (group commit)."""
@@ -174,11 +175,11 @@ class Records:
             self.counter = later.counter
 
     def graph_row_count(self) -> int:
-        """How many rows are of the graph itself."""
+        """Return the number of rows of the graph itself."""
         return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes)
 
     def is_empty(self) -> bool:
-        """Whether nothing needs to be made durable."""
+        """Return True if nothing has to be made durable."""
         return (
             not (self.nodes or self.arcs or self.virtual_nodes or self.outcomes or self.protocol or self.changes)
             and not (self.log or self.log_gone)
@@ -191,9 +192,10 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class StoredState:
-    """Everything durable, as a server reads it when it starts. The iterables are read once, in this order.
+    """Everything durable, as a server reads it at its start. The iterables are read once, in this order.
 
-    `nodes` come sorted by number without gaps; `arcs` and `virtual_node_changes` in any order, tombstones included.
+    `nodes` come sorted by number without gaps. `arcs` and `virtual_node_changes` come in any order, tombstones
+    included.
     """
 
     server: ServerId
@@ -203,8 +205,8 @@ class StoredState:
     arcs: Iterable[ArcRecord]
     outcomes: Iterable[OutcomeRecord]
     protocol: Iterable[ProtocolRow] = ()
-    """In any order; without values that are None."""
+    """Rows in any order. No value is None."""
     last_change: int = 0
-    """The number of the newest `ChangeRecord`; the others are not read at a start."""
+    """Number of the newest `ChangeRecord`. The other records are not read at a start."""
     change_sizes: Sequence[tuple[int, int]] = ()
-    """For each hundred (`FORGET_EVERY`) of numbers, sorted: `number // 100`, and the bytes of what these changed."""
+    """(`number // 100`, bytes of their changes) for each hundred (`FORGET_EVERY`) of numbers, sorted."""

@@ -1,7 +1,7 @@
-"""Work in slices: a generator that yields where others may go first, and returns what it has made.
+"""Work in slices: a generator that yields when other work may run, and returns its result.
 
-A slice takes some milliseconds at most, however much there is to do. Each yields how many items it has looked at, where
-one takes a microsecond or less: so those who give it time by steps, not by a clock, know when it has had enough.
+A slice takes some milliseconds at most, however much there is to do. Each yield tells the number of items looked
+at; one item takes a microsecond or less. A caller that allots time by steps, not by a clock, adds up these numbers.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 SLICE_ITEMS = 2_048
-"""Items of one slice, where each takes less than a microsecond."""
+"""Items of one slice, if each takes less than a microsecond."""
 
 SAMPLED_EVERY = 32
-"""Of so many items one is looked at to tell where each slice of a sorted list is to begin."""
+"""Sampling interval: one item in this many is read to choose where each slice of a sorted list begins."""
 
 
 class Ordered(Protocol):
-    """What can be sorted."""
+    """A value that can be sorted."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether this comes first."""
+        """Return True if this value comes first."""
 
 
 Item = TypeVar("Item")
@@ -33,7 +33,7 @@ Slices = Generator[int, None, Made]
 
 
 def at_once(slices: Slices[Made]) -> Made:
-    """Do all of it now."""
+    """Run all slices now, and return the result."""
     while True:
         try:
             next(slices)
@@ -43,7 +43,7 @@ def at_once(slices: Slices[Made]) -> Made:
 
 
 def unless_overtaken(slices: Slices[Made], holds: Callable[[], bool]) -> Slices[Made | None]:
-    """Do them as long as something holds after each; None where it no longer does."""
+    """Run the slices while `holds` is true after each. Return the result, or None once `holds` is false."""
     while True:
         try:
             items = next(slices)
@@ -56,14 +56,14 @@ def unless_overtaken(slices: Slices[Made], holds: Callable[[], bool]) -> Slices[
 
 
 def in_slices(items: Iterable[Item], count: int = SLICE_ITEMS) -> Iterator[list[Item]]:
-    """The items, `count` at a time."""
+    """Yield the items, `count` at a time."""
     iterator = iter(items)
     while some := list(islice(iterator, count)):
         yield some
 
 
 def sorted_in_slices(items: Sequence[Sortable]) -> Slices[list[Sortable]]:
-    """The items, sorted: dealt out to ranges of about a slice each, which are sorted one by one."""
+    """Return the items, sorted. They are distributed to ranges of about a slice each, which are sorted one by one."""
     if len(items) <= SLICE_ITEMS:
         yield len(items)
         return sorted(items)
