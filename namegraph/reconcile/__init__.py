@@ -1,1 +1,1 @@
-"""After a partition: both ends of every arc come to one state again."""
+"""Healing after a partition: both ends of every arc come to one state again."""

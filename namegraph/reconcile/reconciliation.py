@@ -1,16 +1,18 @@
-"""Healing: what the two ends of an arc came to while they were apart is compared, and settled by ordinary updates.
+"""Healing: compare the changes that both ends of an arc made while apart, and settle them by ordinary updates.
 
     parents' home -- ArcDigest --> children's home      the arcs between us that are suspended here
-                  <-- DigestReply --                       what is newer here, or suspended here and was not named
+                  <-- DigestReply --                       arcs newer here, or suspended here and not named
     parents' home: ReconcileArc for each arc at its newest state, in batches
 
-What a coordinator decided and could not tell, it offers (`HintedOutcome`) as soon as it is in a view with whom it
-concerns. An arc whose child is not there, or is of another kind, stays suspended and is *rejected*: whoever made it
-sees why. So is one that was joined at its child's home (`ServerContext.unconfirmed`) where the group above it is not
-there. But a server that has gone back to an older copy of its database makes groups anew of which it has no trace,
-while others hold arcs with them.
+A coordinator that decided an update and could not tell a server offers the outcome (`HintedOutcome`). It does so as
+soon as both are in one view.
 
-Source: protocol.md sections 6 and 7, *Heal*.
+An arc stays suspended and is *rejected* if its child is missing, or is of another kind; its maker sees the reason.
+An arc that was joined at its child's home (`ServerContext.unconfirmed`) is rejected if the group above it is
+missing. Exception: a server that went back to an older copy of its database creates anew the groups that it lost
+without a trace and to which other servers hold arcs.
+
+Source: docs/protocol.md, "Healing" and "Older copies".
 """
 
 from __future__ import annotations
@@ -40,62 +42,63 @@ from namegraph.wire.update_messages import UpdateOutcome
 from namegraph.wire.view_messages import ArcDigest, DigestReply, HintedOutcome, MemberReconciled
 
 UNDELIVERED = "undelivered"
-"""Rows: what was decided and could not be told, by server and a number."""
+"""Rows: decided outcomes that could not be told, by server and a number."""
 OFFERED = "offered"
-"""Rows: what others decided about nodes of this server and could not tell, by sender and a number."""
+"""Rows: outcomes for nodes of this server that their coordinators could not tell in time, by sender and a number."""
 HELD = "held"
-"""Rows: what others hold and have no answer to, by sender."""
+"""Rows: digests of other servers that are not answered yet, by sender."""
 
 
 class _SettleArcs(NamedTuple):
-    """What an update is for: arcs to a children's home, as they are to be."""
+    """Purpose of an update: settle arcs to a children's home, as given."""
 
     server: ServerId
     arcs: list[ReconcileArc]
 
 
 class _TakeOffer(NamedTuple):
-    """What an update is for: a part of an offer."""
+    """Purpose of an update: carry out a part of an offer."""
 
     key: tuple[ServerId, int]
 
 
 class _Recreate(NamedTuple):
-    """What an update is for: groups that were lost, which a digest or a reply names."""
+    """Purpose of an update: recreate lost groups that a digest or a reply names."""
 
     server: ServerId
     held: ArcDigest | DigestReply
 
 
 class Reconciliation:
-    """What one server does when it meets servers that it was apart from."""
+    """One server's part in healing with servers from which it was apart."""
 
     def __init__(self, context: ServerContext, participant: Participant, coordinator: Coordinator) -> None:
         self._context = context
         self._participant = participant
         self._coordinator = coordinator
         self.rejected: dict[ArcId, str] = {}
-        """Suspended arcs that could not be joined in this view, and why; `ServerContext.is_rejected` says which
-        ones."""
+        """Suspended arcs that could not be joined in this view, with the reason. `ServerContext.is_rejected` says which
+        arcs are rejected."""
         self._wanted: dict[NodeId, dict[ServerId, None]] = {}
-        """Groups of this server that are not there, by which others hold rejected arcs with them."""
+        """Missing groups of this server, each with the servers that hold rejected arcs with it."""
         self._group_changes = 0
-        """When these were last looked for."""
+        """`group_changes` of the graph when wanted groups were last looked for."""
         self._undelivered = DurableMap(context.durable, UNDELIVERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
         self._offered = DurableMap(context.durable, OFFERED, NUMBERS_OF_SERVERS, packed(HintedOutcome))
         self._parts_begun: dict[tuple[ServerId, int], int] = {}
-        """Of offers: how many of their parts were begun with in this view."""
+        """Number of parts of each offer that were begun in this view."""
         self._pairs: dict[ServerId, Pair] = {}
-        """By children's home: how far this server is, as the parents' home, with settling the arcs to there."""
+        """Progress with each children's home in settling the arcs to it. This server is the parents' home."""
         self._under_way: dict[UpdateId, _SettleArcs | _TakeOffer | _Recreate] = {}
-        """What each update of this server's own is for."""
+        """Purpose of each update that this server began itself."""
         self._held_by = DurableMap(context.durable, HELD, SERVERS, packed(ArcDigest))
-        """Digests without an answer yet: they may name groups that an offer still has to create."""
+        """Digests that are not answered yet. They may name groups that an offer still has to create."""
         self._declined: dict[ReconcileArc, None] = {}
-        """Arcs that an end declined once in this view: a second decline rejects the arc."""
+        """Arcs that an end declined once in this view. A second decline rejects the arc."""
 
     def view_ended(self, undone: Sequence[Transaction]) -> None:
-        """Keep what was decided for those who are out of reach now; `undone`: what the view before has decided."""
+        """Keep the decided outcomes for servers that are now out of reach. `undone`: decided updates of the view that
+        ended."""
         context = self._context
         self._pairs, self._under_way, self._parts_begun, self._declined = {}, {}, {}, {}
         self._held_by.clear()
@@ -123,36 +126,37 @@ class Reconciliation:
         self._say_if_healed()
 
     def go_on(self) -> None:
-        """Everybody in the view is there again, before it came to an end: begin again what came to nothing."""
+        """Begin again the interrupted work: every server of the view is back before the view ended."""
         for server in [server for server, pair in self._pairs.items() if pair.phase is PairPhase.INTERRUPTED]:
             self._compare(server)
         self._take_up()
 
     def _take_up(self) -> None:
-        """Begin what others said and what is not under way: after a restart they do not say it again."""
+        """Begin pending work that is not under way. After a restart, the other servers do not send it again."""
         self._take_offers()
         for server in list(self._held_by):
             self._compare_held(server)
 
     @property
     def has_new_groups(self) -> bool:
-        """Whether a group may have been created that rejected arcs wait for."""
+        """True if a group that rejected arcs wait for may have been created."""
         return bool(self._wanted) and self._group_changes != self._context.graph.group_changes
 
     def try_again(self) -> None:
-        """Compare again with whoever holds a rejected arc with a group that was created since.
+        """Compare again with each holder of a rejected arc whose group was created since.
 
-        That is for convenience: it may be forgotten, as a join of the arc tries it too, and the next view.
+        This is a convenience and may be forgotten: a join of the arc tries it too, and so does the next view.
         """
         context = self._context
         if not context.is_healed or context.view_change_in_progress:
-            # It is compared soon, or is being compared.
+            # The arcs are compared soon, or are being compared.
             return
         self._group_changes = context.graph.group_changes
         created = [group for group in self._wanted if context.graph.group(group) is not None]
         holders = [self._wanted.pop(group) for group in created]
         for server in sorted(set().union(*holders)):
-            # Here as the home of parents, there as that of children: who holds nothing more has nothing to settle.
+            # This server acts as the home of parents, the other one as that of children. A holder without arcs has
+            # nothing to settle.
             self._compare(server)
             context.send(server, DigestReply(()))
 
@@ -163,7 +167,7 @@ class Reconciliation:
         return self._pairs.setdefault(server, Pair())
 
     def _compare(self, server: ServerId) -> None:
-        """As the parents' home: ask what is newer there."""
+        """Send a digest as the parents' home, to ask for newer states."""
         self._pair_with(server).compare()
         context = self._context
         unconfirmed = tuple(
@@ -179,25 +183,25 @@ class Reconciliation:
             context.send(context.view.leader, MemberReconciled())
 
     def offer_again(self, server: ServerId, offer: HintedOutcome) -> None:
-        """Keep an offer for when its receiver is met: it was not sent yet, or the channel to there began again."""
+        """Keep an offer until its receiver is met. It was not sent yet, or the channel to the receiver began again."""
         key = _free_key(self._undelivered, server, offer)
         self._undelivered[key] = offer
 
     def offer(self, sender: ServerId, offer: HintedOutcome) -> None:
-        """Another server's update was decided and could not be told."""
+        """Record another server's decided update, of which this server was not told."""
         key = _free_key(self._offered, sender, offer)
         self._offered[key] = offer
         if self._context.view_active and not self._context.view_change_in_progress:
             self._take_offers()
 
     def held(self, sender: ServerId, held: ArcDigest) -> None:
-        """As the children's home: say what is known here that is newer, or was not named."""
+        """Answer a digest as the children's home: report newer states, and arcs that the digest does not name."""
         self._held_by[sender] = held
         self._context.doubts.note_shared(sender, held.in_doubt)
         self._compare_held(sender)
 
     def _compare_held(self, sender: ServerId) -> None:
-        """Answer what a server holds, unless that has to wait."""
+        """Answer the digest of a server, unless the answer has to wait."""
         held = self._held_by.get(sender)
         if (
             held is None
@@ -217,7 +221,7 @@ class Reconciliation:
             self._answer(sender, held)
 
     def _is_awaited(self, known: KnownArc) -> bool:
-        """Whether another member has yet to tell if it made a group of what an arc takes for a process."""
+        """Return True if another member has yet to tell if it created a group in place of an arc's process."""
         creators = self._context.doubts.creators_of(known.arc.child)
         return known.kind is NodeKind.PROCESS and any(map(self._context.is_in_view, creators))
 
@@ -237,7 +241,7 @@ class Reconciliation:
                 if theirs.kind is NodeKind.GROUP:
                     self._want(theirs.arc.child, sender)
         for ours in [ours for ours in suspended_with(context, sender, leaving=False) if ours.arc not in named]:
-            # When the group was deleted, who had not heard of the arc did not leave it. ABSENT would say: reject it.
+            # The sender kept an arc that it had not heard of when it deleted the group. ABSENT would mean: reject it.
             is_gone = context.group_versions.is_deleted_since(ours.arc.child, ours.writer)
             answer.append(gone_with_group(ours._replace(kind=NodeKind.GROUP)) if is_gone else ours)
         for left in left_with(context, sender, leaving=False):
@@ -248,14 +252,15 @@ class Reconciliation:
         context.send(sender, DigestReply(tuple(answer), unconfirmed))
 
     def _is_gone_here(self, theirs: KnownArc, sender: ServerId, held: ArcDigest) -> bool:
-        """Whether an arc that another server holds was left, or went with its child, before the sender lost sight."""
+        """Return True if an arc that another server holds was left, or deleted with its child, before the sender lost
+        sight."""
         is_deleted_since = self._context.group_versions.is_deleted_since
         return self._was_left(theirs, sender, held) or is_deleted_since(theirs.arc.child, theirs.writer)
 
     def _was_left(self, theirs: KnownArc, sender: ServerId, held: ArcDigest | DigestReply) -> bool:
-        """Whether an arc of which nothing is known here was left, and forgotten.
+        """Return True if an arc that is unknown here was left, and the leave forgotten.
 
-        It was not if the other end joined it alone, or an update in doubt may have joined it.
+        False if the other end joined it alone, or an update in doubt may have joined it.
         """
         context = self._context
         return (
@@ -266,7 +271,7 @@ class Reconciliation:
         )
 
     def held_too(self, sender: ServerId, held: DigestReply) -> None:
-        """As the parents' home: settle each arc at its newest state."""
+        """Settle each arc at its newest state, as the parents' home."""
         newest = self._newest(sender, held)
         there = [known for known in newest.values() if known.is_present and known.arc not in held.unconfirmed]
         if not self._makes_anew(sender, held, [(known.arc.parent, known.writer) for known in there]):
@@ -274,7 +279,7 @@ class Reconciliation:
         self._say_if_healed()
 
     def _newest(self, sender: ServerId, held: DigestReply) -> dict[ArcId, KnownArc]:
-        """What the two ends know of each arc to settle; what the other one rejects is none of them."""
+        """Return the newer of both ends' states of each arc to settle. Arcs that the other end rejects are left out."""
         context = self._context
         ours_of_sender = [*suspended_with(context, sender, leaving=True), *left_with(context, sender, leaving=True)]
         newest = {ours.arc: ours for ours in ours_of_sender}
@@ -291,7 +296,7 @@ class Reconciliation:
                 newest[theirs.arc] = gone_with_group(theirs) if was_left else theirs
             else:
                 newer, older = (theirs, ours) if is_newer(theirs, ours) else (ours, theirs)
-                # Who left an arc may not know any more what its child was.
+                # The end that left an arc may no longer know the kind of its child.
                 kind = older.kind if newer.kind is NodeKind.ABSENT else newer.kind
                 newest[theirs.arc] = newer._replace(kind=kind)
         return newest
@@ -301,7 +306,7 @@ class Reconciliation:
         for arc, known in [(arc, known) for arc, known in newest.items() if known.is_present]:
             is_there = context.graph.group(arc.parent) is not None
             if not is_there and (arc in held.unconfirmed or context.doubts.creators_of(arc.parent)):
-                # It stays visible where it was joined, or is until it is known whether the group was created.
+                # The arc stays visible at the end that joined it, or until it is known if the group was created.
                 del newest[arc]
                 self._want(arc.parent, sender)
             elif not is_there or context.group_versions.is_deleted_since(arc.parent, known.writer):
@@ -309,13 +314,13 @@ class Reconciliation:
         self._start_batch(sender, self._pair_with(sender).reply([_settle(newest[arc]) for arc in sorted(newest)]))
 
     def begun_again(self, before: UpdateId, now: UpdateId) -> None:
-        """An update that deletes a group goes on under another id: arcs are to be left first."""
+        """Record that an update that deletes a group goes on under another id, because arcs have to be left first."""
         task = self._under_way.pop(before, None)
         if task is not None:
             self._under_way[now] = task
 
     def ended(self, update_id: UpdateId, *, is_done: bool) -> None:
-        """An update that settles something is over."""
+        """Record the end of an update that settles arcs."""
         task = self._under_way.pop(update_id, None)
         is_lost = not is_done and any(map(self._context.is_in_view, self._context.lost))
         match task:
@@ -331,21 +336,22 @@ class Reconciliation:
                     return
                 self._answer(sender, held)
             case _SettleArcs(sender) | _Recreate(sender) if is_lost:
-                # Either a view follows, or everybody is there again.
+                # Either a view follows, or all servers are back.
                 self._pair_with(sender).interrupt()
                 return
             case _Recreate(sender, DigestReply() as held):
                 self._take_newest(sender, held, self._newest(sender, held))
             case _SettleArcs(server, arcs):
                 if self._is_anything_new(arcs):
-                    # Something was done to an arc, or to a group, since all was compared.
+                    # An arc or a group changed after the comparison.
                     self._compare(server)
                 else:
                     self._start_batch(server, self._pair_with(server).next_batch())
         self._say_if_healed()
 
     def _is_anything_new(self, settled: Iterable[ReconcileArc]) -> bool:
-        """Whether an end has declined something that is to be compared again; what it declines twice is rejected."""
+        """Return True if an end declined an arc for the first time, so that both compare again. A second decline
+        rejects it."""
         declined = [settle for settle in settled if not self._is_as_settled(settle)]
         new = [settle for settle in declined if settle not in self._declined]
         self._declined.update(dict.fromkeys(new))
@@ -355,7 +361,7 @@ class Reconciliation:
         return bool(new)
 
     def _is_as_settled(self, settle: ReconcileArc) -> bool:
-        """Whether an arc that was to be joined is there: neither end has declined."""
+        """Return True if an arc that was to be joined is present: neither end declined."""
         context, arc = self._context, ArcId(settle.parent, settle.child)
         if not settle.is_present:
             return True
@@ -364,9 +370,9 @@ class Reconciliation:
     def _makes_anew(
         self, sender: ServerId, held: ArcDigest | DigestReply, groups: Iterable[tuple[NodeId, int]]
     ) -> bool:
-        """Whether some of the groups were lost with the newest state of this server: they are made anew first.
+        """Begin to create anew the groups that this server lost with its newest state. Return True if there are any.
 
-        `groups` come with the counters of the updates that made arcs of them.
+        `groups`: each group with the counter of the update that made an arc of it.
         """
         context = self._context
         if not context.has_gone_back or sender in context.caught_up_with:
@@ -378,7 +384,7 @@ class Reconciliation:
         return bool(lost)
 
     def _is_lost(self, group: NodeId, counter: int) -> bool:
-        """Whether nothing is known here of a group, or that it was deleted before an update of this counter."""
+        """Return True if a group is unknown here, or was deleted before an update of this counter."""
         graph = self._context.graph
         node = graph.index.get(group)
         if node is None or not graph.versions[node]:
@@ -397,7 +403,7 @@ class Reconciliation:
         return self._coordinator.start(plan, request_id=RequestId(""), deadline=None)
 
     def _take_offers(self) -> None:
-        """Go on with the first offer that says something new."""
+        """Go on with the first offer that has news."""
         if any(isinstance(task, _TakeOffer) for task in self._under_way.values()):
             return
         for key, offer in sorted(self._offered.items()):
@@ -408,7 +414,7 @@ class Reconciliation:
             self._compare_held(key[0])
 
     def _begin_part(self, key: tuple[ServerId, int], offer: HintedOutcome) -> bool:
-        """Begin the next part of an offer that says something new, if there is one."""
+        """Begin the next part of an offer that has news. Return False if there is none."""
         parts = [self._arcs_left, self._groups_deleted, self._groups_made, self._arcs_joined]
         begun = self._parts_begun.get(key, 0)
         for number, part in enumerate(parts[begun:], start=begun + 1):
@@ -424,7 +430,7 @@ class Reconciliation:
         return [CreateGroup(group, if_needed=True) for group in made if self._context.graph.group(group) is None]
 
     def _groups_deleted(self, offer: HintedOutcome) -> list[Step]:
-        """End the arcs of a deleted group that were joined by servers which had not heard of the deletion."""
+        """Return the deletions of groups that other servers joined before they heard of the deletion."""
         context = self._context
         deleted = [change.group for change in self._groups_of(offer) if not change.is_present]
         deleted = [group for group in deleted if context.graph.group(group) is not None]
@@ -432,14 +438,18 @@ class Reconciliation:
         return [DeleteGroup(group, force=True) for group in deleted]
 
     def _groups_of(self, offer: HintedOutcome) -> list[GroupChange]:
-        """Those that were not made or deleted since."""
+        """Return the group changes of an offer for groups that were not created or deleted since."""
         is_news, in_doubt = self._context.group_versions.is_news, self._context.doubts.concern
         return [
             change for change in offer.groups if is_news(change.group, offer.final, is_in_doubt=in_doubt(change.group))
         ]
 
     def _arcs_left(self, offer: HintedOutcome) -> list[Step]:
-        """Also those to processes that the update made groups of, and to groups that it deleted: it left them all."""
+        """Return the leaves of an offer.
+
+        They include arcs to processes that the update turned into groups, and to groups that it deleted. The update
+        left all of these arcs.
+        """
         steps = self._settled([known for known in offer.arcs if not known.is_present])
         for group, is_made in self._groups_of(offer):
             for left in self._entering_before(group, NodeKind.PROCESS if is_made else NodeKind.GROUP, offer.final):
@@ -450,7 +460,7 @@ class Reconciliation:
         return steps
 
     def _entering_before(self, child: NodeId, kind: NodeKind, final: Priority) -> list[KnownArc]:
-        """The arcs from other servers to a node of this kind that were there before an update, as that left them."""
+        """Return the arcs from other servers to a node of this kind, from before an update, as the update left them."""
         context, graph = self._context, self._context.graph
         node = graph.index.get(child)
         if node is None or graph.kind(node) is not kind:
@@ -466,7 +476,7 @@ class Reconciliation:
         return self._settled([known for known in offer.arcs if known.is_present])
 
     def _settled(self, arcs: Iterable[KnownArc]) -> list[Step]:
-        """Those that are news, as they are to be; what cannot be settled with their children's home is just noted."""
+        """Return the steps for arcs that are news. Note the arcs that cannot be settled with their children's home."""
         context = self._context
         steps: list[Step] = []
         for known in arcs:
@@ -475,12 +485,12 @@ class Reconciliation:
                 continue
             is_as_old = context.forgotten.is_as_old(context.other_home_of(known.arc), known.writer)
             if ours is None and is_as_old and not context.is_in_doubt(known.arc, writer=known.writer):
-                # It was told before that was forgotten: the sender has gone back to an older copy.
+                # The arc was told before it was forgotten here. The sender has gone back to an older copy.
                 continue
             if context.is_in_view(context.other_home_of(known.arc)):
                 steps.append(_settle(known, is_offered=True))
                 continue
-            # When a group was deleted is forgotten before that home is met, if it is away for too long.
+            # The time of the deletion may be forgotten before that home is met, if it stays away too long.
             is_deleted_since = context.group_versions.is_deleted_since
             if known.is_present and any(is_deleted_since(end, known.writer) for end in known.arc):
                 self._participant.take_over(gone_with_group(known))
@@ -489,7 +499,7 @@ class Reconciliation:
         return steps
 
     def _fits_here(self, known: KnownArc) -> bool:
-        """Whether an arc with one end here may be: its parent lives here, or its child can be what it says."""
+        """Return True if an arc with one end here can exist: its parent lives here, or its child can be of its kind."""
         context = self._context
         return context.home_of(known.arc.parent) == context.server or can_be_child(context, known.arc.child, known.kind)
 
@@ -502,7 +512,7 @@ def _settle(known: KnownArc, *, is_offered: bool = False) -> ReconcileArc:
 
 
 def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) -> HintedOutcome:
-    """What an update makes of the groups of a server and of the arcs with an end there."""
+    """Return the offer for one server: the update's effect on its groups and on the arcs with an end there."""
     return HintedOutcome(
         outcome.final,
         tuple(change for change in outcome.groups if context.home_of(change.group) == server),
@@ -515,7 +525,8 @@ def _offer_to(server: ServerId, outcome: UpdateOutcome, context: ServerContext) 
 
 
 def _as_taken_by(server: ServerId, offer: HintedOutcome, context: ServerContext) -> HintedOutcome:
-    """An offer without what a server does not take. What it speaks is known once it is met."""
+    """Return an offer without the parts that a server does not accept. The receiver's version is known once it is
+    met."""
     if context.speaks(server, OFFERED_ENTERING_VERSION):
         return offer
     return structs.replace(
@@ -524,7 +535,7 @@ def _as_taken_by(server: ServerId, offer: HintedOutcome, context: ServerContext)
 
 
 def _free_key(offers: Container[tuple[ServerId, int]], server: ServerId, offer: HintedOutcome) -> tuple[ServerId, int]:
-    """A key for one more offer: in the order of their priorities, of which several may have one counter."""
+    """Return a key for one more offer, in the order of priorities. Several offers may have one counter."""
     number = offer.final.counter
     while (server, number) in offers:
         number += 1

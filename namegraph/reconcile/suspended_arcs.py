@@ -1,13 +1,13 @@
-"""What servers do to arcs by themselves: suspend them when the other end is out of reach, settle them when it is back.
+"""Changes of arcs by servers themselves: suspend arcs whose other end is out of reach, settle them when it is back.
 
                  home of the child: SuspendArc                     home of the parent: ReconcileArc
     present ------------------------------------> suspended --------------------------------------> present, or left
 
-Both are updates like any other, ordered with all that affect the same nodes, so that virtual nodes break and form by
-the one computation. An arc keeps its version while it is suspended; of what its two ends know, the highest version
-wins, removals too.
+Both are ordinary updates, ordered with all updates that affect the same nodes. So virtual nodes break and form by
+the one computation. An arc keeps its version while it is suspended. Of the versions that its two ends know, the
+highest wins, leaves included.
 
-Source: protocol.md section 7, *Heal*; NG 6.3 to 6.5.
+Source: docs/protocol.md, "Suspension" and "Healing"; NG 6.3 to 6.5.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from namegraph.state.known_arcs import known_arc
 from namegraph.wire.message_parts import ArcId, KnownArc
 
 ARCS_AT_ONCE = 500
-"""Arcs that are looked at before others get their turn: some 2 ms."""
+"""Arcs that are looked at in one slice, some 2 ms."""
 
 UNEXPLAINED = "the home of its other end did not join it"
-"""Why an arc was rejected, where the reason is known at its other end alone, or was forgotten when a server stopped."""
+"""Reason of a rejected arc if only its other end knows the reason, or a restart forgot it."""
 
 
 def suspended_with(context: ServerContext, server: ServerId, *, leaving: bool) -> list[KnownArc]:
-    """The suspended arcs between this server and another one: those that leave here, or those that enter; sorted."""
+    """Return the suspended arcs between this server and another one, sorted.
+
+    `leaving`: True for arcs that leave this server, False for arcs that enter it.
+    """
     graph = context.graph
     found = []
     for (parent, child), arc in graph.suspended.items():
@@ -41,7 +44,7 @@ def suspended_with(context: ServerContext, server: ServerId, *, leaving: bool) -
 
 
 def left_with(context: ServerContext, server: ServerId, *, leaving: bool) -> list[KnownArc]:
-    """As `suspended_with`: the arcs that this server has left alone, and that are not there since."""
+    """Return the arcs that this server left alone and that are still gone. `leaving`: see `suspended_with`."""
     found = []
     for name in context.unilateral_leaves:
         here, there = (name.parent, name.child) if leaving else (name.child, name.parent)
@@ -58,9 +61,9 @@ def left_with(context: ServerContext, server: ServerId, *, leaving: bool) -> lis
 
 
 def suspended_with_subnet(context_now: Callable[[], ServerContext], subnet: Subnet) -> Slices[list[ArcId]]:
-    """The suspended arcs between nodes of this server and those of another one's subnet; in no order.
+    """Return the suspended arcs between nodes of this server and those of another server's subnet, in no order.
 
-    `context_now`: as for `suspended_arcs`.
+    `context_now`: see `suspended_arcs`.
     """
     found = []
     for pairs in in_slices(list(context_now().graph.suspended), ARCS_AT_ONCE):
@@ -80,17 +83,19 @@ class SuspendedArcs(NamedTuple):
     """The suspended arcs with an end here."""
 
     listed: list[tuple[ArcId, str]]
-    """Some of them, sorted, each with the reason in one line."""
+    """Some of the arcs, sorted, each with the reason in one line."""
     total: int
-    """How many there are."""
+    """Number of suspended arcs."""
 
 
 def suspended_arcs(
     context_now: Callable[[], ServerContext], why_rejected: Mapping[ArcId, str], *, limit: int
 ) -> Slices[SuspendedArcs]:
-    """Look for all, list so many: those that are rejected first, for what is apart heals by itself.
+    """Count all suspended arcs, and list up to `limit`. Rejected arcs come first, because other arcs heal by
+    themselves.
 
-    `context_now`: where the graph may have changed between two slices, each arc is told as it is when it is looked at.
+    `context_now`: returns the present context. The graph may change between two slices; each arc is reported as of
+    the moment it is looked at.
     """
     rejected, others, total = list[tuple[ArcId, str]](), list[tuple[ArcId, str]](), 0
     for pairs in in_slices(list(context_now().graph.suspended), ARCS_AT_ONCE):
