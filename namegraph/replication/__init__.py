@@ -1,1 +1,1 @@
-"""The ancestry of owned nodes, as versioned records that servers hold of one another."""
+"""The ancestry of owned nodes, as versioned records that servers exchange."""

@@ -1,14 +1,15 @@
-"""The ancestry of owned nodes as versioned records, one a node: its in-arcs with their costs, and its vnid.
+"""The ancestry of owned nodes as versioned records, one for each node: its in-arcs with their costs, and its vnid.
 
-The records live in the name graph itself. `graph.parents[n]` is the record of every owned node and of every node above
-one; `graph.children[p]` of an owned p is the truth about the arcs that leave p. While updates are under way the two may
-differ: a relayed record can be ahead of the commit that will bring its arcs here. A node that is only below owned ones
-has no record; of it the graph shows the arcs that lead there from here.
+The records live in the name graph itself. `graph.parents[n]` is the record of every owned node and of every node
+above one. `graph.children[p]` of an owned p is the truth about the arcs that leave p. While updates are under way
+the two may differ: a relayed record can come before the commit that brings its arcs here. A node that is only below
+owned nodes has no record; the graph shows the arcs that lead to it from here.
 
-A record has one version, the final priority of the last update that changed it. The highest wins; a difference is
-applied to the version it was made for, or else the record is dropped: it is not needed here then.
+A record has one version, the final priority of the last update that changed it. The highest version wins. A
+difference applies only to the version for which it was made. A record of another version is dropped: it is not
+needed here then.
 
-Source: protocol.md sections 3.2 and 5, items 5 and 6; invariant I5.
+Source: docs/protocol.md, "Ancestry records"; invariant I5.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ class AncestryStore:
         """Nodes of which perhaps no arc is known any more."""
         self._rows_of = DirtyRows(context)
         self.change = DeltaTracker(context.graph, context.ancestors)
-        """What changed since it was last followed."""
+        """Net change since it was last followed."""
         self._in_question: dict[NodeIndex, None] = {}
-        """Nodes of which a record is held that may be above no owned node any more."""
+        """Nodes with a held record that may no longer be above an owned node."""
 
     def hold(self, context: ServerContext) -> Slices[AncestryStore]:
-        """The records as they are now, for readers of a site that is held."""
+        """Return the present records, for readers of a held site."""
         held = copy(self)
         held._context, held._graph = context, context.graph
         held.above = self.above.copy()
@@ -59,41 +60,42 @@ class AncestryStore:
         return held
 
     def is_held(self, node: NodeIndex) -> bool:
-        """Whether the whole record of a node is known here."""
+        """Return True if the whole record of a node is known here."""
         return node in self.above or self._context.owns(node)
 
     def version_of(self, node: NodeIndex) -> Priority:
-        """The version of a node's record; `NEVER` where none is held or nothing changed it yet."""
+        """Return the version of a node's record. `NEVER` if none is held, or no update changed it yet."""
         counter = self._graph.versions[node]
         if counter == 0 or not self.is_held(node):
             return NEVER
         return Priority(counter, self._graph.version_servers.get(node, self._context.server))
 
     def vnid_of(self, node: NodeIndex) -> Vnid | None:
-        """The virtual node that a node is in."""
+        """Return the vnid of the virtual node that contains a node. None if it is in no virtual node."""
         virtual_node = self._graph.virtual_node_of.get(node)
         return None if virtual_node is None else Vnid(virtual_node.smallest, virtual_node.made_at)
 
     def collect(self, starts: Iterable[NodeIndex]) -> list[AncestryRecord]:
-        """The records of the starts and of all that is above them, sorted by id."""
+        """Return the records of the starts and of all nodes above them, sorted by id."""
         nodes = sorted(self._graph.ancestors(starts), key=self._context.id_of)
         return [self._read(node) for node in nodes]
 
     def ancestry_of(self, tails: Iterable[NodeId]) -> tuple[AncestryRecord, ...]:
-        """The records of groups that exist, or are about to, and of all that is above them; sorted by id."""
+        """Return the records of groups and of all nodes above them, sorted by id. The groups exist, or are about to be
+        created."""
         index = self._graph.index
         found = self.collect([index[tail] for tail in tails if tail in index])
         found += [AncestryRecord(tail, (), None, NEVER) for tail in tails if tail not in index]
         return tuple(sorted(found))
 
     def above_of(self, tails: Iterable[NodeId]) -> tuple[NodeId, ...]:
-        """These groups, and all that are above those that exist; sorted."""
+        """Return these groups, and all groups above those that exist, sorted."""
         graph = self._graph
         known = [number for tail in tails if (number := graph.index.get(tail)) is not None]
         return tuple(sorted({*tails, *(graph.ids[node] for node in graph.ancestors(known))}))
 
     def held_of(self, names: Iterable[NodeId]) -> tuple[tuple[NodeId, Priority], ...]:
-        """The versions of those groups' records that are held here, in the order of the names."""
+        """Return the versions of those groups' records that are held here, in the order of the names."""
         index, kinds = self._graph.index, self._graph.kinds
         return tuple(
             (name, self.version_of(node))
@@ -102,7 +104,7 @@ class AncestryStore:
         )
 
     def install(self, relay: RecordColumns) -> None:
-        """Take relayed records, except those of which a newer one is held."""
+        """Install relayed records, except those that are older than a held record."""
         graph, context = self._graph, self._context
         numbers = [graph.index.get(name) for name in relay.names]
         is_owned = [home is None or home == context.server for home in context.table.homes_of(relay.names)]
@@ -122,7 +124,7 @@ class AncestryStore:
                 self._in_question[node] = None
             is_new = not graph.parents[node]
             if is_new:
-                # Noted as a whole: an import brings half a million arcs.
+                # The record is noted as a whole, because an import brings half a million arcs.
                 self.change.new_record(node)
                 self._rows_of.records[node] = None
             else:
@@ -144,7 +146,7 @@ class AncestryStore:
                     self._set_kind(parent, NodeKind.GROUP)
             self._renamed[node] = vnid
             if not is_owned[place]:
-                # What is suspended into owned nodes, commits say.
+                # Commits report the suspended arcs into owned nodes.
                 self._install_suspended(node, suspended.get(number, ()))
 
     def _install_suspended(self, node: NodeIndex, in_arcs: Iterable[InArc]) -> None:
@@ -157,7 +159,8 @@ class AncestryStore:
                 self._rows_of.arcs[parent, node] = None
 
     def _forget_suspended_into(self, node: NodeIndex) -> None:
-        """What leaves here stays: that is true, whatever a record says."""
+        """Forget the suspended arcs into a node. Arcs that leave owned nodes stay: they are true, whatever a record
+        says."""
         graph = self._graph
         for parent in list(graph.suspended_into.get(node, ())):
             if not self._context.owns(parent):
@@ -165,7 +168,8 @@ class AncestryStore:
                 self._rows_of.arcs[parent, node] = None
 
     def suspend_leaving(self, servers: Callable[[ServerId], bool]) -> list[ArcId]:
-        """Suspend the arcs from here to some servers: what lies below is not known any more. Returns the arcs."""
+        """Suspend the arcs from here to some servers, because the nodes below are not known any more. Return the
+        arcs."""
         graph, context = self._graph, self._context
         found = []
         for child, parents in list(self.leaving.items()):
@@ -182,7 +186,7 @@ class AncestryStore:
         return found
 
     def entering_from(self, servers: Callable[[ServerId], bool]) -> list[ArcId]:
-        """The arcs into nodes of this server from some others; sorted."""
+        """Return the arcs into nodes of this server from some other servers, sorted."""
         graph, context = self._graph, self._context
         return sorted(
             ArcId(graph.ids[parent], graph.ids[child])
@@ -193,9 +197,10 @@ class AncestryStore:
         )
 
     def take_over(self, known: KnownArc) -> None:
-        """Take over what was done to an arc while the home of its other end is away: it is suspended, or left.
+        """Take over a change that the other end of an arc made: the arc is suspended, or left. The home of that end is
+        away.
 
-        A process of this server without any other group ceases to exist when it is left.
+        A process of this server that is in no other group ceases to exist when it is left.
         """
         graph = self._graph
         parent, child = graph.intern(known.arc.parent), graph.intern(known.arc.child)
@@ -225,7 +230,7 @@ class AncestryStore:
         self._context.note_group(group, final, is_present=is_present)
 
     def drop_unless_at(self, name: NodeId, base: Priority, *, final: Priority) -> None:
-        """Drop a record that the change of this final priority does not fit."""
+        """Drop a record if the change of this final priority does not fit it."""
         node = self._graph.index.get(name)
         if node is None or node not in self.above:
             return
@@ -234,9 +239,9 @@ class AncestryStore:
             self._drop(node)
 
     def apply_arcs(self, outcomes: ArcColumns, *, final: Priority) -> list[ArcId]:
-        """Apply what became of arcs to both their ends, as far as they are known here.
+        """Apply the outcomes of arcs to both their ends, as far as these are known here.
 
-        Returns those that are not there any more for resolution: they were left, or are suspended.
+        Return the arcs that are no longer there for resolution: they were left, or are suspended.
         """
         graph, server = self._graph, self._context.server
         names = outcomes.names
@@ -260,7 +265,7 @@ class AncestryStore:
                 child = numbers[child_place] = graph.intern(names[child_place])
             is_suspended = state == SUSPENDED
             known = graph.parents[child].get(parent) if is_suspended else None
-            # An arc that is suspended is the same still, as it was written.
+            # An arc that is suspended stays as it was written.
             writer = final.counter if known is None else known.writer
             arc = new_row(ArcRecord, (parent, child, cost, version, writer, state != GONE, is_suspended))
             self._apply_arc(arc, KINDS[kind], owns_parent=owns_parent, owns_child=owns_child, final=final)
@@ -291,7 +296,7 @@ class AncestryStore:
             graph.suspend(arc)
         if not (owns_parent or owns_child):
             if is_there and is_news:
-                # It is one already, where the coordinator relayed what it had to.
+                # The parent is a group already if the coordinator relayed all records that it had to.
                 self._set_kind(parent, NodeKind.GROUP)
             return
         if not arc.suspended or graph.kinds[child] == NodeKind.ABSENT:
@@ -305,14 +310,14 @@ class AncestryStore:
         self._rows_of.arcs[ends] = None
 
     def rename(self, name: NodeId, vnid: Vnid | None, *, final: Priority) -> None:
-        """Say which virtual node a group is in since the update of this final priority."""
+        """Record the virtual node of a group since the update of this final priority."""
         node = self._graph.index.get(name)
         if node is not None and self.is_held(node) and self.version_of(node) <= final:
             self._set_version(node, final)
             self._renamed[node] = vnid
 
     def settle(self) -> None:
-        """Make virtual nodes agree with the vnids that were given. Call once after a commit's records."""
+        """Make virtual nodes agree with the recorded vnids. Call once after a commit's records."""
         graph = self._graph
         for node in self._renamed:
             virtual_node = graph.virtual_node_of.get(node)
@@ -342,9 +347,10 @@ class AncestryStore:
                 self._form(vnid, components, known.get(vnid))
 
     def prune(self) -> None:
-        """Drop the records of what is no longer above an owned node.
+        """Drop the records of nodes that are no longer above an owned node.
 
-        Only what lost an arc to something below can be, or what was relayed, and what is above that.
+        Only three kinds of node can be such: those that lost an arc to a node below, those that were relayed, and
+        the nodes above.
         """
         graph = self._graph
         needed: set[NodeIndex] = set()
@@ -353,7 +359,7 @@ class AncestryStore:
             if node not in self.above or node in needed:
                 continue
             for one in self._superfluous_from(node, needed):
-                # Dropping puts in question what is above it.
+                # Dropping a record puts the nodes above it in question.
                 self._drop(one)
         self.settle()
         for node in self._dropped:
@@ -364,7 +370,7 @@ class AncestryStore:
         self._dropped = {}
 
     def forget_unused(self, subnet: Subnet) -> None:
-        """Forget what the nodes of another server's subnet were that no arc known here leads to or from any more."""
+        """Forget the kinds of nodes in another server's subnet to or from which no known arc leads."""
         graph = self._graph
         for number, name in enumerate(graph.ids):
             node = NodeIndex(number)
@@ -376,13 +382,14 @@ class AncestryStore:
                 self._context.ancestors.forget([node])
 
     def is_above_owned(self, node: NodeIndex) -> bool:
-        """Whether a node leads to an owned one; of others more may be held than there is, until `prune`."""
+        """Return True if a node leads to an owned node. Until `prune`, records of other nodes may still be held."""
         return not self._superfluous_from(node, set())
 
     def _superfluous_from(self, start: NodeIndex, needed: set[NodeIndex]) -> list[NodeIndex]:
-        """Search downwards for an owned node: what is on the way to one is `needed`.
+        """Search downwards for an owned node. Nodes on the way to one are added to `needed`.
 
-        Where none is found, everything that was searched is above no owned node; otherwise the list is empty.
+        Return an empty list if one is found. Otherwise return the searched nodes: all of them are above no owned
+        node.
         """
         children, above = self._graph.children, self.above
         found = {start}
@@ -409,16 +416,16 @@ class AncestryStore:
         return AncestryRecord(graph.ids[node], tuple(in_arcs), self.vnid_of(node), self.version_of(node), tuple(apart))
 
     def take_rows(self, records: Records) -> None:
-        """Add the rows of the graph that changed since this was last asked."""
+        """Add the rows of the graph that changed since the last call."""
         self._rows_of.take(records)
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that commits changed was followed: then no number is noted here but those of nodes that are."""
+        """True if all changes by commits were followed. All node numbers noted here then belong to existing nodes."""
         return not (self._renamed or self._dropped) and self.change.is_followed
 
     def knows(self, node: NodeIndex) -> bool:
-        """Whether a node is above or below an owned one, and another server's."""
+        """Return True if a node of another server is above or below an owned node."""
         return node in self.above or node in self.leaving
 
     def forget_arcs(self, arcs: Iterable[ArcKey]) -> None:
@@ -432,18 +439,18 @@ class AncestryStore:
                     graph.idle[end] = None
 
     def forget_names(self, nodes: list[NodeIndex]) -> None:
-        """Forget blank nodes: their numbers are free, in memory and in the rows."""
+        """Forget blank nodes. Their numbers become free, in memory and in the rows."""
         self._context.ancestors.forget(nodes)
         self._graph.forget_names(nodes)
         self._rows_of.nodes.update(dict.fromkeys(nodes))
 
     def all_recorded(self) -> None:
-        """Say that every node has a row by now."""
+        """Record that every node has a row by now."""
         self._graph.take_interned(self._rows_of.recorded)
         self._rows_of.recorded = len(self._graph.ids)
 
     def restore(self) -> None:
-        """Take up the records of a restored graph."""
+        """Restore the records of a restored graph."""
         graph, context = self._graph, self._context
         self._rows_of.restore()
         if context.is_alone:
@@ -457,7 +464,7 @@ class AncestryStore:
                         self.leaving.setdefault(child, {})[node] = arc
             elif graph.kinds[node] == NodeKind.GROUP and graph.versions[node]:
                 self.above[node] = None
-                # What was in question before is not known any more.
+                # A restart forgets the nodes in question, so every held node is checked.
                 self._in_question[node] = None
 
     def _set_kind(self, node: NodeIndex, kind: NodeKind) -> None:
@@ -475,7 +482,7 @@ class AncestryStore:
             self._graph.forget_shadow_tree(virtual_node)
 
     def _note_write(self, ends: ArcKey) -> None:
-        """Before `_write`, unless the whole record of the child is noted."""
+        """Note a coming `_write`, unless the whole record of the child is noted."""
         self._rows_of.arcs[ends] = None
         self.change.arc(ends)
 
@@ -483,7 +490,7 @@ class AncestryStore:
         """Put an arc into its child's record."""
         graph = self._graph
         if owns_parent:
-            # One object where truth and record agree.
+            # Use one object if truth and record agree.
             truth = graph.children[arc.parent].get(arc.child)
             graph.arcs_in(arc.child)[arc.parent] = truth if truth == arc else arc
             graph.compare(arc.parent, arc.child)
@@ -579,7 +586,7 @@ class AncestryStore:
 
 
 def newest(records: Iterable[AncestryRecord], known: Mapping[NodeId, AncestryRecord]) -> dict[NodeId, AncestryRecord]:
-    """The known records and the others, of each node the newest."""
+    """Return, for each node, the newest of its known record and the others."""
     found = dict(known)
     for record in records:
         held = found.get(record.node)

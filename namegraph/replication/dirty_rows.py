@@ -1,7 +1,7 @@
-"""The rows of a graph that commits of updates over several servers change: noted as they change, written once a step.
+"""Graph rows changed by commits of updates over several servers: noted as they change, written once a step.
 
-An arc has one row. Where its parent is owned here it says what is true of the arc; the ancestry record of its child may
-be ahead of that (see `ancestry_records`), and then has a row of its own.
+An arc has one row. If its parent is owned here, the row holds the truth about the arc. The ancestry record of its
+child may be ahead of the truth (see `ancestry_store`); the record then has a row of its own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from namegraph.state.context import ServerContext
 from namegraph.state.durable_maps import DurableMap, KeyForm, packed
 
 AHEAD = "record ahead"
-"""Rows: an arc as its child's ancestry record has it, where that differs from the truth; by parent and child."""
+"""Rows: an arc as its child's ancestry record has it, if that differs from the truth; by parent and child."""
 
 
 class DirtyRows:
-    """What of a graph must be written."""
+    """Rows of a graph that must be written."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
@@ -24,17 +24,17 @@ class DirtyRows:
         self.nodes: dict[NodeIndex, None] = {}
         self.arcs: dict[ArcKey, None] = {}
         self.records: dict[NodeIndex, None] = {}
-        """Nodes of whose ancestry record every arc must be written."""
+        """Nodes whose ancestry record must be written with every arc."""
         self.virtual_nodes: dict[int, VirtualNode] = {}
-        """By number; those that are gone too."""
+        """Changed virtual nodes by number, including those that are gone."""
         self.recorded = 0
-        """Nodes of smaller numbers have a row."""
+        """Number of nodes that have a row. All smaller node numbers have one."""
         self._ahead: DurableMap[ArcKey, ArcRecord | None] = DurableMap(
             context.durable, AHEAD, _ENDS, packed(ArcRecord | None)
         )
 
     def take(self, records: Records) -> None:
-        """Add the rows of all that was noted."""
+        """Add the rows of all noted changes."""
         graph = self._graph
         self.nodes.update(dict.fromkeys(graph.take_interned(self.recorded)))
         if not (self.nodes or self.arcs or self.records or self.virtual_nodes):
@@ -80,7 +80,7 @@ class DirtyRows:
         graph = self._graph
         in_record = graph.parents[child].get(parent)
         truth = graph.children[parent].get(child)
-        # Where they agree they are one object, whoever owns the parent.
+        # Truth and record are one object if they agree, whoever owns the parent.
         owns_parent = truth is not in_record and self._context.owns(parent)
         arc = truth if owns_parent else in_record
         if arc is None:
@@ -97,7 +97,7 @@ class DirtyRows:
 
 
 def _unknown(parent: NodeIndex, child: NodeIndex) -> ArcRecord:
-    """The row that deletes an arc's row."""
+    """Return the row that deletes an arc's row."""
     return ArcRecord(parent, child, 0, 0, 0, present=False, suspended=False)
 
 

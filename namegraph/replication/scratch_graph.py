@@ -1,7 +1,7 @@
-"""Ancestry that was collected from several servers, as a graph of its own on which an outcome is computed.
+"""Ancestry records from several servers, as a separate graph on which an outcome is computed.
 
-Built anew for each update, from the records of what is above its parents; thrown away afterwards. Graphs that are built
-from the same records number nodes alike.
+The graph is built for each update, from the records of the nodes above its parents, and thrown away afterwards.
+Graphs built from the same records number nodes alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ScratchGraph:
     """A graph of ancestry records, and its ancestor sets."""
 
     def __init__(self, records: Iterable[AncestryRecord]) -> None:
-        """`records` in an order that all who build it agree on."""
+        """`records` come in an order on which all builders of the graph agree."""
         self.graph = graph = NameGraph()
         self.ancestors = AncestorSets(graph)
         components: dict[Vnid, list[NodeIndex]] = {}
@@ -44,11 +44,11 @@ class ScratchGraph:
         graph.next_virtual_node = len(components)
 
     def topology(self, changes: GraphDelta, *, final: Priority) -> Topology:
-        """What an update does to virtual nodes."""
+        """Return the effect of an update on virtual nodes."""
         return compute_topology(self.graph, self.ancestors, changes, final_priority=final)
 
     def apply(self, changes: GraphDelta, topology: Topology, *, final: Priority) -> None:
-        """Make the update."""
+        """Apply the update to the graph."""
         commit(
             self.graph,
             self.ancestors,

@@ -1,1 +1,1 @@
-"""Reading one server's whole state while it runs, at one instant of all servers where wanted."""
+"""Read one server's whole state while it runs, if wanted at one instant of all servers."""

@@ -1,15 +1,15 @@
-"""A cut: one instant of all servers, at which each of them lets others read its state.
+"""A cut: one instant of all servers, at which each of them lets its state be read.
 
-An update without operations that affects everything: its turn comes at each server when all before it are done, and
-no later one goes on meanwhile. Then, in the manner of Chandy and Lamport:
+A cut is an update without operations that affects everything. Its turn comes at each server when all earlier
+updates are done; no later update goes on meanwhile. Then, in the manner of Chandy and Lamport:
 
     turn --> all letters sent before it are received --> Ready        so every record that was sent is there
     all ready --> TakeCut --> the cut is now; TakeCut to all others before anything else
 
-so that nothing that comes after the cut at one server is known before it at another. The step that takes a cut begins
-no turn, so that it ends with the state of the cut.
+So nothing that comes after the cut at one server is known before the cut at another server. The step that takes a
+cut begins no turn, so that the step ends with the state of the cut.
 
-Source: protocol.md section 5; Chandy and Lamport, Distributed Snapshots (1985).
+Source: docs/protocol.md, "Cuts"; Chandy and Lamport, Distributed Snapshots (1985).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from namegraph.wire.message_parts import UpdateId
 
 
 class MarkersPending:
-    """Cuts whose turn has come at this server, and what must be received before it is ready."""
+    """Cuts whose turn has come at this server, with the letters that must be received before it is ready."""
 
     def __init__(self, channels: Channels) -> None:
         self._channels = channels
@@ -32,12 +32,12 @@ class MarkersPending:
         return bool(self._through)
 
     def add(self, cuts: Iterable[UpdateId], servers: Iterable[ServerId]) -> None:
-        """The turn of these has come; all letters of the step are numbered by now."""
+        """Add cuts whose turn has come. All letters of the step are numbered by now."""
         for update_id in cuts:
             self._through[update_id] = {server: self._channels.sent_through(server) for server in servers}
 
     def take_ready(self) -> list[UpdateId]:
-        """Those for which everything was received; they wait no longer."""
+        """Remove and return the cuts for which all letters were received."""
         received = self._channels.forgotten_through
         found = [
             update_id

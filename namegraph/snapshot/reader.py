@@ -1,13 +1,13 @@
-"""One server's whole state as rows, read in pieces while updates go on, and whole at one step in the end.
+"""One server's whole state as rows, read in pieces while updates go on, and completed in one step at the end.
 
-    read: everything, piece by piece --> what changed meanwhile --> what changed meanwhile ... --> finish: the rest
+    read: everything, piece by piece --> changes since --> changes since ... --> finish: the rest
           (steps in between are noted)
 
-A piece may be out of date as soon as it is read. What a step changes it names in its records, which are noted here; it
-is read again in a later piece. Of the rows of one key those of the latest piece hold, so that after `finish`, which
-must not be interrupted, all of them together are the state of that step, and nobody had to wait for a copy.
+A piece may be out of date as soon as it is read. Each step names its changes in its records, which are noted here
+and read again in a later piece. Of the rows of one key, those of the latest piece count. After `finish`, which must
+not be interrupted, all pieces together are the state of that step. No server had to wait for a copy.
 
-Ancestor sets are no records; `AncestorSets` says which it keeps anew or drops.
+Ancestor sets are not in the records. `AncestorSets` reports which sets it keeps anew or drops.
 
 Source: docs/snapshots.md.
 """
@@ -32,19 +32,19 @@ from namegraph.update.transaction import Phase
 from namegraph.wire.message_parts import UpdateId
 
 LOOKED_AT_ONCE = 1_000
-"""Nodes that are looked at for ancestor sets before others get their turn, in a millisecond or two."""
+"""Nodes that are checked for ancestor sets in one slice of a millisecond or two."""
 
 PIECE_ROWS = 150
-"""Rows of a piece, about: a millisecond of work, after which others get their turn."""
+"""Approximate number of rows of a piece: a millisecond of work, after which other work may run."""
 
 PIECE_ANCESTORS = 50_000
 """Numbers in the ancestor sets of a piece."""
 
 REST_LIMIT = 200
-"""Changes that are left for `finish`: it delays others about as long as an update does."""
+"""Changes that are left for `finish`, which delays other work about as long as an update does."""
 
 ROUNDS_LIMIT = 12
-"""Rounds of changes that are read one by one: then it is `finish`, however much is left."""
+"""Rounds in which changes are read one by one. After these, `finish` follows, however many changes are left."""
 
 Key = TypeVar("Key")
 
@@ -58,7 +58,7 @@ _STATES = {
 
 
 class NodeRow(NamedTuple):
-    """One node. `home` is None for a foreign process; `representative` stands for the derived node it is in."""
+    """One node. `home` is None for a foreign process. `representative` stands for its derived node."""
 
     node: NodeIndex
     node_id: NodeId
@@ -66,17 +66,17 @@ class NodeRow(NamedTuple):
     home: ServerId | None
     is_owned: bool
     is_held: bool
-    """Whether its ancestry record is here."""
+    """True if its ancestry record is held here."""
     version: Priority | None
     virtual_node: int | None
-    """Number of the virtual node it is a component of, where it is held."""
+    """Number of the virtual node that contains it. None if it is in none, or is not held."""
     representative: NodeIndex
 
 
 class ArcRow(NamedTuple):
-    """One arc as the parent's home has it, or the record of its child, or both where these are the same.
+    """One arc as in its parent's home, or in the record of its child, or in both if these are the same.
 
-    Where neither has it any more there is a row that is neither.
+    If neither has the arc any more, the row has both flags false.
     """
 
     parent: NodeIndex
@@ -92,7 +92,7 @@ class ArcRow(NamedTuple):
 
 
 class VirtualNodeRow(NamedTuple):
-    """One virtual node; one that is gone has no components."""
+    """One virtual node. A virtual node that is gone has no components."""
 
     number: int
     vnid: str
@@ -101,7 +101,7 @@ class VirtualNodeRow(NamedTuple):
 
 
 class AncestorSetRow(NamedTuple):
-    """The ancestor set of a derived node, itself included."""
+    """The ancestor set of a derived node, the node itself included."""
 
     representative: NodeIndex
     ancestors: BitMap
@@ -120,35 +120,35 @@ class UpdateRow(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """What a server says of itself at the step at which the snapshot was finished."""
+    """Facts that a server reports about itself at the step at which the snapshot was finished."""
 
     server: ServerId
     subnets: tuple[Subnet, ...]
     counter: int
     peers: tuple[tuple[ServerId, tuple[Subnet, ...]], ...]
-    """All other servers that were met."""
+    """All other servers that were met, with their subnets."""
     has_ancestor_sets: bool
-    """Whether there was room for all; else those that were read do not count."""
+    """True if all ancestor sets fitted into the memory limit. If False, the sets that were read do not count."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """Some rows. Of the arcs of one key (parent, child) all rows are in one piece."""
+    """Some rows. All rows of one arc (parent, child) are in one piece."""
 
     nodes: list[NodeRow] = field(default_factory=list)
     arcs: list[ArcRow] = field(default_factory=list)
     virtual_nodes: list[VirtualNodeRow] = field(default_factory=list)
     ancestor_sets: list[AncestorSetRow] = field(default_factory=list)
     updates: list[UpdateRow] = field(default_factory=list)
-    """In the last piece alone."""
+    """Updates under way, in the last piece alone."""
 
     def is_full(self) -> bool:
-        """Whether it is time for others."""
+        """Return True if other work should run next."""
         return len(self.nodes) + len(self.arcs) + len(self.virtual_nodes) + len(self.ancestor_sets) >= PIECE_ROWS
 
 
 class Snapshot:
-    """One reading of a server's state. The owner tells it of every step (`note`) until it is finished."""
+    """One reading of a server's state. The owner reports every step (`note`) until it is finished."""
 
     def __init__(
         self, *, context: ServerContext, records: AncestryStore, entries: Entries, coordinator: Coordinator
@@ -162,17 +162,17 @@ class Snapshot:
         self._arcs: dict[ArcKey, None] = {}
         self._virtual_nodes: dict[int, None] = {}
         self._sets: dict[NodeIndex, None] = {}
-        """Derived nodes whose ancestor set may be another one than was read."""
+        """Derived nodes whose ancestor set may have changed since it was read."""
         self._sets_read: dict[NodeIndex, BitMap] = {}
         context.ancestors.followers.append(self._sets)
 
     def close(self) -> None:
-        """Say that nothing more will be read."""
+        """End the reading."""
         followers = self._context.ancestors.followers
         followers[:] = [follower for follower in followers if follower is not self._sets]
 
     def note(self, records: Records) -> None:
-        """Learn what a step changed."""
+        """Note the changes of a step."""
         for node in records.nodes:
             self._nodes[node.node] = None
         for arc in records.arcs:
@@ -181,7 +181,7 @@ class Snapshot:
             self._virtual_nodes[virtual_node.number] = None
 
     def read(self) -> Iterator[Piece]:
-        """Everything, then round by round what changed meanwhile, until little is left. Steps may come between."""
+        """Yield everything, then in rounds the changes since, until few are left. Steps may come in between."""
         yield from self._everything()
         for _ in range(ROUNDS_LIMIT):
             if self._left() <= REST_LIMIT:
@@ -189,17 +189,18 @@ class Snapshot:
             yield from self._changes()
 
     def keep_up(self) -> Iterator[Piece]:
-        """What changed since, where that is more than `finish` should have to read; may be left to it at any time."""
+        """Yield the changes since, if they are too many for `finish`. The caller may stop at any time; `finish` reads
+        the rest."""
         if self._left() > REST_LIMIT:
             yield from self._changes()
 
     def finish(self) -> Iterator[Piece]:
-        """All that is left, and the updates under way: the rows of this step. No step may come between."""
+        """Yield all remaining changes and the updates under way: the rows of this step. No step may come in between."""
         yield from self._changes()
         yield Piece(updates=list(self._updates()))
 
     def closing(self) -> Closing:
-        """To be asked at the step of `finish`."""
+        """Return the server's facts. Call at the step of `finish`."""
         context = self._context
         return Closing(
             context.server,
@@ -247,7 +248,7 @@ class Snapshot:
         yield from self._ancestor_sets(self._from_the_roots())
 
     def _changes(self) -> Iterator[Piece]:
-        """What is noted by now. Nobody need go on to the end: what was not read stays noted."""
+        """Yield the changes noted by now. The caller may stop early: changes that were not read stay noted."""
         self._note_arcs_within()
         piece = Piece(virtual_nodes=list(map(self._virtual_node, _taken_from(self._virtual_nodes))))
         for node in _taken_from(self._nodes):
@@ -265,7 +266,7 @@ class Snapshot:
         yield from self._ancestor_sets(self._with_changed_sets())
 
     def _note_arcs_within(self) -> None:
-        """Arcs whose state may be another one since their virtual node formed, changed or broke."""
+        """Note arcs whose state may have changed because their virtual node formed, changed or broke."""
         graph = self._graph
         touched = {*self._nodes, *(end for arc in self._arcs for end in arc)}
         numbers = {graph.virtual_node_of[node].number: None for node in touched if node in graph.virtual_node_of}
@@ -275,13 +276,14 @@ class Snapshot:
                 for child in graph.children[component]:
                     if graph.virtual_node_of.get(child) is virtual_node:
                         self._arcs[component, child] = None
-        # Of a virtual node that broke, all components were changed.
+        # All components of a virtual node that broke were changed.
         for node in self._nodes:
             for child in graph.children[node].keys() & self._nodes.keys():
                 self._arcs[node, child] = None
 
     def _ancestor_sets(self, nodes: Iterable[NodeIndex | None]) -> Iterator[Piece]:
-        """Of these derived nodes, the sets that were not read yet or are others now; None: it is time for others."""
+        """Yield the sets of these derived nodes that were not read yet or have changed. For None, yield a piece, so
+        that other work may run."""
         ancestors, read = self._context.ancestors, self._sets_read
         piece, members = Piece(), 0
         for node in nodes:
@@ -304,7 +306,8 @@ class Snapshot:
         yield piece
 
     def _with_changed_sets(self) -> Iterator[NodeIndex | None]:
-        """Derived nodes whose set may be another one; what stands for none any more is forgotten."""
+        """Yield derived nodes whose set may have changed. Nodes that represent no derived node any more are
+        forgotten."""
         for looked_at, node in enumerate(list(self._sets), 1):
             if looked_at % LOOKED_AT_ONCE == 0:
                 yield None
@@ -320,11 +323,11 @@ class Snapshot:
         return self._graph.kinds[node] != NodeKind.ABSENT and self._records.is_held(node)
 
     def _from_the_roots(self) -> Iterator[NodeIndex | None]:
-        """The derived nodes that are held here, parents first, so that no set has many others to be computed before it.
+        """Yield the derived nodes that are held here, parents first, so that each set needs few other sets to be
+        computed first.
 
-        None comes where others may go first.
-
-        While updates come between, or arcs are ahead of virtual nodes, some may come before their parents.
+        None is yielded when other work may run. If updates come in between, or arcs are ahead of virtual nodes, a
+        node may come before its parents.
         """
         graph = self._graph
         opened: set[NodeIndex] = set()
@@ -367,7 +370,7 @@ class Snapshot:
         )
 
     def _is_recorded(self, arc: ArcRecord, *, owns_parent: bool) -> bool:
-        # What is no arc of an owned parent is known from the record of its child alone.
+        # Arcs of parents that are not owned are known from the record of their child alone.
         return not owns_parent or self._records.is_held(arc.child)
 
     def _arc_rows(self, parent: NodeIndex, child: NodeIndex) -> list[ArcRow]:
@@ -414,14 +417,14 @@ class Snapshot:
 
 
 def _taken_from(noted: dict[Key, None]) -> Iterator[Key]:
-    """As many as are noted by now, the newest first; each is noted no longer once it is taken."""
+    """Yield as many noted items as there are at the start, the newest first. A yielded item is removed."""
     for _ in range(len(noted)):
         if noted:
             yield noted.popitem()[0]
 
 
 def _plain_state(arc: ArcRecord) -> ArcState:
-    """The state of an arc that is in no virtual node."""
+    """Return the state of an arc that is in no virtual node."""
     return ArcState.SUSPENDED if arc.suspended else ArcState.NORMAL
 
 
