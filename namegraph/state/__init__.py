@@ -1,1 +1,1 @@
-"""What one server remembers besides its graph, and what its other parts share."""
+"""State of one server beside its graph, and the context that its other parts share."""

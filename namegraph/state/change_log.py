@@ -1,6 +1,6 @@
-"""The record of changes that a server makes durable beside them, for auditors and for programs that follow a group.
+"""The durable record of changes, for auditors and for programs that follow a group.
 
-The core writes it and never reads it: the rows stay in the database.
+The core writes the record and never reads it. The rows stay in the database.
 """
 
 from __future__ import annotations
@@ -14,33 +14,33 @@ from namegraph.model.priorities import Priority, revision_of
 from namegraph.model.rows import ChangeRecord, Records
 
 CHANGES_KEPT = 100_000
-"""Updates whose changes are kept: some 20 MB, and at one update a second those of a day."""
+"""Updates whose changes are kept: some 20 MB, or a day at one update a second."""
 
 CHANGES_BYTES_KEPT = 256 * 1024 * 1024
-"""Of what all these updates changed: fewer are kept where they changed much."""
+"""Bytes of the kept changes of all these updates. If updates changed much, fewer updates are kept."""
 
 FORGET_EVERY = 100
-"""They are forgotten this many at a time."""
+"""Number of updates that are forgotten at a time."""
 
 
 class ChangeLog:
-    """Numbers what updates changed here, in the order in which they are committed."""
+    """Numbers the changes of updates here, in the order of their commits."""
 
     def __init__(self) -> None:
         self.kept = CHANGES_KEPT
-        """How many are kept, and up to `FORGET_EVERY` more."""
+        """Number of updates that are kept. Up to `FORGET_EVERY` more may be kept."""
         self.kept_bytes = CHANGES_BYTES_KEPT
         self._last = 0
         self._rows: list[ChangeRecord] = []
         self._sizes: deque[tuple[int, int]] = deque([(0, 0)])
-        """Bytes of what was changed, by `number // FORGET_EVERY`, the oldest first."""
+        """Bytes of the changes, by `number // FORGET_EVERY`, the oldest first."""
         self._bytes = 0
 
     def restore(self, last: int, sizes: Iterable[tuple[int, int]], *, newest: Priority) -> None:
-        """Go on after a number; `sizes` are the bytes of all that is kept, by `number // FORGET_EVERY`, sorted.
+        """Go on after the number `last`. `sizes`: bytes of all kept changes, by `number // FORGET_EVERY`, sorted.
 
-        Where updates were not recorded before, the first number is left out for them, and the second one is an empty
-        record of the newest: whoever knows less is told that more was forgotten.
+        If earlier updates were not recorded, the first number is skipped for them, and the second number is an
+        empty record of the newest update. A reader that knows less is then told that more was forgotten.
         """
         self._last = last
         self._sizes = deque(sizes) or self._sizes
@@ -70,7 +70,7 @@ class ChangeLog:
         self._bytes += len(encoded)
 
     def take_rows(self, records: Records) -> None:
-        """Add the rows of all that was noted."""
+        """Add the rows of all noted updates."""
         if not self._rows:
             return
         records.changes += self._rows
@@ -83,7 +83,8 @@ class ChangeLog:
         self._rows = []
 
     def _overrun_through(self) -> int:
-        """Through which number the oldest go, so that the others have no more bytes than are kept; 0: none goes."""
+        """Return the number through which the oldest records go, so that the rest fits into `kept_bytes`. 0: none
+        goes."""
         size, through = self._bytes, 0
         for hundreds, of_these in self._sizes:
             if size <= self.kept_bytes:
@@ -93,7 +94,7 @@ class ChangeLog:
 
 
 def change_sizes(records: Iterable[ChangeRecord]) -> list[tuple[int, int]]:
-    """As of `StoredState`."""
+    """Return the sizes of kept changes, in the form of `StoredState.change_sizes`."""
     found: dict[int, int] = {}
     for record in records:
         hundreds = record.number // FORGET_EVERY

@@ -1,7 +1,8 @@
-"""What the parts of the update protocol share on one server: its graph, its counter, and where its messages go.
+"""Shared state of the update protocol on one server: its graph, its counter, and its outgoing messages.
 
-Messages of a server to itself never leave: they wait in `loopback` and are handled before the step ends. What
-takes seconds is a letter like others instead (`send_via_log`): those to other servers leave before it is handled.
+Messages of a server to itself never leave. They wait in `loopback` and are handled before the step ends. A message
+whose handling takes seconds is sent as an ordinary letter instead (`send_via_log`); letters to other servers leave
+before it is handled.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from namegraph.wire.message_parts import FIRST_VIEW, ArcId, Cohort, ViewId
 CAUGHT_UP = "caught up"
 """Rows: one for each server that this one has healed with since it went back to an older copy of its database."""
 UNCONFIRMED = "unconfirmed"
-"""Rows: one for each arc that the home of its parent knows nothing of."""
+"""Rows: one for each arc that the home of its parent does not know."""
 UNCONFIRMED_BELOW = "unconfirmed below"
-"""Rows: one for each arc that the home of its child knows nothing of."""
+"""Rows: one for each arc that the home of its child does not know."""
 LEFT_APART = "left apart"
 """Rows: one for each arc that this server left while the home of its other end was in another view."""
 
@@ -42,16 +43,16 @@ REMOVED = "removed subnet"
 """Rows: one for each subnet of a server that was removed."""
 
 NEVER = Priority(0, ServerId(""))
-"""Below every priority: the version of what no update has changed."""
+"""Priority below all others: the version of a record that no update has changed."""
 
 
 class ServerContext:
-    """One server's place in the protocol."""
+    """One server's state in the protocol."""
 
     def __init__(
         self, *, server: ServerId, table: OwnershipTable, graph: NameGraph, durable: DurableState | None = None
     ) -> None:
-        """`durable`: what the server was started with, where it was not started afresh."""
+        """`durable`: the state from which the server starts. None for a fresh start."""
         self.server = server
         self.durable = durable = DurableState() if durable is None else durable
         self.table = table
@@ -59,50 +60,50 @@ class ServerContext:
         self.ancestors = AncestorSets(graph)
         self.counter = 0
         self.counter_at_start = 0
-        """That of the database when the server started."""
+        """The counter in the database when the server started."""
         self.change_log = ChangeLog()
         self.has_gone_back = False
-        """Whether the database of this server ever turned out to be an older copy of itself."""
+        """True if the database of this server ever turned out to be an older copy of itself."""
         self.caught_up_with = DurableMap(durable, CAUGHT_UP, SERVERS, PRESENCE)
-        """Where it did: the servers that it has healed with since."""
+        """Servers that this one has healed with since it went back to an older copy."""
         self.group_versions = GroupVersions(durable)
         self.forgotten = ForgottenArcs(durable)
         self.absences = Absences(durable)
         self.renames = Renames(durable)
         self.removed = DurableMap(durable, REMOVED, SUBNETS, PRESENCE)
-        """Subnets of other servers that an operator has taken out of the table; what was left with them is kept."""
+        """Subnets of other servers that an operator removed from the table. The tombstones of arcs with them are
+        kept."""
         self.doubts = UpdatesInDoubt(durable)
         self.unilateral_leaves = DurableMap(durable, LEFT_APART, ARCS, PRESENCE)
-        """Arcs that this server left by itself, until it has healed with the home of their other end.
+        """Arcs that this server left by itself, until it has healed with the home of their other end. At the time of
+        the leave, that home was in another view, or did not know the arc.
 
-        That was in another view then, or knew nothing of the arc.
-
-        Each end may have left the same arc by itself, one of them more often than the other. Both know the arc as gone
-        then, at different versions. Joined anew, it would be newer than what one end knew of it, and older than what
-        the other one did. So the ends settle these arcs too (protocol.md section 7, *Heal*).
+        Each end may have left the same arc by itself, one more often than the other. Both then know the arc as
+        gone, at different versions. A new join would be newer than the state at one end, and older than the state
+        at the other. So the ends settle these arcs too (docs/protocol.md, "Healing").
         """
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
-        """Receiver, message, and the view it was sent in."""
+        """(receiver, message, view in which it was sent)."""
         self.loopback: deque[Message] = deque()
         self.faults: list[tuple[ServerId, PeerFault]] = []
-        """What other servers did wrong, as it is found in this step where their messages fit together or do not."""
+        """Faults of other servers that are found in this step, when their messages are checked against each other."""
         self.lost: dict[ServerId, str] = {}
-        """Servers out of reach, and why."""
+        """Servers out of reach, with the reason."""
         self.versions: dict[ServerId, int] = {}
-        """Of the protocol, by the servers that were met since this one started."""
+        """Version of the protocol of each server that was met since this one started."""
         self.retired: dict[ServerId, None] = {}
-        """Of these, those that are gone for good, as an operator says."""
+        """Servers outside the view that are gone for good, as an operator says."""
         self.view: ViewId = FIRST_VIEW
         self.members: dict[ServerId, Cohort] = {}
-        """Who is in the view, and where each comes from. In the first view it is whoever was met."""
+        """Servers of the view, with the cohort of each. In the first view: all servers that were met."""
         self.origin = Cohort(FIRST_VIEW, ServerId(""))
-        """What the state of this server comes from, for the next view."""
+        """Cohort of this server's state, for the next view."""
         self.view_floor = NEVER
-        """Above the priorities of all updates of views before, below those of all updates of this one."""
+        """Bound between views: above the priorities of all updates of earlier views, below those of this view."""
         self.promised: ViewId = FIRST_VIEW
-        """The highest view that was proposed here and accepted."""
+        """Highest view that was proposed here and accepted."""
         self.phase = ViewPhase.FIRST
-        """How far the view is. `ViewChange` alone changes it, and all else that is known of the view."""
+        """Phase of the view. `ViewChange` alone changes it, and all other state of the view."""
         self.unconfirmed = DurableMap(durable, UNCONFIRMED, ARCS, PRESENCE)
         """Suspended arcs into nodes of this server that were joined here while their parents' homes were away."""
 
@@ -111,13 +112,13 @@ class ServerContext:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other server is known."""
+        """True if no other server is known."""
         return not self.table.has_several_servers
 
     def unreconciled_servers(self) -> list[str]:
-        """Who may know what this server forgot when it went back to an older copy of its database.
+        """Return the servers that may know state that this server lost by going back to an older copy of its database.
 
-        Servers, and the subnets of those that were not met since; nobody where it never did.
+        Servers, and the subnets of servers that were not met since. Empty if this server never went back.
         """
         if not self.has_gone_back:
             return []
@@ -126,48 +127,49 @@ class ServerContext:
 
     @property
     def view_active(self) -> bool:
-        """Whether updates of clients may begin: all members have suspended what is to be."""
+        """True if updates of clients may begin: all members have suspended the arcs that they had to."""
         return self.phase is not ViewPhase.SUSPENDING
 
     @property
     def is_healed(self) -> bool:
-        """Whether no arc can be known to one of its ends alone, because of what was done while they were apart."""
+        """True if no arc can be known to one of its ends alone because of changes while servers were apart."""
         return self.phase is ViewPhase.HEALED or self.phase is ViewPhase.FIRST
 
     @property
     def view_change_in_progress(self) -> bool:
-        """Whether a new view is being agreed on: nothing of the present one goes on."""
+        """True if a new view is being agreed on. No update of the present view goes on then."""
         return self.promised != self.view
 
     @property
     def is_parted(self) -> bool:
-        """Whether some server that was met is in another view, or nowhere."""
+        """True if some server that was met is in another view, or in none."""
         return self.view != FIRST_VIEW and not self.members.keys() >= self.table.subnets_by_server.keys()
 
     def absent(self) -> list[ServerId]:
-        """The servers that were met and are in another view, or nowhere."""
+        """Return the servers that were met and are in another view, or in none."""
         if not self.is_parted:
             return []
         return [server for server in self.table.subnets_by_server if server not in self.members]
 
     def is_in_view(self, server: ServerId) -> bool:
-        """Whether updates may involve a server."""
+        """Return True if updates may involve a server."""
         return self.view == FIRST_VIEW or server in self.members
 
     def speaks(self, server: ServerId, version: int) -> bool:
-        """Whether a server is known to understand what came with a version of the protocol."""
+        """Return True if a server is known to speak at least this version of the protocol."""
         return self.versions.get(server, OLDEST_PROTOCOL_VERSION) >= version
 
     def is_away(self, server: ServerId) -> bool:
-        """Whether a server is out of reach, or in another view."""
+        """Return True if a server is out of reach, or in another view."""
         return server in self.lost or not self.is_in_view(server)
 
     def has_met(self, server: ServerId) -> bool:
-        """Whether it is this server, or one that introduced itself. Others may know servers that are not known here."""
+        """Return True for this server and for each server that introduced itself. Peers may know servers that are
+        unknown here."""
         return server == self.server or server in self.table.subnets_by_server
 
     def out_of_reach(self, server: ServerId) -> RefusedError:
-        """The refusal of an update that needs a server which is away, or is not known here."""
+        """Return the refusal of an update that needs a server which is away, or is not known here."""
         unknown = f"not known to {self.server}, which needs its address too"
         why = self.lost.get(server, "no connection" if self.has_met(server) else unknown)
         return refuse(
@@ -178,19 +180,19 @@ class ServerContext:
         )
 
     def has_diverged(self, server: ServerId) -> bool:
-        """Whether what a server knows does not fit what is known here: it comes from elsewhere."""
+        """Return True if the state of a server comes from another cohort, so that it does not fit the state here."""
         return self.view != FIRST_VIEW and self.members.get(server) != self.members[self.server]
 
     @property
     def cohort_leader(self) -> ServerId:
-        """The server that speaks for all servers of this one's origin: the smallest."""
+        """The smallest server of this one's cohort, which speaks for all of them."""
         return min((server for server in self.members if not self.has_diverged(server)), default=self.server)
 
     def go_back(self) -> None:
-        """Learn that the database is an older copy of itself.
+        """Record that the database is an older copy of itself.
 
-        The other end may have heard of what the copy knows as joined alone, and have left it; not of what was joined
-        since this server started on the copy.
+        The other end may have heard of arcs that the copy holds as joined alone, and may have left them. This does
+        not hold for arcs joined since this server started on the copy.
         """
         self.has_gone_back = True
         self.caught_up_with.clear()
@@ -200,7 +202,7 @@ class ServerContext:
         self.forgotten.went_back(self.counter_at_start)
 
     def _written_at(self, arc: ArcId) -> int:
-        """The counter of the update that wrote a suspended arc; 0 for one that is none."""
+        """Return the counter of the update that wrote a suspended arc. 0 if the arc is not suspended."""
         graph = self.graph
         parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
         if parent is None or child is None or (parent, child) not in graph.suspended:
@@ -208,7 +210,7 @@ class ServerContext:
         return graph.suspended[parent, child].writer
 
     def catch_up(self) -> None:
-        """The view is healed: what others in it know is known here too."""
+        """Record that the view is healed: this server knows all that the other members know."""
         if self.has_gone_back:
             new = [server for server in self.members if server not in self.caught_up_with]
             self.caught_up_with.update(dict.fromkeys(new))
@@ -220,9 +222,11 @@ class ServerContext:
             del self.unilateral_leaves[arc]
 
     def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
-        """A group of this server was created or deleted: others may not know, or know of arcs that it missed.
+        """Record that a group of this server was created or deleted. Other servers may not know that, or may know of
+        arcs that the group missed.
 
-        While nobody is away that matters only once one was deleted: who coordinated that may not hear that it is done.
+        While no server is away, only deletions are noted, and later changes of the same groups: the coordinator of
+        a deletion may miss its `Done`.
         """
         if self.renames and is_present:
             self.renames.forget_used((group,))
@@ -233,48 +237,50 @@ class ServerContext:
             self.group_versions.note(group, final, is_present=is_present)
 
     def send(self, to: ServerId, message: Message) -> None:
-        """Let a message of the view leave when the step's records are durable; who is not in it gets none."""
+        """Send a message of the view. It leaves once the step's records are durable. Servers outside the view get
+        none."""
         if to == self.server:
             self.loopback.append(message)
         elif self.is_in_view(to):
             self.outbox.append((to, message, self.view))
 
     def post(self, to: ServerId, message: Message) -> None:
-        """As `send`, for messages about views: the receiver may be in another view."""
+        """Send a message about views, like `send`. The receiver may be in another view."""
         if to == self.server:
             self.loopback.append(message)
         else:
             self.outbox.append((to, message, self.view))
 
     def send_via_log(self, to: ServerId, message: Message) -> None:
-        """As `send`; this server handles its own message in a later step too, once it is durable."""
+        """Send a message, like `send`. This server handles a message to itself in a later step, once it is durable."""
         self.outbox.append((to, message, self.view))
 
     def see(self, priority: Priority) -> None:
-        """Let the counter rise above a priority."""
+        """Raise the counter to at least that of a priority."""
         self.counter = max(self.counter, priority.counter)
 
     def next_priority(self) -> Priority:
-        """A priority above all that were seen here."""
+        """Return a priority above all that were seen here."""
         self.counter += 1
         return Priority(self.counter, self.server)
 
     def home_below(self, *, parent: NodeId, child: NodeId) -> ServerId:
-        """The home of the child of an arc: a foreign process lives where its parent does."""
+        """Return the home of the child of an arc. A foreign process lives where its parent does."""
         home = self.table.home_of(child)
         return self.home_of(parent) if home is None else home
 
     def homes_of(self, arc: ArcId) -> tuple[ServerId, ServerId]:
-        """The homes of the parent and of the child of an arc."""
+        """Return the homes of the parent and of the child of an arc."""
         return self.home_of(arc.parent), self.home_below(parent=arc.parent, child=arc.child)
 
     def other_home_of(self, arc: ArcId) -> ServerId:
-        """The home of that end of an arc of this server which is not here; this server, where both are."""
+        """Return the home of the other end of an arc of this server. This server if both ends are here."""
         above, below = self.homes_of(arc)
         return above if below == self.server else below
 
     def version_before(self, arc: ArcId) -> int:
-        """The version of an arc with an end here that is not there: at which it was left, or above which it is new."""
+        """Return the version of a missing arc with an end here: the version of its tombstone, or the floor of new
+        versions."""
         graph = self.graph
         parent, child = graph.index.get(arc.parent), graph.index.get(arc.child)
         if parent is not None and child is not None and (parent, child) in graph.tombstones:
@@ -282,40 +288,43 @@ class ServerContext:
         return self.forgotten.floor(self.other_home_of(arc))
 
     def home_of(self, node: NodeId) -> ServerId:
-        """The home of a group, or of a node that is known here: what has no home lives here."""
+        """Return the home of a group, or of a node that is known here. A node whose subnet has no owner lives here."""
         home = self.table.home_of(node)
         return self.server if home is None else home
 
     def homes_of_nodes(self, nodes: Iterable[NodeIndex]) -> list[ServerId]:
-        """As `home_of`, for very many nodes."""
+        """Return `home_of` for very many nodes."""
         homes = self.table.homes_of(map(self.graph.ids.__getitem__, nodes))
         return [self.server if home is None else home for home in homes]
 
     def is_suspended(self, parent: NodeId, child: NodeId) -> bool:
-        """Whether an arc is known here and suspended."""
+        """Return True if an arc is known here and suspended."""
         index = self.graph.index
         return parent in index and child in index and (index[parent], index[child]) in self.graph.suspended
 
     def is_rejected(self, arc: ArcRecord) -> bool:
-        """Whether a suspended arc cannot be: the homes of its ends settled all between them, and did not join it."""
+        """Return True if a suspended arc cannot be joined: the homes of its ends settled all arcs, and did not join
+        it."""
         if not self.is_healed:
             return False
         ids = self.graph.ids
         return self.is_in_view(self.home_of(ids[arc.parent])) and self.is_in_view(self.home_of(ids[arc.child]))
 
     def suspended_children(self, node: NodeIndex, some: Collection[NodeIndex] | None = None) -> list[NodeIndex]:
-        """The children of suspended arcs that leave a node, but for rejected ones: those count for no answer.
+        """Return the children of suspended arcs that leave a node. Rejected arcs are left out, because they count for
+        no answer.
 
-        `some`: of these children of such arcs; None: of all.
+        `some`: restricts the result to these children of such arcs. None: all.
         """
         return self._apart_from(node, self.graph.suspended_from.get(node, ()) if some is None else some)
 
     def suspended_parents(self, node: NodeIndex) -> list[NodeIndex]:
-        """The parents of suspended arcs that enter a node, but for rejected ones."""
+        """Return the parents of suspended arcs that enter a node. Rejected arcs are left out."""
         return self._apart_from(node, self.graph.suspended_into.get(node, ()))
 
     def _apart_from(self, node: NodeIndex, others: Collection[NodeIndex]) -> list[NodeIndex]:
-        """As `is_rejected`, for the arcs between one node and very many others."""
+        """Return the nodes of `others` whose suspended arc to or from `node` is not rejected (`is_rejected`). They may
+        be very many."""
         ids = self.graph.ids
         if not (others and self.is_healed and self.is_in_view(self.home_of(ids[node]))):
             return list(others)
@@ -324,7 +333,7 @@ class ServerContext:
         return [other for other, home in zip(others, homes, strict=True) if home not in in_view]
 
     def is_only_rejected(self, node: NodeIndex) -> bool:
-        """Whether all that is known here of a node of another server are arcs that are rejected."""
+        """Return True if rejected arcs are all that is known here of a node of another server."""
         graph = self.graph
         if not (node in graph.suspended_from or node in graph.suspended_into) or self.owns(node):
             return False
@@ -333,16 +342,16 @@ class ServerContext:
         )
 
     def is_in_doubt(self, arc: ArcId, *, writer: int | None = None) -> bool:
-        """Whether an update in doubt may have joined or left an arc with an end here.
+        """Return True if an update in doubt may have joined or left an arc with an end here.
 
-        What it covers here are its parents that live here, and the children of its arcs. `writer`: whether it may be
-        the one of this counter, which is said to have done so.
+        An update covers here its parents that live here, and the children of its arcs. `writer`: counter of the
+        update that reportedly wrote the arc. If given, return True only if an update in doubt may be that one.
         """
         ends = (arc.parent, arc.child) if self.home_of(arc.parent) == self.server else (arc.child,)
         return self.doubts.concern(*ends, writer=writer)
 
     def is_unconfirmed(self, parent: NodeId, child: NodeId) -> bool:
-        """Whether an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
+        """Return True if an arc was joined here, at its child's home, and its parent's home has not joined it yet."""
         return bool(self.unconfirmed) and ArcId(parent, child) in self.unconfirmed
 
     def set_unconfirmed(self, arc: ArcId, *, is_so: bool) -> None:
@@ -353,15 +362,16 @@ class ServerContext:
             del self.unconfirmed[arc]
 
     def owns(self, node: NodeIndex) -> bool:
-        """Whether a node that is known here lives here."""
+        """Return True if a node that is known here lives here."""
         home = self.table.home_of(self.graph.ids[node])
         return home is None or home == self.server
 
     def owned(self, nodes: range) -> bytearray:
-        """Of each node of these numbers, as far as they were given, in their order: 1 where it lives here, else 0."""
+        """Return 1 for each node of this range that lives here, else 0, in order. Numbers that were never given are
+        left out."""
         ids = self.graph.ids[nodes.start : nodes.stop]
         return bytearray(home is None or home == self.server for home in self.table.homes_of(ids))
 
     def id_of(self, node: NodeIndex) -> NodeId:
-        """The id of a node."""
+        """Return the id of a node."""
         return self.graph.ids[node]

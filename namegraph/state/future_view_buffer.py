@@ -1,9 +1,9 @@
-"""Letters of a view that this server is not in yet: kept until it is, or forgotten when a later one is installed.
+"""Letters of a view that this server is not in yet. They are kept until it is, or until a later view is installed.
 
-Each server installs a view when it hears of it from the leader; what another member says in it may be here before that.
-Letters of views that are over are not kept at all: all that they spoke of has ended.
+Each server installs a view when its leader announces it. Letters of another member in that view may arrive here
+before. Letters of ended views are not kept at all, because everything that they refer to has ended.
 
-Source: protocol.md section 7, *Views*.
+Source: docs/protocol.md, "Views".
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from namegraph.wire.codec import Message, decode
 from namegraph.wire.message_parts import ViewId
 
 EARLY = "early letter"
-"""Rows: a letter by the order in which they came."""
+"""Rows: a letter, by order of arrival."""
 
 
 LETTERS_LIMIT = 10_000
-"""Of one sender: what its clients and the healing of a view bring in the moments before the view is installed here."""
+"""Letters kept of one sender. They come from its clients and from healing, in the moments before the view is installed
+here."""
 
 BYTES_LIMIT = 32 * 1024 * 1024
-"""Of one sender: they are in memory and on disk."""
+"""Bytes of the kept letters of one sender, in memory and on disk."""
 
 
 class _Early(NamedTuple):
@@ -46,7 +47,8 @@ class FutureViewBuffer:
             self._bytes[early.sender] += len(early.encoded)
 
     def keep(self, view: ViewId, sender: ServerId, encoded: bytes, *, context: ServerContext) -> bool:
-        """Keep a letter, if its view may still be installed here; returns False where its sender has too many here."""
+        """Keep a letter, if its view may still be installed here. Return False if too many letters of its sender are
+        kept."""
         if not (view > context.view and view >= context.promised):
             return True
         if self._letters[sender] >= LETTERS_LIMIT or self._bytes[sender] + len(encoded) > BYTES_LIMIT:
@@ -58,7 +60,7 @@ class FutureViewBuffer:
         return True
 
     def has_come(self, context: ServerContext) -> bool:
-        """Whether there is something to take, or to forget."""
+        """Return True if there are letters to take, or to forget."""
         return (
             bool(self._kept)
             and not context.view_change_in_progress
@@ -66,7 +68,8 @@ class FutureViewBuffer:
         )
 
     def take(self, context: ServerContext) -> list[tuple[ServerId, Message]]:
-        """What was said in the present view, in the order in which it came."""
+        """Remove and return the letters of the present view, in order of arrival. Letters of ended views are
+        forgotten."""
         if not self.has_come(context):
             return []
         found = []

@@ -1,13 +1,13 @@
 """Updates in doubt: this server was ready for them when it was cut off from their coordinator.
 
-    Ready --> (a view without the coordinator, in which nobody knows the outcome) --> in doubt --> (it has told)
+    Ready --> (a view without the coordinator, in which no member knows the outcome) --> in doubt --> (it has told)
 
-The server drops such an update with the view, so that all else can go on. But the coordinator may have done the update,
-and answered its client. So the server remembers what the update was to change: no answer that touches it is complete
-until the coordinator has told what it did.
+The server drops such an update with the view, so that all other work can go on. But the coordinator may have done
+the update, and answered its client. So the server remembers what the update was to change. No answer that touches
+it is complete until the coordinator has told the outcome.
 
-Source: protocol.md section 7 (a ready participant never decides alone; while faults last, no answer is wrong without
-saying that it is incomplete).
+Source: docs/protocol.md, "Answers while servers are apart" and "In doubt". A ready participant never decides alone.
+While faults last, no wrong answer is given without saying that it is incomplete.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ from namegraph.state.durable_maps import SERVERS, UPDATES, DurableMap, DurableSt
 from namegraph.wire.message_parts import Cover, SharedDoubt, UpdateId
 
 DOUBT = "doubt"
-"""Rows: what an update in doubt was to change here, by the update."""
+"""Rows: nodes that an update in doubt was to change here, by update."""
 DOUBTS_OF_MEMBERS = "doubts of members"
-"""Rows: what other members of the view are in doubt of, by the member."""
+"""Rows: updates that another member of the view is in doubt of, by member."""
 
 SHARED_NODES_LIMIT = 10_000
-"""Names that other members are told of one update, at most: an import may be of half a million."""
+"""Most names of one update that other members are told. An import may have half a million."""
 
 
 class Doubt(NamedTuple):
-    """What an update may have changed here; sorted."""
+    """Nodes that an update may have changed here, sorted."""
 
     nodes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]
     """Groups that the update may have created."""
     since: int = 0
-    """The counter of its place when this server was ready: what it wrote has this one, or a higher one."""
+    """Counter of the update's place when this server was ready. Arcs that the update wrote have this counter or a
+    higher one."""
 
 
 class Missed(NamedTuple):
@@ -45,67 +46,68 @@ class Missed(NamedTuple):
 
     update_id: UpdateId
     cover: Cover
-    """What it was to change here."""
+    """Nodes that the update was to change here."""
     creates: Callable[[NodeId], bool]
-    """Whether it was to create a group."""
+    """Predicate: True for a group that the update was to create."""
     since: int
-    """The counter of its place: what it wrote has this one, or a higher one."""
+    """Counter of the update's place. Arcs that it wrote have this counter or a higher one."""
     is_of_any: bool = False
-    """Whether it may have changed whatever there is: its nodes are too many to be told."""
+    """True if it may have changed any node: its nodes are too many to be listed."""
 
     @property
     def coordinator(self) -> ServerId:
-        """Who knows the outcome."""
+        """Server that knows the outcome."""
         return self.update_id.coordinator
 
     @property
     def nodes(self) -> Iterator[NodeId]:
-        """What it was to change here; some may come twice."""
+        """Nodes that the update was to change here. A node may come twice."""
         return chain(*self.cover)
 
     @property
     def size(self) -> int:
-        """How many these are."""
+        """Number of these nodes."""
         return len(self.cover.ends) + len(self.cover.entry_nodes)
 
     def holds(self, name: NodeId) -> bool:
-        """Whether it was to change something at a node."""
+        """Return True if the update was to change anything at a node."""
         return self.is_of_any or name in self.cover.ends or name in self.cover.entry_nodes
 
 
 class UpdatesInDoubt:
     """The updates in doubt of one server, and of the other members of its view.
 
-    What is above a node of another server is known from there. So what that server is in doubt of makes answers of this
-    one uncertain, too.
+    Nodes above a node of another server are known from that server. So its updates in doubt make answers of this
+    server uncertain, too.
     """
 
     def __init__(self, durable: DurableState) -> None:
         self._doubts = DurableMap(durable, DOUBT, UPDATES, packed(Doubt))
         self._missed = {update_id: _missed(update_id, doubt) for update_id, doubt in self._doubts.items()}
-        """The same, as it is asked for; derived from `_doubts`."""
+        """Updates in doubt, in the form for questions. Derived from `_doubts`."""
         self._of_members = DurableMap(durable, DOUBTS_OF_MEMBERS, SERVERS, packed(tuple[SharedDoubt, ...]))
         self._missed_by_member = {server: _missed_there(doubts) for server, doubts in self._of_members.items()}
-        """The same, as it is asked for; derived from `_of_members`."""
+        """Updates in doubt of members, in the form for questions. Derived from `_of_members`."""
 
     def hold(self) -> UpdatesInDoubt:
-        """The updates as they are now, to be read."""
+        """Return the present updates in doubt, for reading."""
         held = copy(self)
         held._missed, held._missed_by_member = dict(self._missed), dict(self._missed_by_member)
         return held
 
     @property
     def missed(self) -> Collection[Missed]:
-        """The updates; most often none."""
+        """The updates in doubt of this server. Most often empty."""
         return self._missed.values()
 
     @property
     def missed_by_members(self) -> list[Missed]:
-        """What other members of the view are in doubt of; most often nothing."""
+        """Updates that other members of the view are in doubt of. Most often empty."""
         return list(chain.from_iterable(self._missed_by_member.values()))
 
     def shared_with(self, members: Container[ServerId]) -> tuple[SharedDoubt, ...]:
-        """What the members of a view have to know of these updates: of members' own they will be told."""
+        """Return the updates in doubt that the members of a view must know. Members tell the outcome of their own
+        updates."""
         return tuple(
             SharedDoubt(update_id, doubt.nodes if len(doubt.nodes) <= SHARED_NODES_LIMIT else ())
             for update_id, doubt in sorted(self._doubts.items())
@@ -113,27 +115,28 @@ class UpdatesInDoubt:
         )
 
     def note_shared(self, member: ServerId, doubts: tuple[SharedDoubt, ...]) -> None:
-        """Note all that another member of the view is in doubt of."""
+        """Record all updates that another member of the view is in doubt of."""
         if doubts or member in self._of_members:
             self._of_members[member] = doubts
             self._missed_by_member[member] = _missed_there(doubts)
 
     def view_ended(self) -> None:
-        """Forget what other members are in doubt of: the next view is not healed before they have told again."""
+        """Forget the updates that other members are in doubt of. The next view is not healed before they have told
+        again."""
         self._of_members.clear()
         self._missed_by_member.clear()
 
     def concern(self, *nodes: NodeId, writer: int | None = None) -> bool:
-        """Whether one of these updates was to change something at all of some nodes.
+        """Return True if one of these updates was to change anything at all of `nodes`.
 
-        `writer`: and may have written what an update of this counter wrote.
+        `writer`: if given, the update must also be one that may have written the state of this counter.
         """
         return any(
             (writer is None or one.since <= writer) and all(map(one.holds, nodes)) for one in self._missed.values()
         )
 
     def creators_of(self, group: NodeId) -> list[ServerId]:
-        """The coordinators of those of these updates that may have created a group."""
+        """Return the coordinators of those updates that may have created a group."""
         return [one.coordinator for one in self._missed.values() if one.creates(group)]
 
     def note(self, missed: Missed) -> None:
@@ -144,7 +147,8 @@ class UpdatesInDoubt:
         self._missed[missed.update_id] = _missed(missed.update_id, doubt)
 
     def told_by(self, coordinators: Container[ServerId]) -> bool:
-        """Forget the updates of these coordinators: what they did is known here. Returns whether there were any."""
+        """Forget the updates of these coordinators, because their outcome is known here. Return True if there were
+        any."""
         over = [update_id for update_id in self._doubts if update_id.coordinator in coordinators]
         for update_id in over:
             del self._doubts[update_id], self._missed[update_id]

@@ -1,4 +1,4 @@
-"""What this server knows of an arc with an end here, and which of two states of an arc is the later one."""
+"""States of arcs with an end here, and the order of two states of one arc."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from namegraph.wire.message_parts import ArcId, KnownArc, ReconcileArc
 
 
 def known_arc(context: ServerContext, name: ArcId) -> KnownArc | None:
-    """What is known here of an arc with an end here, present or not; None where it never was."""
+    """Return the known state of an arc with an end here, present or not. None if the arc never existed here."""
     graph = context.graph
     parent, child = graph.index.get(name.parent), graph.index.get(name.child)
     if parent is None or child is None:
@@ -21,17 +21,17 @@ def known_arc(context: ServerContext, name: ArcId) -> KnownArc | None:
 
 
 def is_newer(one: KnownArc | ReconcileArc, other: KnownArc | None) -> bool:
-    """Whether one state of an arc comes after another one."""
+    """Return True if one state of an arc is later than another one."""
     return other is None or (one.version, one.writer) > (other.version, other.writer)
 
 
 def gone_with_group(known: KnownArc) -> KnownArc:
-    """The state of an arc whose group was deleted by a server that did not know the arc: left."""
+    """Return the left state of an arc whose group was deleted by a server that did not know the arc."""
     return known._replace(is_present=False, version=known.version + 1)
 
 
 def active_arc(context: ServerContext, name: ArcId) -> ArcRecord | None:
-    """The arc, where it is there for resolution, as this end of it knows it."""
+    """Return the arc as its end here knows it. None if the arc is not there for resolution."""
     graph = context.graph
     parent, child = graph.index.get(name.parent), graph.index.get(name.child)
     if parent is None or child is None:
@@ -40,9 +40,9 @@ def active_arc(context: ServerContext, name: ArcId) -> ArcRecord | None:
 
 
 def can_be_child(context: ServerContext, child: NodeId, kind: NodeKind) -> bool:
-    """Whether a node of this server is, or can become, what an arc that was made elsewhere takes it for.
+    """Return True if a node of this server is, or can become, of the kind that an arc made elsewhere expects.
 
-    What an update in doubt may have made a group of is taken for no process.
+    A node that an update in doubt may have turned into a group does not count as a process.
     """
     found = context.graph.index.get(child)
     now = NodeKind.ABSENT if found is None else context.graph.kind(NodeIndex(found))

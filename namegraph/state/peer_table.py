@@ -1,9 +1,9 @@
-"""What this server knows of other servers: their subnets, their addresses, and which are out of reach.
+"""The table of other servers: their subnets, their addresses, and which of them are out of reach.
 
     expected (an operator gave an address) --> met (it introduced itself) <--> lost (no connection)
 
 Addresses that operators give while the server runs, and names of servers that were met, are durable. Source:
-protocol.md section 1 (home); interfaces.md, `peers`.
+docs/glossary.md, "Names and who owns them"; docs/cli.md, `peers`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PeerTable:
     """The table of other servers."""
 
     def __init__(self, context: ServerContext, *, configured: Mapping[Subnet, str]) -> None:
-        """`configured` addresses win over those that are durable."""
+        """`configured` addresses take precedence over durable ones."""
         self._context = context
         self._added = DurableMap(context.durable, ADDRESS, SUBNETS, TEXT)
         self._owners = DurableMap(context.durable, OWNER, SUBNETS, SERVER)
@@ -39,7 +39,7 @@ class PeerTable:
         for subnet in self.addresses:
             context.table.expect(subnet)
         self.refused: Counter[tuple[ServerId, Subnet]] = Counter()
-        """How often a server claimed a subnet that another one owns."""
+        """Number of times that a server claimed a subnet of another server."""
 
     @property
     def configured(self) -> Mapping[Subnet, str]:
@@ -48,11 +48,11 @@ class PeerTable:
 
     @property
     def addresses(self) -> dict[Subnet, str]:
-        """Where the servers of other subnets are reached, by subnet."""
+        """Addresses of the servers of other subnets, by subnet."""
         return {**self._added, **self._configured}
 
     def add(self, subnet: Subnet, address: str) -> None:
-        """An operator says where the server of a subnet is; raises `RefusedError`."""
+        """Add the address of a subnet's server, as an operator says. Raises `RefusedError`."""
         context = self._context
         self._require_not_own(subnet)
         if subnet in self._configured and self._configured[subnet] != address:
@@ -69,7 +69,7 @@ class PeerTable:
         context.table.expect(subnet)
 
     def configure(self, subnet: Subnet, address: str) -> None:
-        """Take the address that the configuration, read again, gives for a subnet; raises `RefusedError`."""
+        """Set a subnet's address from the configuration that was read again. Raises `RefusedError`."""
         self._require_not_own(subnet)
         if self._context.table.owner_of(subnet) is None:
             self._require_unused(subnet)
@@ -77,10 +77,10 @@ class PeerTable:
         self._context.table.expect(subnet)
 
     def configure_no_longer(self, subnet: Subnet) -> None:
-        """Take a subnet out of the table that the configuration, read again, does not name.
+        """Remove a subnet that the configuration, read again, no longer names.
 
-        Raises `RefusedError` if the subnet stays: an operator added it too, or something of it is in use here. It
-        counts as added by an operator then.
+        Raises `RefusedError` if the subnet stays: an operator added it too, or a node of it is in use here. It then
+        counts as added by an operator.
         """
         address = self._configured.pop(subnet, None)
         if address is None:
@@ -104,7 +104,7 @@ class PeerTable:
             ) from None
 
     def remove(self, subnet: Subnet) -> None:
-        """An operator takes a subnet out of the table; raises `RefusedError`."""
+        """Remove a subnet from the table, as an operator says. Raises `RefusedError`."""
         self._require_added(subnet)
         self._require_unused(subnet)
         self._added.pop(subnet, None)
@@ -114,19 +114,20 @@ class PeerTable:
         if server is not None:
             self._context.removed[subnet] = None
         if server is not None and server not in self._context.table.subnets_by_server:
-            # Whatever it has done, nobody learns it any more.
+            # The outcomes of its updates cannot be learnt any more.
             self._context.doubts.told_by((server,))
             self._context.absences.is_over(server)
             self._context.retired.pop(server, None)
 
     def is_anothers(self, subnet: Subnet) -> bool:
-        """Whether a server that was met owns a subnet, and it is not this one."""
+        """Return True if a server that was met owns a subnet, and it is not this one."""
         return self._context.table.owner_of(subnet) not in (None, self._context.server)
 
     def retire(self, subnet: Subnet) -> ServerId | None:
-        """An operator says that the server of a subnet is gone for good: this one may leave all arcs between the two.
+        """Record that the server of a subnet is gone for good, as an operator says. This server may then leave all
+        shared arcs.
 
-        Returns that server, None where it was never met; raises `RefusedError` where it is not out of reach.
+        Return that server. None if it was never met. Raises `RefusedError` if it is not out of reach.
         """
         context = self._context
         self._require_added(subnet)
@@ -152,7 +153,7 @@ class PeerTable:
         return server
 
     def met(self, server: ServerId, subnets: Iterable[Subnet]) -> None:
-        """A server introduced itself. What another server owns it does not get."""
+        """Record that a server introduced itself. It does not get subnets that another server owns."""
         context = self._context
         context.lost.pop(server, None)
         context.retired.pop(server, None)
@@ -166,7 +167,7 @@ class PeerTable:
                 self._owners[subnet] = server
 
     def require_all_met(self) -> None:
-        """Raise `RefusedError` where a server of whose address is known was never met."""
+        """Raise `RefusedError` if a server with a known address was never met."""
         for subnet, address in sorted(self.addresses.items()):
             if self._context.table.owner_of(subnet) is None:
                 raise refuse(
@@ -176,7 +177,7 @@ class PeerTable:
                 )
 
     def require_met(self, name: NodeId) -> None:
-        """Raise `RefusedError` where a node's server was never met."""
+        """Raise `RefusedError` if a node's server was never met."""
         if self._context.table.is_expected(name):
             address = self.addresses.get(subnet_of(name), "an unknown address")
             raise refuse(
@@ -186,7 +187,7 @@ class PeerTable:
             )
 
     def require_configured_unused(self) -> None:
-        """As for `add`: raise `RefusedError` where the configuration names a subnet that came to be in use before."""
+        """Raise `RefusedError`, as in `add`, if the configuration names a subnet that was in use before."""
         for subnet in self._configured:
             if self._context.table.owner_of(subnet) is None:
                 self._require_unused(subnet)
@@ -198,9 +199,9 @@ class PeerTable:
             )
 
     def _require_added(self, subnet: Subnet) -> None:
-        """Raise `RefusedError` where a subnet is not another server's, or that is for the configuration to say.
+        """Raise `RefusedError` if a subnet is not another server's, or if the configuration names it.
 
-        One that was taken out of the configuration has no address any more, but its server is known.
+        A subnet that was removed from the configuration has no address any more, but its server is known.
         """
         if subnet in self._configured:
             raise refuse(
@@ -215,11 +216,11 @@ class PeerTable:
             )
 
     def _require_unused(self, subnet: Subnet) -> None:
-        """Nodes of the subnet that are here are at home where they are; that cannot change under them."""
+        """Raise `RefusedError` if a node of the subnet is in use here. Its home must not change while it is in use."""
         graph, context = self._context.graph, self._context
         for number, name in enumerate(graph.ids):
             node = NodeIndex(number)
-            # Of a node above others' groups all may have been forgotten but its suspended arcs.
+            # Of a node above other servers' groups, all but its suspended arcs may be forgotten.
             is_apart = node in graph.suspended_into or node in graph.suspended_from
             if not (is_apart or graph.kinds[node] != NodeKind.ABSENT) or subnet_of(name) != subnet:
                 continue

@@ -1,7 +1,7 @@
-"""Requests of clients whose updates are under way over several servers: the calls that wait for each outcome.
+"""Client requests whose updates are under way over several servers, with the calls that wait for each outcome.
 
-A request that is repeated meanwhile waits for the same outcome. The answer comes when the update is over everywhere,
-also where the server started again in between; only those who asked before that are gone then.
+A repeated request waits for the same outcome. The answer comes when the update is over everywhere, also after a
+restart of this server. Only the calls from before the restart are gone then.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class PendingRequests:
         self._under_way: dict[RequestId, UpdateId] = {}
 
     def wait_with(self, request_id: RequestId, digest: str, ticket: int) -> bool:
-        """Let a repeated request wait for the first one's outcome; False where there is none under way.
+        """Let a repeated request wait for the outcome of the first one. Return False if none is under way.
 
-        Raises `RefusedError` where the id is another request's.
+        Raises `RefusedError` if the id belongs to another request.
         """
         update_id = self._under_way.get(request_id)
         if update_id is None:
@@ -49,45 +49,49 @@ class PendingRequests:
         return True
 
     def begin(self, update_id: UpdateId, asked: Asked) -> None:
-        """A request's update was begun."""
+        """Record that a request's update was begun."""
         self._asked[update_id] = asked
         self._under_way[asked.request_id] = update_id
 
     def begun_again(self, before: UpdateId, now: UpdateId) -> None:
-        """A request's update was begun again under another id."""
+        """Record that a request's update was begun again under another id."""
         self.begin(now, self._asked.pop(before))
 
     def ended(self, update_id: UpdateId, outcome: Outcome, place: Priority | None) -> Asked:
-        """A request's outcome is known."""
+        """Record a request's outcome, and return the request."""
         asked = self._asked[update_id]
         asked.outcome, asked.place = outcome, place
         return asked
 
     def complete(self, update_id: UpdateId, effects: tuple[GraphEffect, ...]) -> Asked:
-        """What else a committed update did is known."""
+        """Add further effects of a committed update to the outcome, and return the request."""
         asked = self._asked[update_id]
         if isinstance(asked.outcome, Committed):
             asked.outcome = replace(asked.outcome, effects=asked.outcome.effects + effects)
         return asked
 
     def answer(self, update_id: UpdateId, *, is_confirmed: bool) -> list[Reply]:
-        """End a request; returns the replies to all waiting calls. `is_confirmed`: another server told of its end."""
+        """End a request, and return the replies to all waiting calls.
+
+        `is_confirmed`: True if another server told of the end.
+        """
         asked = self._asked.pop(update_id)
         del self._under_way[asked.request_id]
         if asked.outcome is None:
-            # Decided before a restart and forgotten since: nobody waits, nor can ask for it again.
+            # The request was decided before a restart and forgotten since. No call waits for it, nor can one ask for it
+            # again.
             assert not asked.tickets
             return []
         return [Reply(ticket, asked.outcome, asked.place, is_confirmed) for ticket in asked.tickets]
 
 
 def own_request(what: str, update_id: UpdateId) -> RequestId:
-    """An id for an update that no client asked for. Clients cannot choose it: theirs are printable."""
+    """Return an id for an update that no client asked for. Clients cannot choose it: their ids are printable."""
     return RequestId(f"\t{what} {update_id.number}")
 
 
 def id_was_used(request_id: RequestId) -> RefusedError:
-    """The refusal of a request under another request's id."""
+    """Return the refusal of a request under another request's id."""
     return refuse(
         Reason.INVALID_REQUEST,
         f"the request id {request_id!r} was used for another update; choose a new one",

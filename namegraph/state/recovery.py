@@ -1,4 +1,4 @@
-"""A graph read back from what was made durable."""
+"""Restores a graph from its durable rows."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from namegraph.state.context import ServerContext
 
 
 class InconsistentStateError(Exception):
-    """What was stored cannot have been written by this program: says which row and why."""
+    """A stored state that this program cannot have written. The message says which row is wrong, and why."""
 
 
 def restore_graph(state: StoredState, context: ServerContext) -> None:
-    """Fill the site's empty graph with a stored state; raises `InconsistentStateError`.
+    """Fill the site's empty graph with a stored state. Raises `InconsistentStateError`.
 
-    Where there are several servers, kinds and loops are as others told them: they need not fit.
+    If there are several servers, kinds and loops are as other servers told them, and need not fit.
     """
     graph = context.graph
     components = _restore_nodes(graph, state.nodes)

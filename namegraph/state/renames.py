@@ -1,14 +1,14 @@
-"""The names that groups of this server and of others had before they were renamed.
+"""Old names of renamed groups, of this server and of other servers.
 
     group renamed old -> new --> a row of old at every participant --> 30 days later, or old is a group again: no row
     renamed again new -> newer --> the row of old leads to newer
 
-The home of a group tells with a row what became of the old name. All participants read messages to the old name, sent
-before the update, as messages to the new one.
+With a row, the home of a group reports the new name for the old one. All participants read messages to the old
+name, sent before the update, as messages to the new name.
 
-Only time that this server has seen pass counts: a row lasts 30 days in which the server runs.
+Only time that passes while this server runs counts: a row lasts 30 days of its running time.
 
-Source: protocol.md, *Renaming*.
+Source: docs/protocol.md, "Renaming, leaving everywhere".
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ RENAMED = "renamed"
 """Rows: one for each name that is remembered."""
 
 CLOCK = "renames' clock"
-"""Rows: one, for how many seconds this server has run since its first rename, as of the last count."""
+"""Rows: one, the seconds that this server has run since its first rename, as of the last count."""
 
 KEPT_SECONDS = 30 * 24 * 3600.0
 
 RENAMES_LIMIT = 1_000
-"""Names that are remembered: beyond it, the oldest are forgotten."""
+"""Names that are remembered. Beyond this limit, the oldest are forgotten."""
 
 COUNTED_EVERY_SECONDS = 600.0
-"""The most time that a restart loses, if steps are taken all the time."""
+"""Most time that a restart loses, if steps are taken all the time."""
 
 
 class Renamed(NamedTuple):
@@ -56,12 +56,12 @@ class Renames:
         return bool(self._rows)
 
     def newest(self, name: NodeId) -> NodeId | None:
-        """The present name of a group that had this name; None if it is not known."""
+        """Return the present name of a group that had this name. None if not known."""
         row = self._rows.get(name)
         return None if row is None else row.to
 
     def note(self, renames: Iterable[tuple[NodeId, NodeId]]) -> None:
-        """Groups have new names; older names lead to the new ones too."""
+        """Record new names of groups. Older names lead to the new ones too."""
         for old, new in renames:
             self._rows.pop(new, None)
             for name, row in list(self._rows.items()):
@@ -73,7 +73,7 @@ class Renames:
             del self._rows[min(self._rows, key=lambda name: (self._rows[name].at, name))]
 
     def take_noted(self) -> list[tuple[NodeId, NodeId]]:
-        """The renames that were noted since this was last asked."""
+        """Return the renames noted since the last call."""
         noted, self._noted = self._noted, []
         return noted
 
@@ -88,11 +88,11 @@ class Renames:
             del self._rows[name]
 
     def is_due(self, now: float) -> bool:
-        """Whether time is to be counted again."""
+        """Return True if time is to be counted again."""
         return bool(self._rows) and now >= self._due_at
 
     def count(self, now: float) -> None:
-        """Add the time since the last count, and forget what is too old; `now` is in seconds."""
+        """Add the time since the last count, and forget rows that are too old. `now` is in seconds."""
         self._due_at = now + COUNTED_EVERY_SECONDS
         if self._counted_at is not None and now > self._counted_at:
             self._clock.put_off("", self._seconds + now - self._counted_at)

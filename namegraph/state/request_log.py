@@ -1,7 +1,7 @@
 """The first answer to every request id, so that a repeated request is not a second update.
 
-Refusals are remembered like commits: who repeats a request learns what became of the first, whatever changed since.
-The oldest are forgotten when there are too many; a repetition after that is a new request.
+Refusals are remembered like commits. A repetition gets the outcome of the first request, whatever changed since.
+The oldest outcomes are forgotten when they are too many; a later repetition is a new request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from namegraph.model.rows import OutcomeRecord, Records, RequestId
 from namegraph.state.pending_requests import id_was_used
 
 OUTCOMES_LIMIT = 100_000
-"""Outcomes remembered: at 1,000 updates a second those of the last minute and a half."""
+"""Outcomes that are remembered: at 1,000 updates a second, those of the last minute and a half."""
 
 OUTCOMES_SIZE_LIMIT = 64 * 1024 * 1024
 """Bytes of all remembered outcomes together."""
@@ -32,22 +32,23 @@ REQUEST_ID_LENGTH_LIMIT = 200
 class RequestLog:
     """Outcomes by request id, oldest first.
 
-    There are very many, and few are asked for: each is kept as one string of bytes, in half the memory of its record.
+    They are very many, and few are asked for. Each is kept as one string of bytes, in half the memory of its
+    record.
     """
 
     def __init__(self, records: Iterable[OutcomeRecord] = ()) -> None:
         self._packed: dict[RequestId, bytes] = {}
         self._oldest: deque[RequestId] = deque()
-        """All of them, the oldest first."""
+        """All request ids, the oldest first."""
         self._size = 0
         self._next_sequence = 0
         for record in sorted(records, key=lambda record: record.sequence):
             self._add(record)
 
     def first_answer(self, request_id: RequestId, digest: str) -> Outcome | None:
-        """The outcome of this request, if it was made before.
+        """Return the outcome of this request. None if it was not made before.
 
-        Raises `RefusedError` where the id was used for another request.
+        Raises `RefusedError` if the id was used for another request.
         """
         record = self._find(request_id)
         if record is None:
@@ -57,12 +58,12 @@ class RequestLog:
         return decode_outcome(record.outcome)
 
     def digest_of_first(self, request_id: RequestId) -> str | None:
-        """The digest of the request that was made under this id."""
+        """Return the digest of the request that was made under this id. None if there was none."""
         record = self._find(request_id)
         return None if record is None else record.digest
 
     def remember(self, request_id: RequestId, digest: str, outcome: Outcome, records: Records) -> None:
-        """Keep an outcome; `records` takes the rows to make durable."""
+        """Keep an outcome. Its rows are added to `records`."""
         record = OutcomeRecord(request_id, self._next_sequence, digest, encode_outcome(outcome))
         self._add(record)
         records.outcomes.append(record)
@@ -73,7 +74,7 @@ class RequestLog:
             records.forget_outcomes_through = _unpack(oldest, packed).sequence
 
     def complete(self, request_id: RequestId, outcome: Outcome | None, records: Records) -> None:
-        """Keep an outcome of which more is known by now, if it is still remembered."""
+        """Replace an outcome by a more complete one, if it is still remembered."""
         before = self._find(request_id)
         if before is None or outcome is None:
             return
@@ -98,7 +99,7 @@ class RequestLog:
 
 
 def _pack(record: OutcomeRecord) -> bytes:
-    """All but the request id; neither a digest nor JSON has a line end."""
+    """Return all fields but the request id as bytes. Neither a digest nor JSON has a line end."""
     return f"{record.sequence}\n{record.digest}\n{record.outcome}".encode()
 
 
@@ -108,7 +109,7 @@ def _unpack(request_id: RequestId, packed: bytes) -> OutcomeRecord:
 
 
 def digest_of(command: UpdateCommand | ImportCommand) -> str:
-    """What tells a repeated request from another one: equal for equal operations."""
+    """Return a digest that tells a repeated request from another one. It is equal for equal operations."""
     digest = hashlib.blake2b(digest_size=12)
     match command:
         case UpdateCommand():
@@ -123,7 +124,7 @@ def digest_of(command: UpdateCommand | ImportCommand) -> str:
 
 
 def encode_outcome(outcome: Outcome) -> str:
-    """An outcome as JSON."""
+    """Return an outcome as JSON."""
     match outcome:
         case Committed():
             value: dict[str, object] = {
@@ -141,7 +142,7 @@ def encode_outcome(outcome: Outcome) -> str:
 
 
 def decode_outcome(text: str) -> Outcome:
-    """Read what `encode_outcome` wrote."""
+    """Read the output of `encode_outcome`."""
     value = json.loads(text)
     if "reason" in value:
         return Refusal(Reason(value["reason"]), value["message"], value["facts"])
@@ -160,7 +161,7 @@ def decode_outcome(text: str) -> Outcome:
 
 
 def _runs(places: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the first and the last of each run of sorted places: an update that was not needed at all is one run."""
+    """Return the first and the last of each run of sorted places. An update that was not needed at all is one run."""
     runs: list[tuple[int, int]] = []
     for place in places:
         if runs and place == runs[-1][1] + 1:

@@ -1,4 +1,4 @@
-"""What others may know better than this server. Every read and every refusal asks here, and so asks for all kinds.
+"""Uncertainty: state that other servers may know better than this one. Every read and every refusal asks here.
 
     kind                               who may know better              above    below    exists    arcs    groups
     the view is being agreed on        all others                       all      -        -         all     -
@@ -8,16 +8,16 @@
     a server may have lost this one    that server                      all      -        -         all     -
     an arc is suspended                the home of its other end        cover    -        -         away    -
 
-`cover`: what the update was to change, or what is above the arc. `away`: where that home is in another view. What a
-walk cannot enter below a suspended arc, its plan says.
+`cover`: the nodes that the update was to change, or the nodes above the arc. `away`: only if that home is in
+another view. The plan of a walk tells which groups below a suspended arc the walk cannot enter.
 
-An update without known outcome is one that this server is ready for. While the view holds, its outcome is on its way
-and its client was not answered: nothing is uncertain. It counts from when the coordinator may have gone on alone, which
-is while a new view is being agreed on, or the coordinator is not heard; and in the views after, until the two have
-healed (`doubts`).
+An update without known outcome is one that this server is ready for. While the view holds, its outcome is on its
+way and its client was not answered, so nothing is uncertain. The uncertainty begins when the coordinator may have
+gone on alone: while a new view is being agreed on, or while the coordinator is not heard. It lasts through later
+views, until the two have healed (`doubts`).
 
-Source: protocol.md sections 7 (while faults last, no answer is wrong without saying that it is incomplete) and 8
-(never a silent gap).
+Source: docs/protocol.md, "Answers while servers are apart". While faults last, no wrong answer is given without
+saying that it is incomplete, and no answer has a silent gap.
 """
 
 from __future__ import annotations
@@ -35,27 +35,32 @@ from namegraph.state.in_doubt import Missed
 
 
 def is_certain(context: ServerContext) -> bool:
-    """Whether nobody may know better but a server that is not heard; false also where this one has long caught up."""
+    """Return True if no server may know better, except for servers that are not heard.
+
+    The result may be False although this server has long caught up.
+    """
     is_in_doubt = context.doubts.missed or context.doubts.missed_by_members
     is_whole = context.is_healed and not (context.has_gone_back or is_in_doubt or context.graph.suspended)
     return is_whole and not context.view_change_in_progress
 
 
 class Uncertainty:
-    """Who may know better, about what: most often nobody. Holds for the graph as it is; all answers are sorted."""
+    """Servers that may know better, by question; most often none. Valid for the present graph. All answers are
+    sorted."""
 
     def __init__(
         self, context: ServerContext, orphaned: Sequence[Missed] = (), unheard: Collection[ServerId] = ()
     ) -> None:
-        """`orphaned` are updates under way that others may have finished; `unheard` may have lost this server."""
+        """`orphaned`: updates under way that other servers may have finished. `unheard`: servers that may have lost
+        this one."""
         self.context = context
         self._graph = context.graph
         self.unheard = frozenset(unheard)
-        """Servers that may have changed their arcs without this one: a "yes" must not rest on their groups."""
+        """Servers that may have changed their arcs without this one. A "yes" must not rest on their groups."""
         self.missed = (*context.doubts.missed, *orphaned)
         self._missed_by_any = (*self.missed, *context.doubts.missed_by_members)
         self.behind = context.unreconciled_servers()
-        """Servers that may know what this one forgot, and subnets of those that were not met."""
+        """Servers that may know state that this one lost, and subnets of servers that were not met."""
         self._is_any = bool(
             self.unheard
             or self._missed_by_any
@@ -70,14 +75,15 @@ class Uncertainty:
 
     @property
     def is_graph_all(self) -> bool:
-        """Whether the graph alone decides what an update finds here."""
+        """True if the graph alone decides what an update finds here."""
         return not (self._graph.suspended or self.missed or self.behind)
 
     def above(self, name: NodeId) -> list[str]:
-        """Who may know of other groups that a node is in. Of a suspended arc from here it is the home of its child."""
+        """Return the servers that may know of other groups above a node. For a suspended arc from here: the home of its
+        child."""
         context, graph = self.context, self._graph
         if context.view_change_in_progress or not context.is_healed:
-            # Also those outside the view: what enters from there may not be suspended yet.
+            # Servers outside the view count too: arcs that enter from them may not be suspended yet.
             return self._everybody()
         found = {*self.unheard, *self.behind, *self._changing_above(name)}
         node = graph.index.get(name)
@@ -90,9 +96,10 @@ class Uncertainty:
         return sorted(found)
 
     def into(self, name: NodeId, *, of_own_groups: bool = False) -> list[str]:
-        """Servers that may know of other groups that a node is a direct member of.
+        """Return the servers that may know of other groups with a node as a direct member.
 
-        `of_own_groups`: of groups of this server alone, whose arcs are known here while the node's home is away.
+        `of_own_groups`: True to ask only for groups of this server. Their arcs are known here while the node's home
+        is away.
         """
         context, graph = self.context, self._graph
         if context.view_change_in_progress or not context.is_healed:
@@ -105,17 +112,21 @@ class Uncertainty:
         return sorted(found - {context.server})
 
     def out_of(self, group: NodeId) -> list[str]:
-        """Servers that may know of other direct members of a group of this server, or may have deleted the group."""
+        """Return the servers that may know of other direct members of a group of this server, or may have deleted the
+        group."""
         if not self.context.is_healed:
             return self._everybody()
         return sorted({*self.behind, *(one.coordinator for one in self.missed if one.holds(group))})
 
     def is_changed_above(self, name: NodeId) -> bool:
-        """Whether somebody may have taken away what is known to be above a node, or the node itself."""
+        """Return True if another server may have removed a node, or anything known to be above it."""
         return any(True for _ in self._changing_above(name))
 
     def below(self, group: NodeId, reached: Collection[NodeIndex] | None = None) -> list[str]:
-        """Who may know of other nodes below a group, or have deleted it; `reached`: it and all that is known below."""
+        """Return the servers that may know of other nodes below a group, or may have deleted the group.
+
+        `reached`: the group and all nodes known to be below it. None: computed here if needed.
+        """
         if not self.context.is_healed:
             return self._everybody()
         found = set[str](self.behind)
@@ -126,13 +137,15 @@ class Uncertainty:
         return sorted(found)
 
     def exists(self, group: NodeId) -> list[str]:
-        """Who may know of a group of this server of which nothing is known here. Of another one's, its home tells."""
+        """Return the servers that may know a group of this server that is unknown here. Empty for a group of another
+        server, whose home answers."""
         if not (self.missed or self.behind) or self.context.table.home_of(group) != self.context.server:
             return []
         return sorted({*self.behind, *(one.coordinator for one in self.missed if one.creates(group))})
 
     def of_own_arcs(self) -> list[str]:
-        """Who may know of other arcs that leave groups of this server, or have deleted the ends of some."""
+        """Return the servers that may know of other arcs that leave groups of this server, or may have deleted ends of
+        such arcs."""
         context, graph = self.context, self._graph
         if context.view_change_in_progress or not context.is_healed:
             return self._everybody()
@@ -141,19 +154,21 @@ class Uncertainty:
         return sorted({*self.unheard, *self.of_own_groups(), *away})
 
     def of_own_groups(self) -> list[str]:
-        """Who may know that this server has more groups than are known here, or fewer."""
+        """Return the servers that may know that this server has more groups than are known here, or fewer."""
         return sorted({*self.behind, *(one.coordinator for one in self.missed)})
 
     def may_lack(self, revision: Revision) -> bool:
-        """Whether an update may be missing here that this server took part in, until the two have healed."""
+        """Return True if an update in which this server took part may be missing here, until the two servers have
+        healed."""
         return revision.server in self.behind or any(
-            # An update is numbered before the votes that its final priority is the highest of.
+            # An update gets its number before the votes, and its final priority is the highest vote.
             one.coordinator == revision.server and one.update_id.number < revision.counter
             for one in self.missed
         )
 
     def refusal_of_group(self, name: NodeId) -> RefusedError | None:
-        """The refusal for a name that is unknown here, where somebody else may know it for a group of this server."""
+        """Return the refusal for an unknown name that another server may know as a group of this server. None if there
+        is none."""
         away, server = self.exists(name), self.context.server
         if not away:
             return None
@@ -175,9 +190,10 @@ class Uncertainty:
         )
 
     def refusal_of_arc(self, parent: NodeId, child: NodeId, *, is_missing: bool) -> RefusedError | None:
-        """The refusal to say that nothing is to be done for an arc, where the opposite may have been done.
+        """Return the refusal to say that nothing is to be done for an arc, if the opposite may have been done. Else
+        None.
 
-        `is_missing`: there is no such arc to leave.
+        `is_missing`: True if the arc to leave is not there.
         """
         context = self.context
         if is_missing and context.home_below(parent=parent, child=child) in self.behind:
@@ -214,7 +230,7 @@ class Uncertainty:
                 yield one.coordinator
 
     def _touches(self, missed: Missed, nodes: BitMap | Collection[int]) -> bool:
-        """Whether an update was to change one of some nodes. Either may be many: an import is of half a million."""
+        """Return True if an update was to change one of some nodes. Both may be many: an import has half a million."""
         ids, index = self._graph.ids, self._graph.index
         if missed.is_of_any:
             return bool(nodes)
