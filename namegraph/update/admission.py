@@ -1,13 +1,13 @@
-"""Collecting an update: from what a client asked for to the net change of the external group view, or a refusal.
+"""Admission of an update: from the client's operations to the net change of the external group view, or to a refusal.
 
-Operations are read one after another, each as if those before it were done, so that one atomic update may join and
-leave, create and delete in any order that would also work step by step. Nothing of the graph is changed here.
+Operations are read one after another, each as if the earlier ones were done. So one atomic update may join and
+leave, create and delete in any order that would also work step by step. The graph is not changed here.
 
-A server judges what it owns. The home of a group judges whether the group exists, the home of an arc's parent whether
-the arc is there, the home of the child whether the child is a group or a process. Of an update over several servers,
-each server sees the operations that concern its own nodes; its judgements need no others.
+Each server judges its own nodes. The home of a group judges if the group exists, and the home of an arc's parent if
+the arc is there. The home of the child judges if the child is a group or a process. Of an update over several
+servers, each server sees the operations that concern its own nodes; its judgements need no other operations.
 
-Source: interfaces.md, semantics 4 to 7 and 11; protocol.md section 5, item 3.
+Source: docs/protocol.md, "An update, from command to answer" and "What each server judges".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from namegraph.update.arc_authority import OTHERS_IN, End, authority_over
 from namegraph.wire.columns import state_array
 
 NEIGHBOURS_NAMED_LIMIT = 20
-"""How many parents and children a refused deletion names."""
+"""Most parents, and most children, that a refused deletion names."""
 
 
 class MustLeaveError(Exception):
@@ -46,7 +46,7 @@ class Collector:
     """Reads the operations of one update over an unchanged graph."""
 
     def __init__(self, context: ServerContext, *, is_whole: bool = True, is_of_client: bool = True) -> None:
-        """`is_whole`: this server owns all that the update concerns. `is_of_client`: a client asked for it."""
+        """`is_whole`: this server owns all nodes of the update. `is_of_client`: a client asked for the update."""
         self._context = context
         self._uncertainty = Uncertainty(context)
         self._is_of_client = is_of_client
@@ -54,21 +54,21 @@ class Collector:
         self._is_whole = is_whole
         self._kinds: dict[NodeIndex, NodeKind] = {}
         self._arcs: dict[ArcKey, int | None] = {}
-        """Arcs that this update touched so far: their cost, or None for arcs that it leaves."""
+        """Arcs that this update touched so far, with their cost. None for arcs that it leaves."""
         self._joined_again: set[ArcKey] = set()
         """Arcs that this update left and then joined again."""
         self._parent_counts: Counter[NodeIndex] = Counter()
-        """How many parents more (or fewer) a node has by now."""
+        """Change of each node's number of parents by the operations read so far."""
         self._already_there = 0
         self._unchanged: dict[int, None] = {}
         self.number = 0
-        """The place of the operation that is being read, or that could not be done."""
+        """Place of the operation that is being read, or that was refused."""
 
     def collect(self, operations: Iterable[tuple[int, Operation]], *, size: int) -> GraphDelta:
         """Return the net change, or raise `RefusedError` naming the operation that cannot be done.
 
-        `operations` come with their place in an update of `size` operations. Raises `MustLeaveError` where the update
-        is not whole.
+        `operations` come with their place in an update of `size` operations. Raises `MustLeaveError` if the update
+        is not whole and a deletion with force needs more leaves.
         """
         if not operations:
             raise refuse(Reason.INVALID_REQUEST, "the update holds no operation")
@@ -89,7 +89,7 @@ class Collector:
         return self._net_change()
 
     def kind_of(self, node: NodeIndex) -> NodeKind:
-        """What a node is after the operations that were read."""
+        """Return the kind of a node after the operations that were read."""
         found = self._kinds.get(node)
         return self._graph.kind(node) if found is None else found
 
@@ -147,7 +147,8 @@ class Collector:
         says = None if self._is_whole else authority_over(self._context, join)
         owns_parent, owns_child = says is None or says.is_judged_here, says is None or says.is_child_here
         if says is not None and says.acts_for_parent_home and self.kind_of(parent) is NodeKind.PROCESS:
-            # Joined, it would be taken for a group here, and so would be what it is in.
+            # A join would turn the process into a group here, and so the groups that contain it into parents of a
+            # group.
             raise refuse(
                 Reason.GROUP_NOT_FOUND,
                 f"there is no group {join.parent}: as far as the server {self._context.server} knows, it is a process",
@@ -200,7 +201,7 @@ class Collector:
             raise group_not_found(name, self._context.server, known_subnet=True, renamed_to=renamed_to)
 
     def _require_certainty(self, operation: JoinArc | LeaveArc) -> None:
-        """Nobody is told that there is nothing to do where the opposite may have been done, and is not known here."""
+        """Refuse to say that there is nothing to do, if the opposite may have been done and is not known here."""
         if self._is_of_client:
             is_missing = isinstance(operation, LeaveArc)
             refusal = self._uncertainty.refusal_of_arc(operation.parent, operation.child, is_missing=is_missing)
@@ -208,7 +209,7 @@ class Collector:
                 raise refusal
 
     def _require_settled(self, join: JoinArc, arc: ArcKey) -> None:
-        """Refuse to say "already there" of a suspended arc while the child's home may still tell that it was left."""
+        """Refuse to say "already there" of a suspended arc while the child's home may still report that it was left."""
         context = self._context
         if arc in self._arcs or arc not in self._graph.suspended or context.is_healed:
             return
@@ -249,7 +250,7 @@ class Collector:
         self._unchanged[self.number] = None
 
     def _require_judge(self, leave: LeaveArc) -> None:
-        """Of an arc with one end out of reach, this server can leave what is suspended here, if that much."""
+        """Refuse a leave of an arc with one end out of reach, unless the rules let this server leave it."""
         if self._is_whole:
             return
         says = authority_over(self._context, leave)
@@ -288,7 +289,7 @@ class Collector:
 
     def _fits(self, child: NodeIndex, leave: LeaveArc) -> bool:
         kind = self.kind_of(child)
-        # What a child is that was joined by this very update, and is owned elsewhere, is known there.
+        # The kind of a child that this very update joined, and that another server owns, is known there.
         return leave.kind is ChildKind.AUTO or kind is NodeKind.ABSENT or leave.kind.value == kind
 
     def _is_present(self, arc: ArcKey) -> bool:
@@ -297,12 +298,12 @@ class Collector:
         return self._known(arc) is not None
 
     def _is_rejected(self, arc: ArcKey) -> bool:
-        """Whether an arc is rejected, and no operation of this update touched it: a join tries it again."""
+        """Return True if an arc is rejected and untouched by this update. A join tries it again."""
         suspended = self._graph.suspended
         return arc in suspended and arc not in self._arcs and self._context.is_rejected(suspended[arc])
 
     def _known(self, arc: ArcKey) -> ArcRecord | None:
-        """The arc before this update, suspended or not."""
+        """Return the arc as it was before this update, suspended or not."""
         return self._graph.arc(*arc) or self._graph.suspended.get(arc)
 
     def _children(self, node: NodeIndex) -> Iterator[NodeIndex]:
@@ -341,11 +342,11 @@ class Collector:
         )
         for (parent, child), cost in self._arcs.items():
             old = self._known((parent, child))
-            # The kind of its child and its cost are part of an arc: left and joined with another, it is another arc.
-            # Whether a child elsewhere is another one, nobody knows here.
+            # The child's kind and the cost are part of an arc. Left and joined with another kind or cost, it is another
+            # arc. The kind of a child elsewhere is not known here.
             is_known = self._is_whole or self._context.owns(child) or (parent, child) not in self._joined_again
             stays = old is not None and cost == old.cost and child not in changes.kinds and is_known
-            # What was rejected is there for those who made it alone: joined, it is another arc.
+            # A rejected arc is there only for its makers. Joined again, it is another arc.
             stays = stays and not (old is not None and old.suspended and self._context.is_rejected(old))
             if old is not None and not stays:
                 changes.removed.append((parent, child))
@@ -355,7 +356,7 @@ class Collector:
 
 
 def collect_import(context: ServerContext, command: ImportCommand) -> GraphDelta:
-    """Return the net change of a whole graph brought at once, or raise `RefusedError`."""
+    """Return the net change of a whole imported graph, or raise `RefusedError`."""
     graph, subnets, server = context.graph, context.table, context.server
     names, kinds = command.names, command.kinds
     if not (len(command.parents) == len(command.children) == len(kinds)):
@@ -397,7 +398,7 @@ def collect_import(context: ServerContext, command: ImportCommand) -> GraphDelta
 
 
 def kinds_wanted(command: ImportCommand) -> bytes:
-    """What each name of an import stands for; ABSENT where no row names it."""
+    """Return the kind of each name of an import. ABSENT if no row names it."""
     groups, parents, children = (
         np.asarray(column, np.uint32) for column in (command.groups, command.parents, command.children)
     )
@@ -424,7 +425,8 @@ def kinds_wanted(command: ImportCommand) -> bytes:
 
 
 def no_group_here(group: NodeId, uncertainty: Uncertainty) -> RefusedError:
-    """The refusal for a group that this server does not know; UNAVAILABLE where it may be one all the same."""
+    """Return the refusal for a group that this server does not know. UNAVAILABLE if the group may exist all the
+    same."""
     context = uncertainty.context
     is_known = context.table.home_of(group) is not None or context.table.is_expected(group)
     may_be_group = uncertainty.refusal_of_group(group)
@@ -449,9 +451,9 @@ def group_not_found(
     is_process: bool = False,
     renamed_to: NodeId | None = None,
 ) -> RefusedError:
-    """The refusal for a group that does not exist, naming the server asked. `is_process`: a process has this id.
+    """Return the refusal for a group that does not exist, naming the server asked.
 
-    `renamed_to`: the name that the group has now.
+    `is_process`: True if a process has this id. `renamed_to`: present name of the group.
     """
     if renamed_to is not None:
         return refuse(
@@ -486,7 +488,7 @@ def group_not_found(
 
 
 def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
-    """The refusal to create a group in a subnet that no known server owns."""
+    """Return the refusal to create a group in a subnet that no known server owns."""
     subnet = subnet_of(group)
     return refuse(
         Reason.UNKNOWN_SUBNET,
@@ -498,7 +500,8 @@ def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
 
 
 def name_in_use(name: NodeId, context: ServerContext, node: NodeIndex) -> RefusedError:
-    """The refusal to create a group of a process's id, naming the groups that have the process, and their servers."""
+    """Return the refusal to create a group with a process's id. It names the groups of the process, and their
+    servers."""
     ids, graph = context.graph.ids, context.graph
     parents = sorted([ids[parent] for parent in (*graph.parents[node], *graph.suspended_into.get(node, ()))])
     servers = sorted({context.home_of(parent) for parent in parents})
@@ -513,7 +516,7 @@ def name_in_use(name: NodeId, context: ServerContext, node: NodeIndex) -> Refuse
 
 
 def in_groups(context: ServerContext, node: NodeIndex) -> str:
-    """The groups that have a process as a direct member, and their servers, in words."""
+    """Return, in words, the groups that have a process as a direct member, and their servers."""
     graph = context.graph
     parents = sorted([graph.ids[parent] for parent in (*graph.parents[node], *graph.suspended_into.get(node, ()))])
     named = parents[:NEIGHBOURS_NAMED_LIMIT]
@@ -523,5 +526,5 @@ def in_groups(context: ServerContext, node: NodeIndex) -> str:
 
 
 def self_arc(name: NodeId) -> RefusedError:
-    """The refusal of an arc from a group to itself."""
+    """Return the refusal of an arc from a group to itself."""
     return refuse(Reason.SELF_ARC, f"{name} cannot be made an immediate member of itself", group=name, member=name)

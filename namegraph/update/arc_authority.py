@@ -1,13 +1,13 @@
-"""Who may change an arc, in each view: one table of rules, asked by everybody who needs to know.
+"""Authority over arcs: one table of the servers that may change an arc, in each view.
 
-Each end of an arc has a home, and the parent's home says whether the arc is there. While a view parts the two, the one
-that is there may do some of it alone: remember a join until they meet, or leave what is suspended. What an arc needs
-for that, it is asked when an update's turn has come.
+Each end of an arc has a home, and the parent's home says if the arc is there. While a view parts the two homes, the
+one that is there may do some steps alone: remember a join until they meet, or leave a suspended arc. The arc is
+checked for that when the update's turn has come.
 
-Every kind of step, with every place of the parent's home and of the child's, has exactly one rule; their order means
-nothing.
+Every kind of step, with every place of the parent's home and of the child's home, has exactly one rule. The order
+of the rules means nothing.
 
-Source: interfaces.md, semantics 11; protocol.md sections 5 and 7.
+Source: docs/protocol.md, "What each server judges" and "While apart".
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ ArcOperation = JoinArc | LeaveArc | ReconcileArc | SuspendArc
 
 
 class Place(IntEnum):
-    """Where a server is, as seen from this one."""
+    """Place of a server, as seen from this one."""
 
     HERE = 0
-    """It is this one."""
+    """This server."""
     THERE = 1
-    """In its view, and within reach."""
+    """In the view of this server, and within reach."""
     LOST = 2
-    """In its view, and out of reach: there will be another view."""
+    """In the view of this server, and out of reach. Another view will follow."""
     AWAY = 3
     """In another view, or in none."""
     RETIRED = 4
-    """As AWAY, and gone for good, as an operator says."""
+    """AWAY, and gone for good, as an operator says."""
 
 
 class ArcStep(IntEnum):
-    """What is done with an arc."""
+    """Kind of step with an arc."""
 
     JOIN = 0
     JOIN_OFFLINE = 1
-    """As `JOIN`; where the home of one end cannot know of it, the arc waits for that."""
+    """Join an arc. If the home of one end cannot hear of the join, the arc waits until it can."""
     LEAVE = 2
     LEAVE_UNCONFIRMED = 3
-    """To leave at its child's end what the parent's home knows nothing of."""
+    """Leave, at its child's end, an arc that the parent's home does not know."""
     SETTLE = 4
     SUSPEND = 5
 
@@ -63,33 +63,33 @@ class End(Enum):
 
 
 class Need(Enum):
-    """What an arc must be so that it can be left."""
+    """Condition that an arc must meet to be left."""
 
     NOTHING = 0
     SUSPENDED = 1
     SUSPENDED_GROUP = 2
-    """Suspended, and to a group, or not known to the parent's home.
+    """Suspended, and either to a group or unknown to the parent's home.
 
-    A process is a member without question, whoever is away: so only the parent's home may leave an arc to one that it
-    knows of. What is below a group that is away, nobody takes for known.
+    A process counts as a member whichever server is away. So an arc to a process may be left only by the parent's
+    home, if that knows the arc. The nodes below a group that is away do not count as known.
     """
     UNCONFIRMED = 3
 
 
 class Rule(NamedTuple):
-    """What holds for some steps, with the homes of both ends at some places."""
+    """Rule for some steps, with the homes of both ends at some places."""
 
     steps: tuple[ArcStep, ...]
     parents: frozenset[Place]
     children: frozenset[Place]
     asked: End
-    """Of which ends the coordinator asks the homes."""
+    """Ends whose homes the coordinator asks."""
     judge: End
-    """The home of this end says whether the arc is there."""
+    """End whose home judges if the arc is there."""
     answers: End
-    """The home of this end answers a client who asks for this step."""
+    """End whose home answers a client that asks for this step."""
     waits: bool = False
-    """Whether the arc is to be suspended until the home of the other end knows of it."""
+    """True if the arc is suspended until the home of the other end knows of it."""
     needs: Need = Need.NOTHING
 
 
@@ -104,10 +104,11 @@ _LEAVE, _UNCONFIRMED = (ArcStep.LEAVE,), (ArcStep.LEAVE_UNCONFIRMED,)
 _PARENT, _CHILD, _BOTH = End.PARENT, End.CHILD, End.BOTH
 
 RULES = (
-    # Steps, places of the parent's home and of the child's; who is asked, who judges, who answers.
+    # Steps, places of the parent's home and of the child's home; ends that are asked, that judge, that answer.
     Rule(_JOINS, IN, ANY, _BOTH, _PARENT, _PARENT),
     Rule(_JOINS, OUT, ANY, _BOTH, _CHILD, _PARENT),
-    # By the view alone, on which its members agree: of a server that is lost, one may know and another may not.
+    # The view alone decides, because its members agree on it. If a server is lost, one member may know that and another
+    # not.
     Rule(_OFFLINE, IN, IN, _BOTH, _PARENT, _PARENT),
     Rule(_OFFLINE, HERE, OUT, _PARENT, _PARENT, _PARENT, waits=True),
     Rule(_OFFLINE, OTHERS_IN, OUT, _PARENT, _PARENT, _PARENT),
@@ -117,8 +118,8 @@ RULES = (
     Rule(_LEAVE, IN, IN, _BOTH, _PARENT, _PARENT),
     Rule(_LEAVE, IN, OUT, _PARENT, _PARENT, _PARENT, needs=Need.SUSPENDED),
     Rule(_LEAVE, OUT, OUT, _PARENT, _CHILD, _PARENT, needs=Need.SUSPENDED),
-    # Not at its child's end for another coordinator: what that cannot tell us any more, it could offer to homes of
-    # parents alone.
+    # The child's end does not leave the arc for another coordinator. If that coordinator were lost, it could offer the
+    # outcome only to homes of parents.
     Rule(_LEAVE, OUT, OTHERS_IN, _BOTH, _CHILD, _PARENT),
     Rule(_LEAVE, AWAY, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED_GROUP),
     Rule(_LEAVE, RETIRED, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED),
@@ -130,7 +131,7 @@ _RULE_OF = {place: rule for rule in RULES for place in product(rule.steps, sorte
 
 
 class Authority(NamedTuple):
-    """Who has a say in one step with one arc."""
+    """Authority of servers over one step with one arc."""
 
     context: ServerContext
     step: ArcStep
@@ -146,33 +147,33 @@ class Authority(NamedTuple):
 
     @property
     def is_judged_here(self) -> bool:
-        """Whether this server says whether the arc is there."""
+        """True if this server judges if the arc is there."""
         return (self.above if self.rule.judge is End.PARENT else self.below) == self.context.server
 
     @property
     def is_child_here(self) -> bool:
-        """Whether this server is the home of the child."""
+        """True if this server is the home of the child."""
         return self.child_at is Place.HERE
 
     @property
     def acts_for_parent_home(self) -> bool:
-        """Whether this server, the home of the child, speaks for the home of the parent, which is away."""
+        """True if this server is the home of the child and speaks for the home of the parent, which is away."""
         return self.child_at is Place.HERE and self.parent_at in OUT
 
     @property
     def is_parted(self) -> bool:
-        """Whether one end is here, and the home of the other one is away."""
+        """True if one end is here, and the home of the other end is away."""
         return self.acts_for_parent_home or (self.parent_at is Place.HERE and self.child_at in OUT)
 
     @property
     def begins_here(self) -> bool:
-        """Whether this server may coordinate the step, although the parent is another server's."""
+        """True if this server may coordinate the step, although another server owns the parent."""
         is_at_child_alone = self.rule.asked is End.CHILD and self.child_at is Place.HERE
         return is_at_child_alone and (self.step is not ArcStep.LEAVE or self.may_leave)
 
     @property
     def may_leave(self) -> bool:
-        """Whether the arc is such that it can be left in this way."""
+        """True if the arc meets the condition for being left under this rule."""
         context, parent, child = self.context, self.parent, self.child
         match self.rule.needs:
             case Need.NOTHING:
@@ -187,18 +188,18 @@ class Authority(NamedTuple):
 
     @property
     def asked(self) -> list[tuple[ServerId, NodeId, bool]]:
-        """Whom the coordinator asks, about which node, and whether all that is below it matters."""
+        """(server, node, True if all nodes below it matter) for each server that the coordinator asks."""
         ends = [(self.above, self.parent, False)] if self.rule.asked is not End.CHILD else []
         return [*ends, (self.below, self.child, True)] if self.rule.asked is not End.PARENT else ends
 
     @property
     def concerned(self) -> tuple[ServerId, ...]:
-        """The servers that hear of the step, where they are asked for anything; each once."""
+        """Servers that hear of the step if they are asked for anything, each once."""
         return (self.below,) if self.step is ArcStep.SUSPEND else tuple(dict.fromkeys((self.above, self.below)))
 
 
 def authority(context: ServerContext, step: ArcStep, parent: NodeId, child: NodeId) -> Authority:
-    """Who has a say in a step, as things are in the view of this server."""
+    """Return the authority over a step, in the present view of this server."""
     above, below = context.home_of(parent), context.home_below(parent=parent, child=child)
     parent_at = place_of(context, above)
     child_at = parent_at if below == above else place_of(context, below)
@@ -208,7 +209,7 @@ def authority(context: ServerContext, step: ArcStep, parent: NodeId, child: Node
 
 
 def authority_over(context: ServerContext, operation: ArcOperation) -> Authority:
-    """As `authority`, for an operation."""
+    """Return the authority over an operation."""
     match operation:
         case JoinArc():
             step = ArcStep.JOIN_OFFLINE if operation.offline else ArcStep.JOIN
@@ -222,9 +223,10 @@ def authority_over(context: ServerContext, operation: ArcOperation) -> Authority
 
 
 def marked(context: ServerContext, operation: Operation) -> Operation:
-    """As it is to be done: a leave of what the parent's home knows nothing of is the child's home's own affair.
+    """Return an operation with `is_unconfirmed` set as of now. The child's home alone leaves an arc that the parent's
+    home does not know.
 
-    That home may have joined the arc since the operation was marked before.
+    The parent's home may have joined the arc since the operation was last marked.
     """
     if not isinstance(operation, LeaveArc):
         return operation
@@ -233,7 +235,7 @@ def marked(context: ServerContext, operation: Operation) -> Operation:
 
 
 def place_of(context: ServerContext, server: ServerId) -> Place:
-    """Where a server is."""
+    """Return the place of a server."""
     if server == context.server:
         return Place.HERE
     if not context.is_in_view(server):

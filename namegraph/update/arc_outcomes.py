@@ -1,6 +1,6 @@
-"""What an update makes of all its arcs, united from what the homes of their parents found.
+"""Outcomes of all arcs of an update, united from the findings of their parents' homes.
 
-Kept in columns, for an update may bring a whole graph: numbers stand for names, as in `ArcColumns`.
+They are kept in columns, because an update may bring a whole graph. Numbers stand for names, as in `ArcColumns`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from namegraph.wire.columns import (
 from namegraph.wire.message_parts import ArcColumns, ArcId, ArcVersion
 
 _NOBODY_KNOWS = 255
-"""In a column of kinds."""
+"""Marker in a column of kinds: no server has told the kind."""
 
 
 class UnsaidError(Exception):
-    """The home of a node has not said what every home says of such a node when it is ready."""
+    """A missing statement in a `Ready`: a node's home did not say what every home must say of such a node."""
 
     def __init__(self, node: NodeId) -> None:
         super().__init__(f"its home does not say what is needed of {node}")
@@ -39,7 +39,7 @@ class UnsaidError(Exception):
 
 
 class ArcOutcomes:
-    """All arcs of one update; the kind of each is that of its child after the update."""
+    """All arcs of one update. The kind of each is that of its child after the update."""
 
     def __init__(self) -> None:
         self._numbers: dict[NodeId, int] = {}
@@ -51,7 +51,7 @@ class ArcOutcomes:
         self._versions: Numbers = number_array(b"")
 
     def add(self, columns: ArcColumns, kinds: Mapping[NodeId, NodeKind], declined: Set[ArcId] = frozenset()) -> None:
-        """Add what one server found; `kinds` says what children are after the update, as far as arcs to them stay.
+        """Add the findings of one server. `kinds`: kinds of children after the update, for arcs that stay.
 
         Arcs that are `declined` are left out. Raises `UnsaidError`.
         """
@@ -63,7 +63,8 @@ class ArcOutcomes:
         places = np.array([numbers.setdefault(name, len(numbers)) for name in columns.names], np.uint32)
         after = np.array([kinds.get(name, _NOBODY_KNOWS) for name in columns.names], np.uint8)
         children, present = place_array(columns.children), state_array(columns.present)
-        # Who leaves a rejected arc may have taken a group for a process; its record is changed all the same.
+        # The server that leaves a rejected arc may have taken a group for a process. The group's record is changed all
+        # the same.
         is_known = (present == PRESENT) | (after[children] == NodeKind.GROUP)
         found = np.where(is_known, after[children], state_array(columns.kinds))
         unsaid = found == _NOBODY_KNOWS
@@ -77,10 +78,10 @@ class ArcOutcomes:
         self._versions = np.concatenate([self._versions, number_array(columns.versions)])
 
     def rise_above(self, told: Iterable[ArcVersion]) -> None:
-        """Let each arc have a version above what the home of its child tells.
+        """Raise each arc's version above the version that the home of its child tells.
 
-        That one may know the arc at a newer version than the home of its parent, and the two be about to settle it at
-        that version: it is not to win over this update, which comes later.
+        That home may know the arc at a newer version than the parent's home, and the two may be about to settle it
+        at that version. Such a settlement must not win over this update, which comes later.
         """
         numbers = self._numbers
         highest: dict[tuple[int, int], int] = {}
@@ -95,10 +96,10 @@ class ArcOutcomes:
         self._versions = np.maximum(self._versions, above)
 
     def put_newest_last(self) -> None:
-        """Of an arc that both ends leave, let the newer state come last: what is applied last stays.
+        """Put the newer state last, if both ends leave one arc: the state that is applied last stays.
 
-        The home of its child may know it at a newer version than that of its parent, and joined it by itself. Each
-        finds what it has said in the outcome, so both states stay.
+        The home of the child may know the arc at a newer version than the parent's home, after it joined the arc by
+        itself. Both states stay, because each home must find its own statement in the outcome.
         """
         gone = np.flatnonzero(self._present == GONE)
         if len(gone) < 2:
@@ -120,24 +121,24 @@ class ArcOutcomes:
 
     @property
     def joined_count(self) -> int:
-        """How many arcs the update joins."""
+        """Number of arcs that the update joins."""
         return int(np.count_nonzero(self._present == PRESENT))
 
     def children(self) -> list[NodeId]:
-        """The children of the arcs, each once."""
+        """Return the children of the arcs, each once."""
         return chosen_names(self.names, self._children)
 
     def joined_parents(self) -> list[NodeId]:
-        """The parents of joined arcs, each once."""
+        """Return the parents of joined arcs, each once."""
         return chosen_names(self.names, self._parents[self._present == PRESENT])
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int, int]]:
-        """Of each arc the numbers of its ends, what becomes of it (as in `columns`), kind, cost and version."""
+        """Yield, for each arc, the numbers of its ends, its state (as in `columns`), kind, cost and version."""
         columns = (self._parents, self._children, self._present, self._kinds, self._costs, self._versions)
         return zip(*(column.data for column in columns), strict=True)
 
     def all_columns(self) -> ArcColumns:
-        """All arcs."""
+        """Return all arcs."""
         names, (parents, children) = renumbered(self.names, self._parents, self._children)
         return ArcColumns(
             names,

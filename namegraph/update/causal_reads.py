@@ -1,15 +1,17 @@
-"""Whether a server's state reflects a revision that a client got from any server.
+"""Reflection of a revision: does a server's state include an update whose revision a client got from any server?
 
-A caller is answered when all participants of its update are done, so a revision that a client holds is reflected at
-every server that took part. What can still be missing:
+A caller is answered when all participants of its update are done. So a revision that a client holds is reflected at
+every server that took part. Three kinds of update can still be missing:
 
-- an update that is decided and not done everywhere, of which the client learned by reading at a server that was done;
-- one that this server was ready for and dropped, since it was cut off from the coordinator, which has done it;
-- one that it forgot, as it went back to an older copy of its database.
+- a decided update that is not done everywhere; the client read its revision at a server that was done;
+- an update that this server was ready for and dropped, because it was cut off from the coordinator, which did the
+  update;
+- an update that this server forgot by going back to an older copy of its database.
 
-The latter two end when this server has healed with the coordinator. Until they meet, a read would wait in vain.
+The latter two kinds end when this server has healed with the coordinator. Until they meet, a read would wait in
+vain.
 
-Source: protocol.md section 5 (idempotence); interfaces.md, semantics 10.
+Source: docs/protocol.md, "Revisions".
 """
 
 from __future__ import annotations
@@ -26,20 +28,21 @@ from namegraph.update.order_queue import Entries
 
 
 class Wait(Enum):
-    """What a read that must reflect a revision has to wait for."""
+    """Event for which a read that must reflect a revision waits."""
 
     REFLECTED = 1
-    """Nothing."""
+    """The revision is reflected. The read does not wait."""
     NOT_YET = 2
-    """An update that is under way here, or being settled with its coordinator; look again after the next step."""
+    """The update is under way here, or being settled with its coordinator. Look again after the next step."""
     ASK = 3
-    """Never seen here: the server that the revision names knows whether it exists."""
+    """The update was never seen here. Ask the server that the revision names if it exists."""
 
 
 def waits_for(
     revision: str, *, context: ServerContext, incarnations: Incarnations, entries: Entries, coordinator: Coordinator
 ) -> Wait:
-    """What a read must wait for; raises `RefusedError` if this server can never reflect the revision."""
+    """Return the event for which a read must wait. Raises `RefusedError` if this server can never reflect the
+    revision."""
     try:
         wanted = parse_revision(revision)
     except ValueError as error:

@@ -1,9 +1,9 @@
-"""What of the outcome of an update concerns one server, taken from it by that server itself.
+"""A server's share of an update's outcome, taken from the outcome by that server itself.
 
-A coordinator sends all participants the same outcome, encoded once: cutting up an import for each of them would take it
-seconds in which all others wait. All take their shares at the same time, the coordinator too.
+A coordinator sends all participants the same outcome, encoded once. Cutting up an import for each of them would
+take seconds in which all participants wait. Instead all take their shares at the same time, the coordinator too.
 
-Source: protocol.md sections 5 and 6.
+Source: docs/protocol.md, "The outcome".
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from namegraph.wire.value_limits import highest_legal
 
 
 def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | None = None) -> UpdateOutcome:
-    """This server's share of an encoded outcome; raises `NotAMessageError`. `update_id`: whose outcome it must be."""
+    """Return this server's share of an encoded outcome. Raises `NotAMessageError`.
+
+    `update_id`: the update that the outcome must belong to. None: any.
+    """
     outcome = decode_outcome(encoded)
     if update_id not in (None, outcome.update_id):
         raise NotAMessageError("the outcome of another update")
@@ -33,7 +36,10 @@ def read_share(encoded: bytes, context: ServerContext, *, update_id: UpdateId | 
 
 
 def share_of(outcome: UpdateOutcome, context: ServerContext) -> UpdateOutcome:
-    """The outcome with the arcs alone that end at this server, or whose child it may hold a record of that stays."""
+    """Return the outcome restricted to the arcs that concern this server.
+
+    These are the arcs that end at this server, and those to a child whose record it may hold and keep.
+    """
     relayed, names, home_of = nodes_in(outcome.relay), outcome.arcs.names, context.table.home_of
     return structs.replace(
         outcome,

@@ -1,19 +1,19 @@
-"""Commands that stand for operations which the server that coordinates them finds.
+"""Composite commands: commands that stand for operations which the coordinating server finds.
 
-`LeaveEverywhere`, `RenameGroups` and `TakeOver`.
+The commands are `LeaveEverywhere`, `RenameGroups` and `TakeOver`.
 
     command --> expand: the operations on the graph as it is --> an update like any other
                   ^                                                |
                   '--- at its turn the graph calls for others -----'
 
-At the turn of the update, nothing that affects the same nodes is under way. So the coordinator compares then: if the
-graph has come to call for other operations, the update begins again with these. No composite command travels.
+At the turn of the update, no other update of the same nodes is under way. The coordinator compares then: if the
+graph now calls for other operations, the update begins again with these. No composite command travels.
 
-The coordinator knows all arcs that a command is about: it is the home of the group that is renamed or made, the home
-of the member that leaves, or the home of the subnet whose groups it leaves. A foreign process lives at each of its
-parents' homes. Which of its groups are at other servers the shell has asked, and gives as `elsewhere`.
+The coordinator knows all arcs of a command. It is the home of the group that is renamed or made, the home of the
+member that leaves, or the home of the subnet whose groups the member leaves. A foreign process lives at each of its
+parents' homes. The shell asks other servers for its groups there, and passes them as `elsewhere`.
 
-Source: protocol.md section 5, *Renaming, leaving everywhere*.
+Source: docs/protocol.md, "Renaming, leaving everywhere".
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from namegraph.state.uncertainty import Uncertainty
 from namegraph.update.admission import in_groups, no_group_here
 
 LEAVES_LIMIT = 100_000
-"""Groups that one member leaves in one update: as many as operations of a client's update."""
+"""Groups that one member leaves in one update: the limit of operations of a client's update."""
 
 LEFT_BYTES_LIMIT = 8 * 1024 * 1024
-"""Bytes of the names of these groups: the answer, which is kept for its request id, has all of them."""
+"""Bytes of the names of these groups. The answer, which is kept for its request id, lists all of them."""
 
 
 def expand(context: ServerContext, command: Composite, elsewhere: Iterable[NodeId] = ()) -> tuple[Operation, ...]:
-    """Return the operations that a command stands for now; raise `RefusedError` if it cannot be done."""
+    """Return the operations that a command stands for now. Raises `RefusedError` if it cannot be done."""
     match command:
         case LeaveEverywhere():
             return _leaves(context, command, elsewhere)
@@ -62,7 +62,7 @@ def expand(context: ServerContext, command: Composite, elsewhere: Iterable[NodeI
 
 
 def home_of_composite(context: ServerContext, command: Composite) -> ServerId:
-    """The server that coordinates a command."""
+    """Return the server that coordinates a command."""
     match command:
         case LeaveEverywhere(member, subnet):
             owner = None if subnet is None else context.table.owner_of(subnet)
@@ -76,7 +76,7 @@ def home_of_composite(context: ServerContext, command: Composite) -> ServerId:
 
 
 def names_in_composite(command: Composite | None) -> tuple[NodeId, ...]:
-    """The nodes whose arcs a command may change; none without a command."""
+    """Return the nodes whose arcs a command may change. Empty if there is no command."""
     match command:
         case None:
             return ()
@@ -89,21 +89,24 @@ def names_in_composite(command: Composite | None) -> tuple[NodeId, ...]:
 
 
 def unchanged_of(command: Composite | None, unchanged: tuple[int, ...]) -> tuple[int, ...]:
-    """The places of what the client asked for that was not needed; `unchanged`: those of the operations."""
+    """Return the places, in the client's request, of operations that were not needed.
+
+    `unchanged`: the places of the expanded operations.
+    """
     if command is None:
         return unchanged
     return (1,) if isinstance(command, TakeOver) and unchanged else ()
 
 
 def left_groups(command: Composite | None, operations: Iterable[Operation]) -> tuple[NodeId, ...]:
-    """The groups that a member leaves by these operations, sorted; none for other commands."""
+    """Return the groups that a member leaves by these operations, sorted. Empty for other commands."""
     if not isinstance(command, LeaveEverywhere):
         return ()
     return tuple(sorted(operation.parent for operation in operations if isinstance(operation, LeaveArc)))
 
 
 def renames_in(command: Composite | None, operations: Iterable[Operation]) -> tuple[tuple[NodeId, NodeId], ...]:
-    """The old and the new name of each group that these operations rename."""
+    """Return the old and the new name of each group that these operations rename."""
     if not isinstance(command, RenameGroups):
         return ()
     deleted = {operation.group for operation in operations if isinstance(operation, DeleteGroup)}
@@ -139,7 +142,7 @@ def _leaves(context: ServerContext, command: LeaveEverywhere, elsewhere: Iterabl
             limit=str(LEAVES_LIMIT),
             field="subnet",
         )
-    # Others may have left a group elsewhere since it was asked for.
+    # The member may have left a group elsewhere after the shell asked for its groups.
     return tuple(LeaveArc(parent, member, if_needed=parent in others) for parent in sorted(parents | others))
 
 
@@ -213,7 +216,7 @@ def _require_possible(renames: Mapping[NodeId, NodeId]) -> None:
 
 
 def _require_all_in_reach(context: ServerContext, uncertainty: Uncertainty, old: NodeId, node: NodeIndex) -> None:
-    """Raise `RefusedError` if an arc of the group may be known to a server alone that is out of reach."""
+    """Raise `RefusedError` if a server out of reach may be the only one that knows an arc of the group."""
     graph = context.graph
     for parent, child in _arcs_at(context, node):
         suspended = graph.suspended.get((parent, child))
@@ -230,7 +233,7 @@ def _require_all_in_reach(context: ServerContext, uncertainty: Uncertainty, old:
 
 
 def _arcs_at(context: ServerContext, node: NodeIndex) -> Iterator[tuple[NodeIndex, NodeIndex]]:
-    """Parent and child of each arc of a group, suspended ones too."""
+    """Yield parent and child of each arc of a group, suspended arcs included."""
     graph = context.graph
     for parent in (*graph.parents[node], *graph.suspended_into.get(node, ())):
         yield parent, node

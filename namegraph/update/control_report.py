@@ -1,12 +1,12 @@
-"""Which nodes are sinks of duplication loops, and what became of that over several servers.
+"""Nodes that became, or ceased to be, sinks of duplication loops in an update over several servers.
 
-On one server an update compares its affected nodes before and after its commit. Over several servers each compares the
-nodes that it owns: as they were when it became ready, after all updates that come before this one and affect them, and
-as they are when it has applied its part. What is relayed with an independent update in between may bring news of this
-one, and further nodes below it: neither counts. `Done` says what differs, and the coordinator unites it. A foreign
-process is a node of each server where it was joined.
+On one server an update compares its affected nodes before and after its commit. Over several servers each server
+compares the nodes that it owns. The first state is that at which it became ready, after all earlier updates of
+these nodes. The second is the state after it applied its part. Records relayed in between, with an independent
+update, may bring effects of this one, and further nodes below it; neither counts. `Done` reports the difference,
+and the coordinator unites the reports. A foreign process is a node of each server where it was joined.
 
-Source: NG 4.5; protocol.md sections 4 and 5, item 6.
+Source: NG 4.5; docs/protocol.md, "What became controlled or released".
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from namegraph.model.outcomes import EffectKind, GraphEffect
 
 
 class ControlReport(NamedTuple):
-    """What one participant said with `Done`: sorted ids."""
+    """Report of one participant in its `Done`: sorted ids."""
 
     server: ServerId
     controlled: tuple[NodeId, ...]
@@ -27,7 +27,7 @@ class ControlReport(NamedTuple):
 
 
 def united_reports(told: Iterable[ControlReport]) -> tuple[GraphEffect, ...]:
-    """What all participants said, as callers see it."""
+    """Return the reports of all participants as effects for the caller."""
     told = list(told)
     found = []
     for kind, said in (

@@ -1,22 +1,23 @@
-"""The coordinator of updates: orders them with all participants, computes the outcome alone, and decides.
+"""Coordinator of updates: orders them with all participants, computes the outcome alone, and decides.
 
     ORDER ---- all voted ----> READY ---- all ready, all covered ----> DECIDED
       |                          |
       +--------- Abort <---------+
 
-Until it is decided, an update ends without a trace when a participant refuses, its deadline passes, a server it needs
-is out of reach, or this server starts again. A decided one is kept until every participant is done.
+Before the decision, an update ends without a trace in four cases: a participant refuses, its deadline passes, a
+server that it needs is out of reach, or this server restarts. A decided update is kept until every participant is
+done.
 
-A group that is deleted with force may have arcs that only its home knows: then the update begins again, leaving them
-too. A read takes part in the ordering like an update; at its turn every participant says what it reaches, and no more
-is done.
+A group that is deleted with force may have arcs that only its home knows. The update then begins again, with the
+leaves of these arcs. A read takes part in the ordering like an update. At its turn every participant reports the
+nodes that it reaches; the read changes nothing.
 
-The final priority, the highest vote, is announced as soon as it is known. A participant that is found only by a `Ready`
-gets `Order` with the final priority, and answers `Ready`. When one vote alone is missing, that server is told the
-highest of the others, and so knows the final priority by its own vote (`Order.highest_vote`). The caller is answered
-when all participants are done: who reads afterwards, anywhere, sees the update.
+The final priority, the highest vote, is announced as soon as it is known. A participant that only a `Ready` names
+gets `Order` with the final priority, and answers `Ready`. If one vote alone is missing, that server is told the
+highest of the other votes. Its own vote then tells it the final priority (`Order.highest_vote`). The caller is
+answered when all participants are done, so every later read, at any server, sees the update.
 
-Source: NG 6.2, 6.4; protocol.md section 5.
+Source: NG 6.2, 6.4; docs/protocol.md, "Many servers".
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ COORDINATED = "coordinated"
 """Rows: an update under way, by update."""
 
 ATTEMPTS_LIMIT = 100
-"""How often an update of a client begins again because others keep changing the arcs that it has to leave."""
+"""Attempts of a client's update, which begins again when other updates change the arcs that it has to leave."""
 
 _NOT_BEGUN = (Phase.WAITING, Phase.QUEUED)
 
@@ -73,24 +74,27 @@ _MISSING = {
     Phase.ORDER: "voted",
     Phase.READY: "were ready",
 }
-"""What servers had not done yet when a deadline passed."""
+"""Action that servers had not taken when a deadline passed, by phase. The text continues a sentence."""
 
 OWN_PART_LATER_FROM = 10_000
-"""Operations, or arcs of an outcome, from which this server does its own part after the others were told: so many take
-a second or more, in which the others can work too."""
+"""Operations, or arcs of an outcome, from which this server does its own part after the other servers were told. So
+large a part takes a second or more, in which the other servers can work too."""
 
 COORDINATED_LIMIT = 1_000
 """Updates of clients, over several servers, that are not over: under way, or queued here."""
 
 BEGUN_LIMIT = 100
-"""Updates of clients that are under way at once. Other servers keep something of each until it is decided."""
+"""Updates of clients that are under way at once. Other servers keep state of each until it is decided."""
 
 QUEUED_OPERATIONS_LIMIT = 100
-"""Operations of an update that may be queued. A larger one begins at once."""
+"""Operations of an update that may be queued. A larger update begins at once."""
 
 ROOTS_LIMIT = 100
-"""Up to so many entry nodes of an update are named to every server that it leads to. An update with more of them, as an
-import or a settlement of arcs, finds its participants where arcs lead; its messages stay as small as its parts."""
+"""Entry nodes of an update up to which all are named to every server that it leads to.
+
+An update with more entry nodes, such as an import or a settlement of arcs, finds its participants along the arcs.
+Its messages stay as small as its parts.
+"""
 
 KEPT_CHANGING = "others kept changing the arcs that this update has to leave; nothing was done, try again"
 
@@ -105,12 +109,12 @@ class Coordinator:
         self.begun_limit = BEGUN_LIMIT
         self._running = DurableMap(context.durable, COORDINATED, UPDATES, RUNNING)
         self.events: list[BegunAgain | Ended | Over] = []
-        """What became of the updates of clients in this step, in the order in which it did."""
+        """Events of the updates of clients in this step, in order."""
         self.own_events: list[BegunAgain | Ended | Over] = []
-        """The same of the updates that this server does by itself."""
+        """Events of the updates that this server began itself in this step, in order."""
 
     def require_room(self) -> None:
-        """Raise `RefusedError` where too many updates are under way for another one of a client."""
+        """Raise `RefusedError` if too many updates are under way for another one of a client."""
         if len(self._running) >= COORDINATED_LIMIT:
             text = f"{COORDINATED_LIMIT} updates over several servers are under way here; nothing was done, try again"
             raise RefusedError(Refusal(Reason.UNAVAILABLE, text))
@@ -124,7 +128,7 @@ class Coordinator:
         attempt: int = 1,
         instead_of: UpdateId | None = None,
     ) -> UpdateId:
-        """Take a new update, or one that begins again; return its id."""
+        """Start a new update, or one that begins again. Return its id."""
         context = self._context
         tentative = context.next_priority()
         # Counters never fall, not even by a restart, so no two updates of this coordinator share one.
@@ -174,7 +178,7 @@ class Coordinator:
         return update_id
 
     def vote(self, sender: ServerId, vote: Vote) -> None:
-        """Count a vote; with the last one the final priority is known."""
+        """Count a vote. The last vote makes the final priority known."""
         self._context.see(vote.priority)
         running = self._running.get(vote.update_id)
         if running is None or running.phase is not Phase.ORDER or not running.votes_due[sender]:
@@ -202,7 +206,7 @@ class Coordinator:
                 self.refuse(early_one, answer)
 
     def ready(self, sender: ServerId, ready: Ready) -> None:
-        """Count a yes vote; decide with the last one."""
+        """Count a yes vote. Decide with the last one."""
         running = self._running.get(ready.update_id)
         self._keep_early(running, sender, ready)
         if running is None or running.phase is not Phase.READY:
@@ -217,19 +221,21 @@ class Coordinator:
             self._compute(running)
 
     def waiting_for_answers(self, update_id: UpdateId) -> Transaction | None:
-        """The update, while what its participants answer still counts; None afterwards."""
+        """Return the update while the answers of its participants still count. None afterwards."""
         running = self._running.get(update_id)
         return running if running is not None and running.phase in (Phase.ORDER, Phase.READY) else None
 
     def give_up(self, update_id: UpdateId, sender: ServerId, fault: PeerFault) -> None:
-        """End an update whose participant sent an invalid answer: it may not know the owner of a subnet."""
+        """End an update whose participant sent an invalid answer. That participant may not know the owner of a
+        subnet."""
         running = self.waiting_for_answers(update_id)
         if running is not None and sender in running.asked:
             why = f"the server {sender} is at fault: it {fault}; nothing was done"
             self._abort(running, Refusal(Reason.UNAVAILABLE, f"{why} (are all servers in its table of peers?)"))
 
     def refuse(self, sender: ServerId, refuse: Refuse) -> None:
-        """End the update, or begin it again, once all servers that judge it have answered: one participant refuses."""
+        """Record that a participant refuses. The update ends, or begins again, once all servers that judge it have
+        answered."""
         running = self._running.get(refuse.update_id)
         self._keep_early(running, sender, refuse)
         if running is None or running.phase is not Phase.READY:
@@ -238,7 +244,7 @@ class Coordinator:
         self._end_refused(running)
 
     def _keep_early(self, running: Transaction | None, sender: ServerId, answer: Ready | Refuse) -> None:
-        # The last voter knows the final priority before its vote is here, and may have handed it on with an entry.
+        # The last voter knows the final priority before its vote arrives here, and may have handed it on with an entry.
         if running is not None and running.phase is Phase.ORDER:
             running.early.append((sender, answer))
 
@@ -255,7 +261,7 @@ class Coordinator:
                 self._abort(running, Refusal(Reason.DEADLINE_EXCEEDED, why))
 
     def next_deadline(self) -> float | None:
-        """When `tick` has something to do at the earliest."""
+        """Return the earliest time at which `tick` has something to do. None if no deadline is pending."""
         deadlines = [
             running.deadline
             for running in self._running.values()
@@ -270,9 +276,10 @@ class Coordinator:
                 self._miss(running, server)
 
     def _miss(self, running: Transaction, server: ServerId) -> None:
-        """Let an update wait for a view without a server that is out of reach, or end it where none helps."""
+        """Let an update wait for a view without a server that is out of reach. Abort it if no such view helps."""
         plan, context = running.plan, self._context
-        # In that view, what it affects there is suspended; and so is from the start what is joined offline.
+        # In that view, the part of the update at that server is suspended. Arcs joined offline are suspended from the
+        # start.
         is_judge = server in running.judges and not (plan.is_import or plan.joins_offline)
         if plan.is_own or is_judge or not (context.is_in_view(server) and context.has_met(server)):
             self._abort(running, self._out_of_reach(server))
@@ -285,9 +292,11 @@ class Coordinator:
         self._running[running.update_id] = _begun_later(running)
 
     def end_view(self) -> list[Transaction]:
-        """End all that is under way: what is decided is finished by others; the rest begins again, if asked for by
-        clients. Returns what was decided in all views since one was open."""
-        # A view that did not come to be open may not have come to all its members: some still miss what was decided.
+        """End everything under way. Return the updates that were decided in all views since the last open one.
+
+        Decided updates are finished by the other members. Of the other updates, those of clients begin again.
+        """
+        # A view that was never opened may not have reached all its members, so some may still lack decided outcomes.
         found = []
         for running in list(self._running.values()):
             if running.is_decided:
@@ -301,7 +310,7 @@ class Coordinator:
         return found
 
     def open_view(self) -> None:
-        """Answer for what the view before has decided, and begin what waits."""
+        """Answer the callers of updates that the view before decided, and begin waiting updates."""
         for update_id, running in list(self._running.items()):
             if running.phase is not Phase.FINISHED:
                 continue
@@ -310,14 +319,14 @@ class Coordinator:
         self.begin_waiting()
 
     def begin_waiting(self) -> None:
-        """Begin what waits for a view that is open."""
+        """Begin the updates that wait for an open view."""
         for running in list(self._running.values()):
             if running.phase is Phase.WAITING:
                 del self._running[running.update_id]
                 self._start_again(running, running.plan, attempt=running.attempt)
 
     def begin_next(self) -> bool:
-        """Begin the update that is queued for longest, if there is one and it may begin; return True if it did."""
+        """Begin the update that is queued for longest, if it may begin. Return True if one was begun."""
         queued = next((each for each in self._running.values() if each.phase is Phase.QUEUED), None)
         if queued is None or self._context.view_change_in_progress or self._begun_of_clients() >= self.begun_limit:
             return False
@@ -326,32 +335,32 @@ class Coordinator:
         return True
 
     def _begun_of_clients(self) -> int:
-        """Number of updates of clients that are under way, and known to other servers."""
+        """Return the number of clients' updates that are under way, and known to other servers."""
         if len(self._running) < self.begun_limit:
-            return len(self._running)  # No more than that, and few enough.
+            return len(self._running)  # An upper bound suffices if it is below the limit.
         return sum(not each.plan.is_own and each.phase not in _NOT_BEGUN for each in self._running.values())
 
     def is_waited_for(self, counter: int) -> bool:
-        """Whether a decided update at or below a counter is not done everywhere."""
-        # Readers ask while a step that is carried out in another thread begins or ends updates.
+        """Return True if a decided update at or below a counter is not done everywhere."""
+        # A read may ask while a step in another thread begins or ends updates, so it iterates over a copy.
         all_running = list(self._running.values())
         return any(running.phase is Phase.DECIDED and running.final.counter <= counter for running in all_running)
 
     def has_decided(self, update_id: UpdateId) -> bool:
-        """Whether an update of this coordinator is decided, and not done everywhere."""
+        """Return True if an update of this coordinator is decided, and not done everywhere."""
         running = self._running.get(update_id)
         return running is not None and running.phase is Phase.DECIDED
 
     def under_way(self) -> list[UpdateId]:
-        """The updates that are not over, sorted."""
+        """Return the updates that are not over, sorted."""
         return [running.update_id for running, _ in self.all_running()]
 
     def phases(self) -> list[tuple[RequestId, str]]:
-        """The updates that are not over, by what they were asked for as, and how far each is."""
+        """Return the request id and the phase of each update that is not over."""
         return [(running.request_id, running.phase.name.lower()) for running in list(self._running.values())]
 
     def all_running(self) -> list[tuple[Transaction, tuple[ServerId, ...]]]:
-        """The updates that are not over, sorted, each with the servers it waits for."""
+        """Return the updates that are not over, sorted, each with the servers that it waits for."""
         return [
             (running, tuple(sorted(running.not_done) if running.phase is Phase.DECIDED else self._waited_for(running)))
             for _, running in sorted(self._running.items())
@@ -359,7 +368,7 @@ class Coordinator:
         ]
 
     def holding(self, sender: ServerId, holding: Holding) -> None:
-        """A server was handed an entry: tell it the final priority, or that the update is over."""
+        """Tell a server that was handed an entry the final priority, or that the update is over."""
         running = self._running.get(holding.update_id)
         if running is None or running.phase in _NOT_BEGUN or running.is_decided:
             self._context.send(sender, Drop(holding.update_id))
@@ -370,7 +379,7 @@ class Coordinator:
             self._context.send(sender, Final(holding.update_id, running.final))
 
     def done(self, sender: ServerId, done: Done) -> None:
-        """With the last one, the caller can be answered."""
+        """Record that a participant is done. After the last one, the caller can be answered."""
         running = self._running.get(done.update_id)
         if running is None or running.phase is not Phase.DECIDED:
             return
@@ -382,20 +391,20 @@ class Coordinator:
             running.told += (ControlReport(sender, done.controlled, done.released),)
         if not running.not_done:
             self._end_decided(running)
-            # This server's own part is durable too then: it was done before the others could know. But what became
-            # controlled is known by this step alone, until that is durable.
+            # This server's own part is durable then too, because it was done before the other servers could know the
+            # outcome. But the controlled nodes are known from this step alone, until the step is durable.
             is_confirmed = sender != self._context.server and not running.apply_own_share_later and not running.told
             self._tell(running, Over(done.update_id, is_confirmed=is_confirmed, effects=united_reports(running.told)))
 
     def is_idle(self) -> bool:
-        """Whether no update of this coordinator is under way."""
+        """Return True if no update of this coordinator is under way."""
         return all(running.phase is Phase.FINISHED for running in self._running.values())
 
     def _ask(self, running: Transaction) -> None:
-        """Send `Order` wherever the entry does not cover what is wanted.
+        """Send `Order` to every server whose entry does not cover the wanted nodes.
 
-        A server whose vote is due is not asked again before: the vote may say that the entry covers what is wanted.
-        This server votes first, within the step: then it is known whether one other server is all that is left to vote.
+        A server whose vote is due is not asked again before it votes: the vote may say that the entry covers the
+        nodes. This server votes first, within the step. Then it is known if one other vote alone is missing.
         """
         final = None if running.phase is Phase.ORDER else running.final
         to_ask = []
@@ -413,7 +422,7 @@ class Coordinator:
         if not is_last and final is None and self._context.server in to_ask:
             to_ask = [self._context.server]
         parts = parts_of(running, [server for server in to_ask if server not in running.asked], context=self._context)
-        # A server that was asked before knows the update.
+        # A server that was asked before knows the operations.
         plan = running.plan
         known = Update(running.update_id, (), plan.size, (), plan.read, cut=plan.cut)
         for server in to_ask:
@@ -442,14 +451,14 @@ class Coordinator:
         self._participant.decided.forget(running.update_id)
 
     def _end_without_trace(self, running: Transaction) -> None:
-        """Let everybody forget an update."""
+        """Let all involved servers forget an update."""
         update_id = running.update_id
         del self._running[update_id]
         for server in self._involved(running):
             self._context.send(server, Abort(update_id))
 
     def _end_refused(self, running: Transaction) -> None:
-        """End an update by the first of its operations that cannot be done, as one server would have."""
+        """End an update by the first of its operations that cannot be done, as a single server would."""
         if not running.is_judged():
             return
         _, first = min(running.refuses.items(), key=lambda item: self._rank(running, *item))
@@ -464,7 +473,7 @@ class Coordinator:
             self._begin_again(running, first)
 
     def _end_refused_composite(self, running: Transaction, first: Refuse) -> None:
-        """Begin again if the graph has come to call for other operations; else refuse the update."""
+        """Begin again if the graph now calls for other operations. Otherwise refuse the update."""
         plan = running.plan
         gone = first.refusal.facts.get("group") if first.refusal.reason is Reason.GROUP_NOT_FOUND else None
         plan = replace(plan, elsewhere=tuple(group for group in plan.elsewhere if group != gone))
@@ -484,7 +493,7 @@ class Coordinator:
         self._start_again(running, plan, attempt=running.attempt + 1)
 
     def _found_anew(self, plan: Plan) -> Plan | Refusal:
-        """The plan with the operations that its command stands for now, or why it cannot be done."""
+        """Return the plan with the operations that its command stands for now, or the refusal of the command."""
         assert plan.composite is not None
         context = self._context
         try:
@@ -494,19 +503,22 @@ class Coordinator:
         return replace(plan, operations=tuple(enumerate((marked(context, each) for each in operations), start=1)))
 
     def _end_empty(self, running: Transaction) -> None:
-        """End an update of which nothing is left to do."""
+        """End an update without operations."""
         self._end_without_trace(running)
         outcome = Committed(revision_of(running.tentative, coordinator=self._context.server))
         self._tell(running, Ended(running.update_id, outcome, None), Over(running.update_id))
 
     def _is_joined_since(self, running: Transaction, refuse: Refuse) -> bool:
-        """Whether the home of a parent has joined an arc that this server was to leave by itself."""
+        """Return True if the home of a parent has joined an arc that this server was to leave by itself."""
         refused = [operation for number, operation in running.plan.operations if number == refuse.number]
         leaves = [operation for operation in refused if isinstance(operation, LeaveArc)]
         return any(marked(self._context, leave) != leave for leave in leaves)
 
     def _rank(self, running: Transaction, server: ServerId, refuse: Refuse) -> tuple[int, bool, bool]:
-        """Sorts refusals as one server meets them: of one join, parent, then child, then whether it is there."""
+        """Return a sort key that orders refusals as a single server meets them.
+
+        Within one join, the parent comes first, then the child, then the presence of the arc.
+        """
         parents = [
             operation.parent
             for number, operation in running.plan.operations
@@ -516,12 +528,13 @@ class Coordinator:
         return refuse.number, refuse.refusal.reason is Reason.ALREADY_MEMBER, not is_parents_home
 
     def _abort(self, running: Transaction, refusal: Refusal, *, place: Priority | None = None) -> None:
-        """`place`: where in the order of updates it was refused; None where the time or a server is to blame."""
+        """End an update that is refused. `place`: its place in the order of updates. None if a deadline or a server is
+        the cause."""
         self._end_without_trace(running)
         self._tell(running, Ended(running.update_id, refusal, place), Over(running.update_id, is_done=False))
 
     def _abort_in_order(self, running: Transaction, refusal: Refusal) -> None:
-        """End an update that is refused at its turn, unless a server is to blame."""
+        """End an update that is refused at its turn. It has a place in the order, unless a server is the cause."""
         is_for_server = refusal.reason is Reason.UNAVAILABLE
         self._abort(running, refusal, place=None if is_for_server else running.final)
 
@@ -560,7 +573,7 @@ class Coordinator:
         )
 
     def _missing(self, running: Transaction) -> str:
-        """The servers that an update waits for, in words.
+        """Return, in words, the servers that an update waits for.
 
         This server itself is waited for only while an earlier update here waits for other servers.
         """
@@ -573,7 +586,8 @@ class Coordinator:
         return "; ".join(missing) or "missing: this server"
 
     def _waited_for_before(self, update_id: UpdateId) -> list[ServerId]:
-        """The other servers for which the updates wait that must be over here before one, sorted."""
+        """Return the other servers for which earlier updates here wait, sorted. An update has to wait for these earlier
+        updates."""
         found: set[ServerId] = set()
         for before in self._participant.all_before(update_id):
             running = self._running.get(before)
@@ -619,7 +633,7 @@ class Coordinator:
     def _finish_read(self, running: Transaction) -> None:
         told = {member for ready in running.readies.values() for member in ready.members}
         groups = {member.node for member in told if member.kind is NodeKind.GROUP}
-        # A process that is joined while its server is away may turn out to be a group.
+        # A process that was joined while its server was away may turn out to be a group.
         members = {member for member in told if member.kind is NodeKind.GROUP or member.node not in groups}
         apart = {node for ready in running.readies.values() for node in ready.unreachable}
         entered = {member.node for member in members} - {running.plan.read}
@@ -638,7 +652,8 @@ class Coordinator:
         self._tell(running, Ended(update_id, Committed(revision), running.final), Over(update_id))
 
     def _decide(self, running: Transaction, decision: Decision) -> None:
-        """Let all participants know. Decision, sending and this server's own share are one step, unless it is large."""
+        """Tell all participants the decision. Decision, sending and this server's own share are one step, unless it is
+        large."""
         context, outcome = self._context, decision.outcome
         update_id = running.update_id
         running.phase = Phase.DECIDED
@@ -650,7 +665,8 @@ class Coordinator:
         handed_on = self._to_hand_on(running, decision)
         encoded = encode_outcome(outcome)
         self._participant.decided.keep(update_id, encoded)
-        # Only among three can one know an outcome that another one lacks when this one is gone, which may have no part.
+        # Sharing helps only among three or more servers. Then one participant can know the outcome and another lack it
+        # when the coordinator is lost, which may have no part itself.
         is_shared = len({context.server, *running.asked}) > 2
         commit = Commit(update_id, encoded, handed_on, is_shared)
         for server in running.not_done:
@@ -669,7 +685,7 @@ class Coordinator:
             self._participant.commit(commit, share_of(outcome, context))
 
     def _to_hand_on(self, running: Transaction, decision: Decision) -> tuple[PendingEntry, ...]:
-        """The entries of other updates that follow what is above the joined parents."""
+        """Return the entries of other updates that follow nodes above the joined parents."""
         here = [tail for tail in decision.joined_parents if self._context.home_of(tail) == self._context.server]
         found = {
             pending.update_id: pending
@@ -687,14 +703,15 @@ class Coordinator:
             created = sum(change.is_present for change in decision.outcome.groups)
             return Committed(revision, counts=ImportCounts(decision.joined_count, created, decision.already_there))
         effects = name_effects(decision.after.graph, self._context.table, self._context.server, decision.effects)
-        # A server at fault may name a place that the update does not have.
+        # A faulty server may name a place that the update does not have.
         places = len(running.plan.operations)
         unchanged = tuple(place for place in decision.unchanged if 1 <= place <= places)
         unchanged = unchanged_of(running.plan.composite, unchanged)
         return Committed(revision, effects, unchanged=unchanged, left=_left(running.plan, decision))
 
     def restore(self) -> list[Transaction]:
-        """After a restart: let everybody forget what was not decided; return what was, and has a caller."""
+        """Let all servers forget the updates that were not decided before the restart. Return the decided updates with
+        a caller."""
         for running in list(self._running.values()):
             if not running.is_decided:
                 self._end_without_trace(running)
@@ -702,14 +719,14 @@ class Coordinator:
 
 
 def _single_operations(plan: Plan) -> list[Operation]:
-    """The operations of a composite command."""
+    """Return the operations of a composite command."""
     if plan.composite is None or isinstance(plan.operations, ImportOperations):
         return []
     return [each for _, each in plan.operations if isinstance(each, CreateGroup | DeleteGroup | JoinArc | LeaveArc)]
 
 
 def _left(plan: Plan, decision: Decision) -> tuple[NodeId, ...]:
-    """The groups that were left, as the homes of these groups say."""
+    """Return the groups that the member left, as the homes of these groups report."""
     asked = left_groups(plan.composite, _single_operations(plan))
     if not asked:
         return ()
@@ -718,7 +735,7 @@ def _left(plan: Plan, decision: Decision) -> tuple[NodeId, ...]:
 
 
 def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
-    """The group that is not there any more, where its arc was to be left before another group is deleted."""
+    """Return the missing group, if an arc to it was to be left before another group is deleted. Else None."""
     for number, operation in running.plan.operations:
         if number == refuse.number and isinstance(operation, DeleteGroup):
             is_missing = refuse.refusal.reason is Reason.GROUP_NOT_FOUND
@@ -728,13 +745,13 @@ def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
 
 
 def _may_be_queued(plan: Plan) -> bool:
-    """Return True if an update takes no time to begin: a queued one begins in the step of another event."""
+    """Return True if an update takes little time to begin. A queued update begins in the step of another event."""
     is_large = plan.is_import or plan.composite is not None or len(plan.operations) > QUEUED_OPERATIONS_LIMIT
     return not (plan.is_own or is_large)
 
 
 def _begun_later(running: Transaction) -> Transaction:
-    """The same update before anything of it was begun: it waits for a view that is open."""
+    """Return the update as it was before it began. It waits for an open view."""
     return Transaction(
         running.update_id,
         running.request_id,

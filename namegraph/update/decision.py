@@ -1,14 +1,14 @@
-"""What a coordinator decides: the outcome of an update, computed alone over the ancestry that participants sent.
+"""Decision of a coordinator: the outcome of an update, computed alone from the ancestry that participants sent.
 
-It knows all that is above the parents of the update's arcs, hence whether a child is an ancestor of a parent, and every
-derived node on a way between them. The computation is that of one server (`virtual_node_changes`), over the collected
-graph.
+The coordinator knows all nodes above the parents of the update's arcs. So it knows if a child is an ancestor of a
+parent, and every derived node on a way between them. The computation is that of one server
+(`virtual_node_changes`), over the collected graph.
 
-The *relay*: what is above a joined parent is now above all that is below the child. All participants get the records
-of which one of them holds another version, or none; all others are changed by the difference, which names the version
-it applies to.
+The *relay* carries the nodes above a joined parent, which are now above all nodes below the child. All participants
+get the records that any participant holds in another version or lacks. All other records are changed by the
+difference, which names the version to which it applies.
 
-Source: NG 4.5 to 4.7; protocol.md section 5, items 4 and 5.
+Source: NG 4.5 to 4.7; docs/protocol.md, "The outcome".
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from namegraph.wire.update_messages import Ready, UpdateOutcome
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An outcome, and what the caller must learn of it."""
+    """An outcome, and the facts that its caller must learn."""
 
     outcome: UpdateOutcome
     after: ScratchGraph
     effects: list[tuple[EffectKind, list[NodeIndex]]]
     joined_parents: list[NodeId]
-    """The parents of joined arcs, each once."""
+    """Parents of joined arcs, each once."""
     joined_count: int
-    """How many arcs were joined."""
+    """Number of joined arcs."""
     already_there: int
-    """Arcs that were to be joined if needed, and were there."""
+    """Number of arcs that were to be joined if needed, and were present."""
     unchanged: tuple[int, ...]
-    """Places of operations that were to be done if needed, and were not needed; sorted."""
+    """Places of operations marked "if needed" that were not needed, sorted."""
 
 
 def decide(
@@ -57,13 +57,13 @@ def decide(
     origin: Origin = NO_ORIGIN,
     renames: tuple[tuple[NodeId, NodeId], ...] = (),
 ) -> Decision:
-    """Compute the outcome of an update for which everybody is ready; raises `UnsaidError`."""
+    """Compute the outcome of an update for which all participants are ready. Raises `UnsaidError`."""
     records: dict[NodeId, AncestryRecord] = {}
     for server in sorted(readies):
         records = newest(unpack_records(readies[server].ancestry), records)
     arcs = _arc_outcomes(readies)
     children = arcs.children()
-    # Where no child is above a parent, nothing that was collected changes.
+    # If no child is above a parent, the update changes none of the collected records.
     in_order = [records[node] for node in sorted(records)] if any(child in records for child in children) else []
     after = ScratchGraph(in_order)
     changes = _changes(after, arcs, records)
@@ -105,7 +105,7 @@ def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> ArcOutcomes:
     declined = {arc for ready in readies.values() for arc in ready.declined}
     outcomes = ArcOutcomes()
     for server in sorted(readies):
-        # A foreign process lives at each of its parents' homes: what it is there, that home knows.
+        # A foreign process lives at each of its parents' homes. Each of these homes knows its kind there.
         kinds_there = {truth.child: truth.kind for truth in readies[server].children}
         outcomes.add(readies[server].arcs, ChainMap(kinds_there, kinds), declined)
     outcomes.rise_above(told for ready in readies.values() for told in ready.told)
@@ -114,7 +114,7 @@ def _arc_outcomes(readies: Mapping[ServerId, Ready]) -> ArcOutcomes:
 
 
 def _changes(graph: ScratchGraph, arcs: ArcOutcomes, records: Mapping[NodeId, AncestryRecord]) -> GraphDelta:
-    """The arcs that matter to what is above the parents: those whose child is above one too."""
+    """Return the arcs that matter above the parents: those whose child is above a parent too."""
     changes = GraphDelta()
     group = NodeKind.GROUP.value
     numbers = [graph.graph.index.get(name) if name in records else None for name in arcs.names]
@@ -154,9 +154,9 @@ def _relay(
     *,
     final: Priority,
 ) -> RecordColumns:
-    """The records above joined parents, as they are after the update, but for those that all held before it.
+    """Return the records above joined parents, as after the update, except those that all servers held before it.
 
-    `after`: None where no arc among them changed.
+    `after`: None if no arc among them changed.
     """
     tails = arcs.joined_parents()
     versions: dict[ArcKey, int] = {}
@@ -177,7 +177,7 @@ def _relay(
             return records[name]._replace(version=final)
         return _read(after, name, versions, _still_suspended(records[name], arcs), final=final)
 
-    # Each is made when it is packed: all together may be as large as a graph.
+    # Each record is made when it is packed, because all together may be as large as a graph.
     return pack_records(read(name) for name in sorted(above) if held_by_all.get(name) != records[name].version)
 
 
@@ -193,7 +193,7 @@ def _above(records: Mapping[NodeId, AncestryRecord], tails: Iterable[NodeId]) ->
 
 
 def _other_versions(after: ScratchGraph, arcs: ArcOutcomes, *, final: Priority) -> dict[ArcKey, int]:
-    """The versions of the update's arcs, where the collected graph does not say the same of an arc after the update."""
+    """Return the versions of the update's arcs for which the collected graph has another state after the update."""
     graph = after.graph
     numbers = [graph.index.get(name) for name in arcs.names]
     found = {}
@@ -223,7 +223,7 @@ def _read(
     *,
     final: Priority,
 ) -> AncestryRecord:
-    """The record of a group that the update changed."""
+    """Return the record of a group that the update changed."""
     graph, ids = after.graph, after.graph.ids
     node = graph.index[name]
     new_row = tuple.__new__  # half the time of calling the class, and an import relays half a million

@@ -1,23 +1,25 @@
-"""What was left is forgotten: tombstones of arcs that nobody can speak of any more, and names that stand for nothing.
+"""Forgetting: drop tombstones that no server needs any more, and names that stand for nothing.
 
     both ends live here:   tombstone --> forgotten, once no update under way is older
-    home of the parent        -- ForgetLeft --->    home of the child: forgets what it knows in the same state
+
+    home of the parent        -- ForgetLeft --->    home of the child: forgets an arc known in the same state
                               <-- LeftForgotten --  the home of the parent forgets it too
+
     a node is blank --> its name is forgotten, its number is free --> another name gets the number
 
-A tombstone says at which version an arc was left, to whoever may hold an older state of it: the home of the arc's other
-end, a coordinator that could not tell its outcome, an update under way (`commit_rules_ancestry`). While all servers are
-in one healed view, and all updates that are older are over, nobody does, unless a server goes back to an older copy of
-its database: for that, `ForgottenArcs` keeps two numbers.
+A tombstone says at which version an arc was left. It serves every holder of an older state of the arc: the home of
+the other end, a coordinator that could not tell its outcome, an update under way (`commit_rules_ancestry`). While
+all servers are in one healed view, and all older updates are over, there is no such holder. The exception is a
+server that goes back to an older copy of its database; for it, `ForgottenArcs` keeps two numbers.
 
-A server that is away for too long (`Absences`) is not waited for: the others forget what they share with it without
-asking, and when it is back they treat what it says as that of an older copy. What an update in doubt concerns is kept:
-its coordinator alone knows what became of it.
+A server that is away for too long (`Absences`) is not waited for. The other servers forget arcs shared with it
+without asking. When it is back, its statements count as those of an older copy. Tombstones that an update in doubt
+concerns are kept, because its coordinator alone knows the outcome.
 
-A name that is forgotten is like one that was never heard of. So names, and rows, are as many as there are nodes,
-however many come and go.
+A forgotten name is like a name that was never heard of. So the number of names and rows follows the number of
+nodes, however many come and go.
 
-Source: protocol.md, *Forgetting*.
+Source: docs/protocol.md, "Forgetting".
 """
 
 from __future__ import annotations
@@ -36,20 +38,20 @@ from namegraph.wire.message_parts import ArcId, LeftArc, ViewId
 from namegraph.wire.view_messages import ForgetLeft, LeftForgotten
 
 FORGOTTEN_FROM = 1_000
-"""Tombstones and names that wait before any is forgotten: so that few steps look for them, and few letters are sent."""
+"""Tombstones and names that wait before any is forgotten. The limit keeps looks and letters few."""
 
 LOOKED_AT_ONCE = 100
-"""Tombstones, and names, that one step looks at: some milliseconds."""
+"""Tombstones, and names, that one step looks at, in some milliseconds."""
 
 LOOKED_AT_MOST = 150
-"""Where many wait, a step looks at a quarter of them, up to so many, and as many names: some milliseconds."""
+"""Upper limit of a step's look if many wait: a quarter of the tombstones, and as many names, in some milliseconds."""
 
 LOOKED_AGAIN_SECONDS = 0.02
-"""After a look that left more to forget."""
+"""Seconds until the next look, after a look that left more to forget."""
 
 
 class Forgetting:
-    """What one server may forget."""
+    """The tombstones and names that one server may forget."""
 
     def __init__(self, context: ServerContext, records: AncestryStore, entries: Entries) -> None:
         self._context = context
@@ -58,22 +60,23 @@ class Forgetting:
         self._entries = entries
         self.begins_at = FORGOTTEN_FROM
         self._shared: dict[ServerId, dict[ArcKey, None]] = {}
-        """Tombstones of arcs from here, by the home of their child, which was not asked to forget them."""
+        """Tombstones of arcs from here, by the home of their child, which was not asked yet to forget them."""
         self._entering: dict[ServerId, dict[ArcKey, None]] = {}
         """Tombstones of arcs to here, by the home of their parent, which asks to forget them."""
         self._kept: dict[ServerId, dict[ArcKey, None]] = {}
-        """Those that it was asked for and keeps; they are asked for again with others."""
+        """Tombstones that the home of the child was asked to forget and keeps, by that home. They are asked for again
+        with others."""
         self._asked: dict[ServerId, ViewId] = {}
-        """Servers that were asked and have not answered, and in which view."""
+        """Servers that were asked and have not answered, with the view of the request."""
         self._stuck = 0
-        """Idle nodes that could not be forgotten when they were looked at last."""
+        """Number of idle nodes that could not be forgotten at the last look."""
         self.next_look: float | None = None
-        """When to look again though nothing else happens; None: not before the next change."""
+        """Time of the next look without another event. None: no look before the next change."""
 
     def advance(self, now: float) -> None:
-        """Forget some of what can be, at the end of a step."""
+        """Forget some tombstones and names, at the end of a step."""
         if self._graph.is_held and self.next_look is not None and now < self.next_look:
-            return  # Several steps of one turn of the loop follow a long one.
+            return  # Several steps of one turn of the loop follow a long step.
         waiting, self.next_look = self._waiting, None
         if waiting < self.begins_at and not any(map(self._may_ask, self._shared)):
             return
@@ -85,7 +88,7 @@ class Forgetting:
 
     @property
     def _waiting(self) -> int:
-        """How many tombstones and names wait to be looked at."""
+        """Number of tombstones and names that wait to be looked at."""
         graph = self._graph
         return len(graph.buried) + len(graph.idle) - self._stuck + len(self._context.group_versions)
 
@@ -96,11 +99,11 @@ class Forgetting:
             if self._may_ask(server):
                 self._ask(server)
         if self._graph.is_held or any(entry.sinks is not None for entry in self._entries.ready.values()):
-            return  # Readers, and entries, know nodes by their numbers.
+            return  # Readers and entries refer to nodes by number.
         self._forget_names(at_once)
 
     def agree(self, sender: ServerId, asked: ForgetLeft) -> None:
-        """As the home of children: forget what is known here in the same state, or not at all."""
+        """Agree, as the home of children, to forget arcs that are known here in the same state, or not at all."""
         is_whole, before = self._is_whole, self._before
         agreed = tuple(left for left in asked.arcs if is_whole and self._may_forget(left, before))
         if agreed:
@@ -108,7 +111,7 @@ class Forgetting:
         self._context.send(sender, LeftForgotten(agreed, self._context.forgotten.floor(sender)))
 
     def agreed(self, sender: ServerId, answer: LeftForgotten) -> None:
-        """As the home of parents: forget what the home of children has forgotten."""
+        """Forget, as the home of parents, the arcs that the home of children has forgotten."""
         self._asked.pop(sender, None)
         before = self._before
         agreed = [left for left in answer.arcs if self._may_forget(left, before)]
@@ -117,26 +120,26 @@ class Forgetting:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether all servers are in one healed view: then no other one holds an older state of an arc.
+        """True if all servers are in one healed view, so that no other server holds an older state of an arc.
 
-        Those that are overdue do not count: whatever they hold, they have as from an older copy.
+        Overdue servers do not count: their state is treated as that of an older copy.
         """
         context = self._context
         return (
             context.is_healed
             and all(map(context.absences.is_overdue, context.absent()))
             and not context.view_change_in_progress
-            # What was lost with a newer state is told by names that are known.
+            # State that was lost with a newer database is reported by name, so names must stay known.
             and not context.unreconciled_servers()
         )
 
     @property
     def _before(self) -> int | None:
-        """The counter below which no update under way has its place; None where none is under way."""
+        """Counter below which no update under way has its place. None if no update is under way."""
         return self._entries.lowest_counter
 
     def _may_forget(self, left: LeftArc, before: int | None) -> bool:
-        """Whether an arc is known here in this state, or not at all, and no update under way is older."""
+        """Return True if an arc is known here in this state, or not at all, and no update under way is older."""
         graph = self._graph
         parent, child = graph.index.get(left.arc.parent), graph.index.get(left.arc.child)
         if before is not None and left.writer >= before:
@@ -163,7 +166,7 @@ class Forgetting:
                 shared.get(server, {}).pop(arc, None)
 
     def _forget_arcs(self, at_once: int) -> None:
-        """Forget tombstones of arcs with no end at a server that has to be asked; keep the others apart."""
+        """Forget tombstones of arcs for which no other server has to be asked. Sort the rest by that server."""
         graph, context, before = self._graph, self._context, self._before
         overdue = context.absent()
         self._look_again_at_arcs_with(overdue)
@@ -174,7 +177,7 @@ class Forgetting:
             left, server = self._left_arc(ends), self._other_home(ends)
             del graph.buried[ends]
             if context.is_in_doubt(left.arc):
-                graph.buried[ends] = None  # Looked at again later.
+                graph.buried[ends] = None  # It is looked at again later.
             elif server is None:
                 continue
             elif server == context.server or server in overdue:
@@ -199,9 +202,11 @@ class Forgetting:
                 graph.buried.update((ends, None) for ends in known.pop(server, {}) if ends in graph.tombstones)
 
     def _forget_group_times(self, at_once: int) -> None:
-        """Forget when groups of this server were deleted: no update from before that can still come.
+        """Forget the times at which groups of this server were deleted. No update from before these times can still
+        come.
 
-        Each that concerns them had its entry here; what comes later is given a higher priority by this server's vote.
+        Each earlier update of these groups had its entry here. This server's vote gives each later one a higher
+        priority.
         """
         versions, before = self._context.group_versions, self._before
         if versions:
@@ -211,13 +216,13 @@ class Forgetting:
                 Priority(bound, ServerId("")), looked_at=at_once, is_in_doubt=self._context.doubts.concern
             )
             for server in self._context.absent() if latest else ():
-                # It may have joined arcs with groups that were deleted.
+                # The absent server may have joined arcs with groups that were deleted.
                 self._context.forgotten.note_overdue(server, writer=latest)
 
     def _other_home(self, ends: ArcKey) -> ServerId | None:
-        """The server of the other end of an arc with an end here; this one, where both are here.
+        """Return the server of the other end of an arc with an end here. This server if both ends are here.
 
-        None: no end is here any more, or the server of the other end was removed and may come back.
+        None if no end is here any more, or if the server of the other end was removed and may come back.
         """
         context, ids = self._context, self._graph.ids
         if any(subnet_of(ids[end]) in context.removed for end in ends) or not any(map(context.owns, ends)):
@@ -230,7 +235,7 @@ class Forgetting:
         return LeftArc(ArcId(ids[parent], ids[child]), tombstone.version, tombstone.writer)
 
     def _may_ask(self, server: ServerId) -> bool:
-        """Whether there is enough to ask the home of children for, and it would understand and answer."""
+        """Return True if the home of children should be asked: enough arcs wait, and it would understand and answer."""
         context = self._context
         return (
             len(self._shared[server]) >= self.begins_at
@@ -240,7 +245,7 @@ class Forgetting:
         )
 
     def _ask(self, server: ServerId) -> None:
-        """Ask the home of children to forget what was left."""
+        """Ask the home of children to forget tombstones."""
         context, shared = self._context, self._shared[server]
         taken = list(islice(shared, _portion(len(shared))))
         asked = tuple(self._to_ask(server, taken))
@@ -273,11 +278,11 @@ class Forgetting:
             if is_free and not self._entries.is_affected(node):
                 forgotten.append(node)
             elif not graph.has_tombstone(node):
-                graph.idle[node] = None  # Looked at again later. A tombstone that is dropped puts it here as well.
+                graph.idle[node] = None  # It is looked at again later. A dropped tombstone puts it here as well.
         self._stuck = 0 if forgotten else len(graph.idle)
         self._records.forget_names(forgotten)
 
 
 def _portion(waiting: int) -> int:
-    """How many of those that wait one step looks at."""
+    """Return the number of waiting items that one step looks at."""
     return min(LOOKED_AT_MOST, max(LOOKED_AT_ONCE, waiting // 4))

@@ -1,7 +1,7 @@
-"""What an import asks for, as operations: half a million of them, made one after another from columns when needed.
+"""Operations of an import: half a million of them, made one by one from columns when needed.
 
-Groups come first, then arcs; each has its place in the whole, from 1. A server is sent those that concern it in columns
-too (`OperationColumns`).
+Groups come first, then arcs. Each has its place in the whole, from 1. A server is sent the operations that concern
+it in columns too (`OperationColumns`).
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Nodes = dict[NodeId, None]
 
 
 class ImportOperations:
-    """The operations of one import, and whom they concern."""
+    """The operations of one import, and the servers that they concern."""
 
     def __init__(self, context: ServerContext, command: ImportCommand) -> None:
-        """Raises `RefusedError` where it contradicts itself, or holds a group that could have no home."""
+        """Raises `RefusedError` if the import contradicts itself, or has a group that could have no home."""
         self._context = context
         self._names = command.names
         self._groups = array("I", (place for place, kind in enumerate(kinds_wanted(command)) if kind == NodeKind.GROUP))
         self._parents, self._children = array("I", command.parents), array("I", command.children)
         self._kinds = command.kinds
         self._homes = self._find_homes()
-        """None: of a foreign process, which lives where its parents do."""
+        """Home of each name. None for a foreign process, which lives where its parents do."""
         for place in self._groups:
             if self._homes[place] is None:
                 raise unknown_subnet(self._names[place], context.server)
@@ -48,13 +48,13 @@ class ImportOperations:
         return enumerate(chain(_creates(self._names, self._groups), _joins(self._names, arcs)), start=1)
 
     def ends(self) -> dict[ServerId, tuple[Nodes, Nodes]]:
-        """By server: groups to be created and parents homed there; children homed there.
+        """Return, by server, the groups to be created and parents homed there, and the children homed there.
 
-        Called when the import begins. It may have waited for a view meanwhile, and who owns what may have changed.
+        Called when the import begins. If it waited for a view, the owners of subnets may have changed.
         """
         self._homes = self._find_homes()
         for place in self._groups:
-            # What is nobody's any more is refused here, as by any update.
+            # A group without an owner is refused at this server, as in any update.
             self._homes[place] = self._homes[place] or self._context.server
         found: dict[ServerId, tuple[Nodes, Nodes]] = {}
         names, homes = self._names, self._homes
@@ -69,7 +69,7 @@ class ImportOperations:
         return found
 
     def concerning(self, server: ServerId) -> OperationColumns:
-        """Those that concern a node of a server."""
+        """Return the operations that concern a node of a server."""
         is_there = np.array([home == server for home in self._homes], bool)
         all_groups, all_parents, all_children = map(np.asarray, (self._groups, self._parents, self._children))
         groups = np.flatnonzero(is_there[all_groups]).astype(np.uint32)
@@ -98,12 +98,12 @@ class ImportOperations:
 
 
 def steps_in(update: Update) -> Iterable[tuple[int, Step]]:
-    """What of an update concerns the server which was sent it, each with its place in the whole."""
+    """Return the operations of an update that concern the server it was sent to, each with its place in the whole."""
     return operations_in(update) if update.brought is not None else update.operations
 
 
 def operations_in(update: Update) -> Iterable[tuple[int, Operation]]:
-    """As `steps_in`: those that a client asked for."""
+    """Return those operations of `steps_in` that a client asked for."""
     columns = update.brought
     if columns is None:
         return [(number, step) for number, step in update.operations if isinstance(step, Operation)]
@@ -117,7 +117,7 @@ def operations_in(update: Update) -> Iterable[tuple[int, Operation]]:
 
 
 def groups_wanted(update: Update) -> dict[NodeId, bool]:
-    """The groups that an update asks to be there (True), or not."""
+    """Return the groups that an update asks to be present (True), or absent (False)."""
     columns = update.brought
     if columns is not None:
         return dict.fromkeys((columns.names[place] for place in places_in(columns.groups)), True)
@@ -126,7 +126,7 @@ def groups_wanted(update: Update) -> dict[NodeId, bool]:
 
 
 def creates(update: Update, group: NodeId) -> bool:
-    """Whether a group is to be there once an update is done that asks for it."""
+    """Return True if an update asks for a group to be present."""
     return groups_wanted(update).get(group, False)
 
 

@@ -1,9 +1,9 @@
-"""Whether an update concerns this server alone, and what it names.
+"""Locality: does an update concern this server alone? Also: the nodes that an update names.
 
-An update concerns one server if everything it affects lives there, the parents of groups that it deletes included, and
-no entry here affects the same nodes. Such an update is done in one step.
+An update concerns one server if two conditions hold. All affected nodes live there, including the parents of groups
+that it deletes. No entry there affects the same nodes. Such an update is done in one step.
 
-Source: protocol.md section 5.
+Source: docs/protocol.md, "Who takes part".
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from namegraph.update.order_queue import Entries
 def concerns_one_server(
     context: ServerContext, records: AncestryStore, entries: Entries, operations: Iterable[Operation]
 ) -> bool:
-    """Whether these operations affect nodes of this server alone, and none that an entry affects."""
+    """Return True if these operations affect nodes of this server alone, and none that an entry affects."""
     tails: list[NodeId] = []
     heads: list[NodeId] = []
     for operation in operations:
@@ -43,12 +43,12 @@ def concerns_one_server(
 def import_concerns_one_server(
     context: ServerContext, records: AncestryStore, entries: Entries, command: ImportCommand
 ) -> bool:
-    """As `concerns_one_server`, for a whole graph."""
+    """Return the result of `concerns_one_server` for a whole imported graph."""
     return _all_is_here(context, records, entries, tails=(), heads=command.names)
 
 
 def names_in(operations: Iterable[Operation]) -> list[NodeId]:
-    """The nodes that operations name, each once, in the order in which they come."""
+    """Return the nodes that operations name, each once, in their order."""
     found: dict[NodeId, None] = {}
     for operation in operations:
         match operation:
@@ -63,7 +63,7 @@ def names_in(operations: Iterable[Operation]) -> list[NodeId]:
 
 
 def heads_in(operations: Iterable[Operation]) -> list[NodeId]:
-    """The nodes below which operations change who is above: the children of arcs, and groups that come or go."""
+    """Return the nodes whose ancestry operations change: children of arcs, and groups that are created or deleted."""
     return [
         operation.child if isinstance(operation, JoinArc | LeaveArc) else operation.group for operation in operations
     ]
@@ -84,7 +84,7 @@ def require_kinds_of_waiting(context: ServerContext, operations: Iterable[Operat
 
 
 def not_for_this_server(context: ServerContext, node: NodeId) -> RefusedError:
-    """The refusal of an update that another server coordinates."""
+    """Return the refusal of an update that another server coordinates."""
     home = context.home_of(node)
     if context.is_away(home):
         return context.out_of_reach(home)

@@ -1,4 +1,4 @@
-"""Ordering: an update has an entry at each server where nodes are affected by it, and executes there at its turn.
+"""Ordering: an update has an entry at each server with affected nodes, and executes there at its turn.
 
                   ordered         final priority known        turn
     HANDED_ON ------------> VOTED --------------------> PLACED ---> READY, or REFUSED ---> committed, aborted, dropped
@@ -17,16 +17,16 @@
 
     -: the phase stays; x: refused, or never comes; *: PLACED, where the final priority was handed on too
 
-A vote is a priority above all that the server has seen; the final priority is the highest vote. The turn of an update
-comes when no entry that affects a common node here is left whose final priority is lower, or whose final priority is
-not known and whose bound (a vote, or what was handed on with it) is lower. Waiting so runs from later to earlier
-priorities, and cannot deadlock.
+A vote is a priority above all that the server has seen. The final priority is the highest vote. An entry blocks the
+turn of an update if it affects a common node here, and its final priority is lower. An entry without a known final
+priority blocks if its bound (a vote, or the bound handed on with it) is lower. The turn comes when no entry blocks
+it. All waits therefore run from later to earlier priorities, and cannot deadlock.
 
-Affected nodes are evaluated anew at each look, for the graph changes beneath the entries: what a committing update
-makes reachable is added to the entries of those that follow its parent, here by looking again, elsewhere by handing
-their entries on.
+Affected nodes are evaluated anew at each look, because the graph changes beneath the entries. Nodes that a
+committing update makes reachable are added to the entries that follow its parent. At this server that happens by
+looking again, at other servers by handing the entries on.
 
-Source: NG 6.2; protocol.md section 5, round one and growth.
+Source: NG 6.2; docs/protocol.md, "Order" and "The outcome" (growth).
 """
 
 from __future__ import annotations
@@ -57,34 +57,35 @@ T = TypeVar("T")
 
 LARGE_FROM_NODES = 50_000
 LARGE_FROM_NAMES = 5_000
-"""So many affected nodes are followed, or names told, in some 10 ms."""
+"""Affected nodes that are followed, and names that are told, in some 10 ms."""
 
 IMPORT_SIZE = 2**62
-"""Stands for the operations of an import, however many it has."""
+"""Number of operations that stands for an import, whatever its real size."""
 
 ENTRY = "entry"
-"""Rows: an entry by update."""
+"""Rows: an entry, by update."""
 COVER = "entry cover"
-"""Rows: what an entry covers, by update."""
+"""Rows: the cover of an entry, by update."""
 UPDATE = "update"
-"""Rows: what a coordinator asked for, by update."""
+"""Rows: the request of a coordinator, by update."""
 
 
 class EntryPhase(Enum):
-    """How far an update is at one server."""
+    """Progress of an update at one server."""
 
     HANDED_ON = auto()
-    """It is kept because it follows nodes here, and its coordinator asks for nothing."""
+    """The entry is kept because it follows nodes here. Its coordinator has asked for nothing."""
     VOTED = auto()
-    """Its final priority is not known."""
+    """The final priority is not known."""
     PLACED = auto()
-    """It waits for its turn."""
+    """The entry waits for its turn."""
     READY = auto()
-    """It can be done, and its outcome is awaited. That holds too once it was extended and could not be done so."""
+    """The update can be done, and its outcome is awaited. An entry stays READY if it was extended and the extension
+    failed."""
     EXTENDED = auto()
-    """It can be done. The coordinator asked for more since: for that it waits for its turn once more."""
+    """The update can be done. The coordinator extended it since, and the extension waits for its turn."""
     REFUSED = auto()
-    """It cannot be done, as its coordinator was told."""
+    """The update cannot be done. The coordinator was told so."""
 
 
 @dataclass(slots=True)
@@ -97,23 +98,23 @@ class Entry:
     ends: set[NodeId] = field(default_factory=set)
     entry_nodes: set[NodeId] = field(default_factory=set)
     asked: Cover | None = None
-    """What the coordinator asked for, and what the votes said is covered too; None at a server that was only handed the
-    entry."""
+    """Nodes that the coordinator asked for, or that the votes said are covered too. None at a server that was only
+    handed the entry."""
     covered: Cover | None = None
-    """What the last `Ready` (or `Refuse`) spoke of."""
+    """Cover of the last `Ready` (or `Refuse`)."""
     is_ready: bool = False
     sinks: Sinks | None = None
-    """Owned nodes that it affects, as they were when it became ready; None where the caller did not ask."""
+    """Owned affected nodes as they were when the entry became ready. None if the caller did not ask."""
     joins: tuple[ArcId, ...] = ()
     """Arcs that the update wants to add to groups owned here."""
     above: tuple[NodeId, ...] = ()
-    """Groups of whose records the coordinator wants to know whether they are held here."""
+    """Groups for which the coordinator asks if their records are held here."""
     found: Findings | None = None
-    """What the last `Ready` said of this server's own nodes; in memory only."""
+    """Findings of the last `Ready` about this server's own nodes. Kept in memory only."""
 
     @property
     def phase(self) -> EntryPhase:
-        """How far it is."""
+        """Progress of the entry."""
         if self.asked is None:
             return EntryPhase.HANDED_ON
         if self.final is None:
@@ -124,22 +125,23 @@ class Entry:
 
     @property
     def is_due(self) -> bool:
-        """Whether it waits for its turn."""
+        """True if the entry waits for its turn."""
         return self.phase in (EntryPhase.PLACED, EntryPhase.EXTENDED)
 
     def answer(self, *, is_ready: bool) -> None:
-        """Its turn has come: the coordinator is told of all that it asked for."""
+        """Record that the turn has come and that the coordinator gets an answer about all nodes that it asked for."""
         assert self.is_due
         self.covered = self.asked
         self.is_ready = self.is_ready or is_ready
 
     @property
     def place(self) -> Priority:
-        """Its place in the order as far as it is known here: the final priority is never lower."""
+        """Place in the order as far as it is known here. The final priority is never lower."""
         return self.final or self.bound
 
     def narrow(self) -> None:
-        """Keep what the last `Ready` covered: nodes that were handed on since do not belong to the outcome."""
+        """Reduce the entry to the cover of the last `Ready`. Nodes that were handed on later do not belong to the
+        outcome."""
         assert self.covered is not None
         self.ends, self.entry_nodes = set(self.covered.ends), set(self.covered.entry_nodes)
 
@@ -150,30 +152,30 @@ class AffectedPart:
 
     nodes: Set[NodeIndex]
     unknown: Set[NodeId]
-    """Affected too; they have no number here."""
+    """Affected nodes that have no number here."""
     followed: Set[NodeIndex]
-    """Those of the nodes whose children are affected as well."""
+    """Nodes of `nodes` whose children are affected as well."""
     leads: OnwardServers
 
     @property
     def is_large(self) -> bool:
-        """Whether there are very many nodes, or names to be told."""
+        """True if there are very many nodes, or very many names to tell."""
         return len(self.nodes) > LARGE_FROM_NODES or sum(len(names) for _, names in self.leads) > LARGE_FROM_NAMES
 
     def overlaps(self, other: AffectedPart) -> bool:
-        """Whether both affect a common node."""
+        """Return True if both affect a common node."""
         return not (self.nodes.isdisjoint(other.nodes) and self.unknown.isdisjoint(other.unknown))
 
 
 @dataclass(slots=True)
 class _CachedPart:
-    """A part, and what it was seen from."""
+    """A part, and the cover for which it was computed."""
 
     part: AffectedPart
     ends: set[NodeId]
     entry_nodes: set[NodeId]
     held_at: int
-    """Update count at which it was last known to hold."""
+    """Update count at which the part was last known to hold."""
 
 
 class Entries:
@@ -183,17 +185,17 @@ class Entries:
         self._context = context
         self._records = records
         self._covers = DurableMap(context.durable, COVER, UPDATES, ValueForm(_write_cover, _read_cover))
-        """The same entries as `_entries`: what of each may be large is written by itself."""
+        """The same entries as `_entries`. The parts of an entry that may be large are written separately."""
         self._entries = DurableMap(context.durable, ENTRY, UPDATES, ValueForm(_write_rest, self._read_rest))
         self._updates = DurableMap(context.durable, UPDATE, UPDATES, packed_small(Update))
         self.by_update: Mapping[UpdateId, Entry] = self._entries
         self.updates: Mapping[UpdateId, Update] = self._updates
-        """What was asked for, of those entries that a coordinator asked for."""
+        """Requests of coordinators, for entries that a coordinator asked for."""
         self._looks: dict[UpdateId, _CachedPart] = {}
         self._large: set[UpdateId] = set()
-        """Those whose parts are large."""
+        """Updates whose parts are large."""
         self._told: dict[UpdateId, dict[ServerId, set[NodeId]]] = {}
-        """Leads by update; after a restart all are told once more."""
+        """Leads that were told, by update. After a restart all are told once more."""
         self._asked_by = Counter(update_id.coordinator for update_id in self.updates)
         self._sizes = Counter(map(_size, self.updates.values()))
         self._ready: dict[UpdateId, Entry] = {}
@@ -203,11 +205,11 @@ class Entries:
             self._note_ready(entry)
         self._turns = Turns(context.graph)
         self._to_put: dict[UpdateId, None] = dict.fromkeys(self._entries)
-        """Entries that were changed, or the graph beneath them, since they were put in line."""
+        """Entries that were changed since they were put in line, or beneath which the graph was changed."""
         self._put_at = context.graph.update_count
 
     def hold(self, context: ServerContext, records: AncestryStore) -> Entries:
-        """The entries as they are now, for readers of a site that is held."""
+        """Return the present entries, for readers of a held site."""
         held = copy(self)
         held._context, held._records, held._looks = context, records, {}
         held._large, held._sizes, held._asked_by = self._large.copy(), self._sizes.copy(), self._asked_by.copy()
@@ -222,7 +224,7 @@ class Entries:
         return held
 
     def of(self, update_id: UpdateId) -> Entry:
-        """The entry of an update, made if there is none; it is about to be changed."""
+        """Return the entry of an update, to be changed. It is created if there is none."""
         entry = self.by_update.get(update_id)
         if entry is None:
             entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
@@ -232,11 +234,11 @@ class Entries:
 
     @property
     def ready(self) -> Mapping[UpdateId, Entry]:
-        """Those whose outcome this server waits for, in the order in which they became ready."""
+        """Entries whose outcome this server waits for, in the order in which they became ready."""
         return self._ready
 
     def answer(self, entry: Entry, *, is_ready: bool) -> None:
-        """The turn of an entry has come: its coordinator is told of all that it asked for."""
+        """Record that the turn of an entry has come, and that its coordinator gets an answer."""
         self.of(entry.update_id)
         entry.answer(is_ready=is_ready)
         self._note_ready(entry)
@@ -249,16 +251,16 @@ class Entries:
                 self._coming.setdefault(parent, {}).setdefault(update_id, []).append(child)
 
     def asked_by(self, coordinator: ServerId) -> int:
-        """How many updates of a coordinator are not over here, of those that it asked for."""
+        """Return the number of a coordinator's updates that are not over here, counting those that it asked for."""
         return self._asked_by[coordinator]
 
     @property
     def largest(self) -> int:
-        """How many operations the largest of the updates has that were asked for; an import has `IMPORT_SIZE`."""
+        """Number of operations of the largest update that was asked for. An import counts as `IMPORT_SIZE`."""
         return max(self._sizes, default=0)
 
     def missed(self, is_cut_off: Callable[[ServerId], bool]) -> list[Missed]:
-        """The updates that this server is ready for, and a coordinator that is cut off may finish alone."""
+        """Return the updates that this server is ready for and that a cut-off coordinator may finish alone."""
         found = []
         for update_id, entry in self.by_update.items():
             if entry.is_ready and entry.asked is not None and is_cut_off(update_id.coordinator):
@@ -267,11 +269,11 @@ class Entries:
         return found
 
     def find(self, update_id: UpdateId) -> Entry | None:
-        """The entry of an update, if there is one; it is about to be changed."""
+        """Return the entry of an update, to be changed. None if there is none."""
         return self.of(update_id) if update_id in self.by_update else None
 
     def ask(self, update: Update, cover: Cover) -> Entry:
-        """The entry of an update that its coordinator asks for, extended to what it shall cover."""
+        """Return the entry of an update that its coordinator asks for, extended by `cover`."""
         update_id = update.update_id
         entry = self.of(update_id)
         self._extend(entry, cover)
@@ -295,13 +297,13 @@ class Entries:
         entry.asked = cover if entry.asked is None else entry.asked.extended(cover)
 
     def set_above(self, entry: Entry, above: tuple[NodeId, ...]) -> None:
-        """Note what the coordinator says is above the joined parents."""
+        """Record the groups that the coordinator reports above the joined parents."""
         if entry.above != above:
             entry.above = above
             self._covers.touch(entry.update_id)
 
     def remove(self, update_id: UpdateId) -> Entry | None:
-        """Forget an entry."""
+        """Forget an entry, and return it. None if there is none."""
         update = self.updates.get(update_id)
         if update is not None:
             _count_down(self._asked_by, update_id.coordinator)
@@ -318,7 +320,10 @@ class Entries:
         return self._entries.pop(update_id, None)
 
     def part(self, entry: Entry, *, with_ready: bool = False) -> AffectedPart:
-        """The affected nodes here and where they lead; `with_ready` counts arcs that ready updates will add."""
+        """Return the affected nodes here, and the servers to which they lead.
+
+        `with_ready`: True to count the arcs that ready updates will add.
+        """
         look = self._looks.get(entry.update_id)
         if look is None or not self._still_holds(look, entry):
             look = _CachedPart(self._look(entry, {}), set(entry.ends), set(entry.entry_nodes), 0)
@@ -332,25 +337,25 @@ class Entries:
 
     @property
     def affects_many(self) -> bool:
-        """Whether an update under way affects so many nodes that following them takes some milliseconds."""
+        """True if an update under way affects so many nodes that following them takes some milliseconds."""
         return bool(self._large)
 
     def cover_entered(self, entry: Entry) -> tuple[NodeId, ...]:
         """Cover the owned nodes where the affected part is entered from other servers, as if they had been asked for.
 
-        Those that were not asked for are returned, sorted. They stay covered when arcs that led there are left before
-        the turn of the update, because the votes of other servers may lead there.
+        Return those that were not asked for, sorted. They stay covered when arcs that led there are left before the
+        turn of the update, because the votes of other servers may lead there.
         """
         assert entry.asked is not None
         graph, above, asked = self._context.graph, self._records.above.keys(), entry.asked.entry_nodes
         below = set().union(*[graph.children[node] for node in self.part(entry).followed & above])
-        # An arc of another server is known by its child's record: the child is owned, or above an owned node.
+        # An arc of another server is known by its child's record, so the child is owned or above an owned node.
         entered = frozenset(graph.ids[node] for node in below - above) - asked
         self._extend(entry, Cover(frozenset(), entered))
         return tuple(sorted(entered))
 
     def leads_to_tell(self, entry: Entry, *, with_ready: bool) -> OnwardServers:
-        """Where the affected nodes lead, as far as the coordinator was not told yet; `with_ready` as in `part`."""
+        """Return the leads that the coordinator was not told yet. `with_ready`: see `part`."""
         told = self._told.setdefault(entry.update_id, {})
         found = []
         for server, nodes in self.part(entry, with_ready=with_ready).leads:
@@ -362,7 +367,8 @@ class Entries:
         return tuple(found)
 
     def _still_holds(self, look: _CachedPart, entry: Entry) -> bool:
-        """Further entry nodes add nothing where they were followed already."""
+        """Return True if a cached part is valid for an entry. Further entry nodes add nothing if they were followed
+        already."""
         index = self._context.graph.index
         return (
             look.ends == entry.ends
@@ -373,10 +379,11 @@ class Entries:
         )
 
     def _look(self, entry: Entry, coming: Mapping[NodeId, list[NodeId]]) -> AffectedPart:
-        """Whole levels at once: it costs what is affected here, and most of that runs in C.
+        """Compute the affected part. Whole levels are followed at once: the cost follows the affected nodes, and most
+        of it is in C.
 
-        Arcs are followed through the nodes of other servers too, as far as they are known here. This server holds the
-        ancestry of all it owns, so it finds all of its own nodes below an entry node, whoever owns that.
+        Arcs are followed through the nodes of other servers too, as far as they are known here. This server holds
+        the ancestry of all its own nodes, so it finds all of them below an entry node, whichever server owns that.
         """
         graph = self._context.graph
         nodes, unknown = self._known(entry.ends)
@@ -406,10 +413,12 @@ class Entries:
         return {index[name] for name in names if name in index}, {name for name in names if name not in index}
 
     def _leads_from(self, followed: Set[NodeIndex], elsewhere: Set[NodeId], entry_nodes: Set[NodeId]) -> OnwardServers:
-        """Where arcs from affected groups of this server lead, and one node of each other server that is known below.
+        """Return the servers to which arcs from affected groups lead, and one node of each other server that is known
+        below.
 
-        The first must be said: nobody else may know these arcs yet. The second spares asking server after server; while
-        arcs are being suspended it would name servers of other origins, which have no part in that.
+        The first must be told, because no other server may know these arcs yet. The second saves asking server
+        after server. While arcs are being suspended, it would name servers of other origins, which have no part in
+        the suspension.
         """
         context, ids, leaving = self._context, self._context.graph.ids, self._records.leaving
         found = {ids[node] for node in followed & leaving.keys() if not followed.isdisjoint(leaving[node])} | elsewhere
@@ -427,32 +436,33 @@ class Entries:
         return tuple((server, tuple(leads[server])) for server in sorted(leads))
 
     def affects(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:
-        """Whether an entry here affects one of the nodes, given by number or by name."""
+        """Return True if an entry here affects one of the nodes, given by number or by name."""
         return self._in_line().affect(nodes, names)
 
     def is_affected(self, node: NodeIndex) -> bool:
-        """Whether an entry here affects a node, cuts apart."""
+        """Return True if an entry here affects a node. Cuts are not counted."""
         return bool(self.by_update) and bool(self._in_line().at((node,)))
 
     def next_turn(self) -> Entry | None:
-        """The earliest update that must answer the coordinator and whose turn has come."""
+        """Return the earliest entry that must answer its coordinator and whose turn has come. None if there is none."""
         if not self.by_update:
             return None
         update_id = self._in_line().first()
         return None if update_id is None else self.by_update[update_id]
 
     def all_before(self, update_id: UpdateId) -> list[UpdateId]:
-        """The updates that must be over before the turn of one comes here, and before the turns of these; sorted."""
+        """Return the updates that must be over before the turn of `update_id` comes here, transitively and sorted."""
         return self._in_line().all_before(update_id)
 
     @property
     def lowest_counter(self) -> int | None:
-        """The counter below which no entry has its place; None where there is no entry."""
+        """Counter below which no entry has its place. None if there is no entry."""
         lowest = self._in_line().lowest
         return None if lowest is None else lowest.counter
 
     def _in_line(self) -> Turns:
-        """The entries in their lines, those put in anew that were changed, or the graph beneath them."""
+        """Return the lines, after putting in line again the entries that changed, or beneath which the graph
+        changed."""
         graph, turns = self._context.graph, self._turns
         if graph.update_count != self._put_at:
             tails = graph.changed_since(self._put_at)
@@ -470,7 +480,7 @@ class Entries:
         return turns
 
     def following(self, name: NodeId, *, but: UpdateId) -> tuple[PendingEntry, ...]:
-        """The entries that follow a node, to be handed on to what becomes reachable from it."""
+        """Return the entries that follow a node, to be handed on to nodes that become reachable from it."""
         node = self._context.graph.index.get(name)
         there = ((update_id, self.by_update[update_id]) for update_id in sorted(self._in_line().at_name(name)))
         return tuple(
@@ -480,7 +490,7 @@ class Entries:
         )
 
     def install(self, handed_on: PendingEntry, entry_nodes: Iterable[NodeId]) -> bool:
-        """Take an entry that was handed on; return whether none of its update was held."""
+        """Install an entry that was handed on. Return True if the update had no entry here."""
         self._context.see(handed_on.bound)
         if handed_on.final is not None:
             self._context.see(handed_on.final)
@@ -493,7 +503,7 @@ class Entries:
         return is_new
 
     def _coming_arcs(self, but: Entry, part: AffectedPart) -> dict[NodeId, list[NodeId]]:
-        """The arcs that other ready updates will add, by parent; none where none of them leaves a part."""
+        """Return the arcs that other ready updates will add, by parent. Empty if none of them leaves the part."""
         graph, coming = self._context.graph, self._coming
         if len(coming) < len(part.followed):
             is_met = any(graph.index.get(parent) in part.followed for parent in coming)
@@ -518,7 +528,7 @@ class Entries:
 
 
 class _EntryRow(NamedTuple):
-    """What of an entry changes often, and is small."""
+    """The small, often changing fields of an entry."""
 
     update_id: UpdateId
     bound: Priority
@@ -529,7 +539,7 @@ class _EntryRow(NamedTuple):
 
 
 class _CoverRow(NamedTuple):
-    """What of an entry may be large, and changes with what is asked for."""
+    """The fields of an entry that may be large, and change with the coordinator's requests."""
 
     update_id: UpdateId
     ends: frozenset[NodeId]

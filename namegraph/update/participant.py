@@ -1,13 +1,13 @@
-"""A server's part in updates: it votes, waits for its turn, gets ready or refuses, and applies what was decided.
+"""A server's part in updates: it votes, waits for its turn, gets ready or refuses, and applies the decision.
 
     Order --> Vote --> Final --> (turn) --> Ready --> Commit --> Done
                  \\                   \\          \\
                   Abort               Refuse      Abort
 
-Who votes last knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote; who gave it
-never decides alone. It is given again when the coordinator asks for more entry nodes.
+The last voter knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote. A
+participant that gave it never decides alone. It gives `Ready` again when the coordinator asks for more entry nodes.
 
-Source: NG 6.2, 6.4; protocol.md section 5.
+Source: NG 6.2, 6.4; docs/protocol.md, "Many servers".
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from namegraph.wire.update_messages import (
 
 
 class Participant:
-    """Handles what coordinators ask of this server."""
+    """Handles the requests of coordinators to this server."""
 
     def __init__(self, context: ServerContext, records: AncestryStore, entries: Entries) -> None:
         self.decided = DecisionLog(context.durable)
@@ -62,7 +62,7 @@ class Participant:
         """Cuts whose turn has come in this step."""
 
     def order(self, order: Order) -> None:
-        """Make an entry, or extend it; vote where the final priority is not known."""
+        """Make an entry, or extend it. Vote if the final priority is not known."""
         context = self._context
         update_id = order.update.update_id
         is_first = update_id not in self._entries.updates
@@ -82,13 +82,13 @@ class Participant:
         leads = self._entries.leads_to_tell(entry, with_ready=True)
         above = self._records.above_of(dict.fromkeys(arc.parent for arc in entry.joins)) if is_first else ()
         if order.highest_vote is not None and not leads:
-            # The last vote, above all others, and nobody else is to be asked.
+            # This is the last vote, above all others, and no further server has to be asked.
             entry.final = vote
             self._entries.set_above(entry, tuple(dict.fromkeys((*order.above, *above))))
         context.send(update_id.coordinator, Vote(update_id, vote, leads, above, self._entries.cover_entered(entry)))
 
     def final(self, final: Final) -> None:
-        """Learn an update's place in the order."""
+        """Record an update's place in the order."""
         self._context.see(final.priority)
         entry = self._entries.find(final.update_id)
         if entry is not None:
@@ -104,7 +104,7 @@ class Participant:
         self._forget(drop.update_id)
 
     def take_next_turn(self) -> bool:
-        """Let the first update whose turn has come check and answer; return whether there was one."""
+        """Let the first update whose turn has come check and answer. Return False if there is none."""
         entry = None if self._context.view_change_in_progress else self._entries.next_turn()
         if entry is None:
             return False
@@ -129,19 +129,19 @@ class Participant:
         return True
 
     def restore(self) -> None:
-        """Say again that this server is ready for cuts: the first `Ready` may have been lost with the crash."""
+        """Repeat that this server is ready for cuts, because the first `Ready` may have been lost with the crash."""
         for update_id, update in self._entries.updates.items():
             if update.cut is not None and self._entries.by_update[update_id].is_ready:
                 self.cuts_turned.append(update_id)
 
     def ready_for_cut(self, update_id: UpdateId) -> None:
-        """Say that all that this server sent before the turn of a cut was received."""
+        """Send `Ready` for a cut: all letters that this server sent before its turn were received."""
         entry = self._entries.by_update.get(update_id)
         if entry is not None:
             self._say_ready(entry, NOTHING)
 
     def take_cut(self, update_id: UpdateId) -> Cut | None:
-        """The cut is now, unless it was before; tell all others before anything else."""
+        """Take a cut now, and tell all other servers before anything else. Return None if it was taken before."""
         update, entry = self._entries.updates.get(update_id), self._entries.by_update.get(update_id)
         if update is None or update.cut is None or entry is None or not entry.is_ready:
             return None
@@ -152,7 +152,7 @@ class Participant:
         return Cut(update.cut, f"{update_id.number}@{update_id.coordinator}")
 
     def commit(self, commit: Commit, share: UpdateOutcome) -> None:
-        """Apply this server's share of an outcome, in one step, and say that it is done."""
+        """Apply this server's share of an outcome, in one step, and send `Done`."""
         if commit.is_shared and commit.update_id.coordinator != self._context.server:
             self.decided.keep(commit.update_id, commit.outcome)
         self._context.send(commit.update_id.coordinator, self._commit(share, commit.handed_on))
@@ -163,26 +163,26 @@ class Participant:
         self._commit(share)
 
     def is_ready(self, update_id: UpdateId) -> bool:
-        """Whether this server waits for the outcome of an update."""
+        """Return True if this server waits for the outcome of an update."""
         entry = self._entries.by_update.get(update_id)
         return entry is not None and entry.is_ready
 
     def ready_updates(self) -> tuple[UpdateId, ...]:
-        """The updates whose outcome this server waits for, sorted."""
+        """Return the updates whose outcome this server waits for, sorted."""
         return tuple(sorted(self._entries.ready))
 
     def remember_doubts(self, members: Mapping[ServerId, Cohort]) -> None:
         """Remember the updates that may be done although this server ends the view without their outcome.
 
-        `members`: the servers of the next view, and where each comes from. What a member decided that comes from where
-        this server does is known there. One from elsewhere tells it only while they heal.
+        `members`: the servers of the next view, with the cohort of each. Decisions of a member of this server's
+        cohort are known there. A member of another cohort tells its decisions only while they heal.
         """
         here = members[self._context.server]
         for one in self._entries.missed(lambda coordinator: members.get(coordinator) != here):
             self._context.doubts.note(one)
 
     def end_view(self) -> None:
-        """Drop all that is under way."""
+        """Drop all entries."""
         for update_id in list(self._entries.by_update):
             self._entries.remove(update_id)
         self._prune_and_follow()
@@ -194,7 +194,7 @@ class Participant:
         self._prune_and_follow()
 
     def take_over(self, known: KnownArc) -> None:
-        """Take over what was done to an arc with an end here while the home of its other end is away."""
+        """Take over a change that the other end of an arc made while its home was away."""
         context = self._context
         if context.home_of(known.arc.parent) == context.server:
             changes = changes_of_known(context, known)
@@ -209,10 +209,10 @@ class Participant:
         entry = self._entries.remove(share.update_id)
         assert entry is not None
         assert entry.is_ready
-        # The order matters in four places. The entries of other updates are handed on to the entry nodes that were
-        # ready, not to those that came later: so the entry is narrowed first. What is unconfirmed, or was left, follows
-        # from which arcs are suspended after the outcome. Nothing is pruned while an entry is ready, so this one is
-        # gone before. What is controlled follows from the ancestor sets, once they have followed the outcome.
+        # The order matters in four places. Entries of other updates are handed on to the entry nodes that were ready,
+        # not to later ones; so the entry is narrowed first. Unconfirmed and left arcs follow from the arcs that are
+        # suspended after the outcome. Nothing is pruned while an entry is ready, so this entry is removed before.
+        # Controlled nodes follow from the ancestor sets, once these have followed the outcome.
         entry.narrow()
         children = children_in(share.arcs)
         self._apply(share)
@@ -230,11 +230,11 @@ class Participant:
         return Done(share.update_id, controlled=self._names(now - before), released=self._names(before - now))
 
     def all_before(self, update_id: UpdateId) -> list[UpdateId]:
-        """The updates that an update waits for here, and those that these wait for; sorted."""
+        """Return the updates that an update waits for here, transitively and sorted."""
         return self._entries.all_before(update_id)
 
     def pending_at(self, parents: Iterable[NodeId], *, but: UpdateId) -> tuple[PendingEntry, ...]:
-        """Entries to hand on to what becomes reachable from these owned parents."""
+        """Return the entries to hand on to nodes that become reachable from these owned parents."""
         found = {
             pending.update_id: pending for parent in parents for pending in self._entries.following(parent, but=but)
         }
@@ -244,7 +244,8 @@ class Participant:
         records = self._records
         changes = changes_of_share(self._context, share)
         self._context.change_log.note(share.final, share.update_id.coordinator, share.origin, changes)
-        # A group that is renamed is deleted below: old names must not lead to that name any more by then.
+        # The old name of a renamed group is deleted below. By then, still older names must lead to the new name, not to
+        # that one.
         self._context.renames.note(share.renames)
         relayed = nodes_in(share.relay)
         records.install(share.relay)
@@ -269,9 +270,10 @@ class Participant:
             renames.forget_used([name for name, node in known if node is not None and graph.children[node]])
 
     def _follow_unconfirmed(self, update: Update, children: list[NodeId], waiting: Container[ArcId]) -> None:
-        """Note which arcs to these children are unconfirmed: the homes of their other ends have not joined them.
+        """Note which arcs to these children are unconfirmed, because the homes of their other ends have not joined
+        them.
 
-        `waiting`: those that the update suspends, or joined for when their other end is there.
+        `waiting`: arcs that the update suspends, or joins for the time when their other end is back.
         """
         context = self._context
         below = context.unconfirmed_below
@@ -302,7 +304,8 @@ class Participant:
                 context.unilateral_leaves[arc] = None
 
     def _leave_with_groups(self, deleted: Iterable[NodeId]) -> None:
-        """Leave the arcs of deleted groups of this server that it took over since it was ready: they are not named."""
+        """Leave the arcs of deleted groups that this server took over after it was ready. The outcome does not name
+        them."""
         context, graph = self._context, self._graph
         for group in deleted:
             if context.table.home_of(group) != context.server:
@@ -324,7 +327,7 @@ class Participant:
     def _say_ready(self, entry: Entry, findings: Findings) -> None:
         update = self._entries.updates[entry.update_id]
         assert entry.covered is not None
-        # Nothing is compared with its children, of which an import has hundreds of thousands, nor with what it tells.
+        # These fields are not compared later: an import has hundreds of thousands of children.
         entry.found = replace(findings, children=(), told=(), unchanged=())
         tails, joined_below = parents_in(findings.arcs), joined_parents_in(findings.arcs)
         ready = Ready(
@@ -347,19 +350,19 @@ class Participant:
         self._context.send(update.update_id.coordinator, ready)
 
     def _members(self, part: AffectedPart, group: NodeId) -> tuple[Member, ...]:
-        """What is owned here and below the group, and processes of servers that are away."""
+        """Return the owned members of the group, and processes of servers that are away."""
         graph = self._graph
         found = [*self._reached(part, group), *(self._apart(part, group, NodeKind.PROCESS))]
         return tuple(sorted({Member(graph.ids[node], graph.kind(node)) for node in found}))
 
     def _unreachable(self, part: AffectedPart, group: NodeId) -> tuple[NodeId, ...]:
         if Uncertainty(self._context).below(group):
-            # Anything may be missing anywhere below.
+            # Any node may be missing below the group.
             return (group,)
         return tuple(sorted(map(self._context.id_of, self._apart(part, group, NodeKind.GROUP))))
 
     def _apart(self, part: AffectedPart, group: NodeId, kind: NodeKind) -> list[NodeIndex]:
-        """Where suspended arcs lead from what is below the group."""
+        """Return the heads, of one kind, of suspended arcs that leave nodes below the group."""
         graph, context = self._graph, self._context
         if not graph.suspended:
             return []
@@ -367,7 +370,8 @@ class Participant:
         return [node for node in ends if graph.kind(node) is kind]
 
     def _reached(self, part: AffectedPart, group: NodeId) -> list[NodeIndex]:
-        """What is owned here and below the group by now: ways that led here when the read was asked for may be gone."""
+        """Return the owned nodes that are below the group now. Ways that led here when the read was requested may be
+        gone."""
         above = self._graph.index.get(group)
         if above is None:
             return []
@@ -378,7 +382,7 @@ class Participant:
         self._prune_and_follow()
 
     def _prune_and_follow(self) -> None:
-        # A difference under way may need what would be pruned.
+        # A difference under way may need a record that would be pruned.
         if not self._entries.ready:
             self._records.prune()
         self._records.change.follow()

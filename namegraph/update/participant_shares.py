@@ -1,4 +1,5 @@
-"""What each participant must know of an update before it votes: the operations of arcs and groups with an end there."""
+"""The part of an update that each participant must know before it votes: operations of arcs and groups with an end
+there."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from namegraph.wire.message_parts import ArcId, Step, SuspendArc, Update
 
 
 def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: ServerContext) -> dict[ServerId, Update]:
-    """For each of these servers, which are asked for the first time, its part of an update."""
+    """Return the part of an update for each of these servers, which are asked for the first time."""
     plan = running.plan
     if not servers:
         return {}
@@ -57,7 +58,7 @@ def parts_of(running: Transaction, servers: Sequence[ServerId], *, context: Serv
 
 
 def _homes_of(operation: Step, context: ServerContext) -> tuple[ServerId, ...]:
-    """The servers that an operation concerns before anything is known of what is above and below."""
+    """Return the servers that an operation concerns before the nodes above and below are known."""
     match operation:
         case CreateGroup(group) | DeleteGroup(group):
             return (context.home_of(group),)

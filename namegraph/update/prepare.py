@@ -1,9 +1,10 @@
-"""What one server finds of an update at its turn: what it would change of what this server owns, or why it cannot be.
+"""Findings of one server about an update at its turn: the changes to the nodes that it owns, or the reason of a
+refusal.
 
     group  -> its home: created, deleted            arc -> the parent's home: joined, left, there already
     child  -> its home: a group or a process
 
-Nothing is changed, and no node is numbered that was not known before. Source: protocol.md section 5, item 3.
+Nothing is changed, and no unknown node gets a number. Source: docs/protocol.md, "What each server judges".
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ NOTHING = Findings((), pack_arcs(()), (), 0)
 
 
 class CannotError(Exception):
-    """An update that cannot be done as it is; `refuse` says why."""
+    """An update that cannot be done as it is. `refuse` gives the reason."""
 
     def __init__(self, refuse: Refuse) -> None:
         super().__init__(refuse.refusal.message)
@@ -66,7 +67,7 @@ class CannotError(Exception):
 
 
 def prepare_update(context: ServerContext, records: AncestryStore, update: Update) -> Findings:
-    """Look at an update whose turn has come; raises `CannotError`."""
+    """Return the findings about an update whose turn has come. Raises `CannotError`."""
     graph = context.graph
     if update.read is not None:
         if context.home_of(update.read) == context.server and graph.group(update.read) is None:
@@ -97,7 +98,7 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
             _children(context, records, update, collector),
             changes.already_there,
             told=_told(context, update),
-            # The caller of an import is told how many these are.
+            # The caller of an import is told only their number.
             unchanged=() if update.brought is not None else changes.unchanged,
         )
     except RefusedError as error:
@@ -111,9 +112,10 @@ def prepare_update(context: ServerContext, records: AncestryStore, update: Updat
 
 
 def _waiting_kinds(context: ServerContext, update: Update, collector: Collector) -> dict[ArcId, NodeKind]:
-    """Arcs from or to here that are to wait for the home of their other end, with what they take the child for.
+    """Return the arcs from or to here that are to wait for the home of their other end, each with the assumed kind of
+    its child.
 
-    An import asks for none.
+    Empty for an import.
     """
     found = {}
     for _, operation in update.operations:
@@ -131,14 +133,14 @@ def _waiting_kinds(context: ServerContext, update: Update, collector: Collector)
 def _arc_changes(
     context: ServerContext, changes: GraphDelta, update: Update, waiting: Mapping[ArcId, NodeKind]
 ) -> tuple[ArcChange, ...]:
-    """The arcs of which this server says whether they are there."""
+    """Return the changes of the arcs whose presence this server judges."""
     graph = context.graph
     found: dict[ArcId, ArcChange] = {}
     added = {(parent, child) for parent, child, _ in changes.added}
     for parent, child in changes.removed:
         name = ArcId(graph.ids[parent], graph.ids[child])
-        # What its parent's home does not know, this server leaves by an update of its own, which that has no part in;
-        # unless it joins it too.
+        # This server leaves an arc that its parent's home does not know by an update of its own. That home has no part
+        # in the update, unless it joins the arc too.
         is_unconfirmed = context.is_unconfirmed(*name) and (parent, child) not in added
         is_ours_alone = update.update_id.coordinator == context.server and is_unconfirmed
         step = ArcStep.LEAVE_UNCONFIRMED if is_ours_alone else ArcStep.LEAVE
@@ -160,7 +162,7 @@ def _arc_changes(
 def _children(
     context: ServerContext, records: AncestryStore, update: Update, collector: Collector
 ) -> tuple[ChildTruth, ...]:
-    """The children, owned here, of the update's arcs."""
+    """Return the children, owned here, of the update's arcs."""
     graph = context.graph
     found: dict[NodeId, ChildTruth] = {}
     for _, operation in operations_in(update):
@@ -176,10 +178,10 @@ def _children(
 
 
 def _told(context: ServerContext, update: Update) -> tuple[ArcVersion, ...]:
-    """The versions of the update's arcs to here that the home of the parent may not know, which was apart from here.
+    """Return the versions of the update's arcs to here that the home of the parent may not know, because it was apart.
 
-    Of arcs that are there both ends know the same, and so they do of all arcs in a healed view, but for rejected ones
-    and those that were left here alone.
+    Both ends know the same of a present arc. They know the same of all arcs in a healed view, except rejected arcs
+    and arcs that were left here alone.
     """
     if context.is_healed and not (context.graph.suspended or context.unilateral_leaves):
         return ()

@@ -1,10 +1,10 @@
-"""What one server finds of an import whose turn has come, where nothing stands in its way: whole columns at once.
+"""Findings of one server about a regular import whose turn has come, computed on whole columns at once.
 
-An import brings half a million arcs, nearly all of them new, between groups that it creates itself. What is known here
-already is looked at one by one. Where anything is not as it should be, this says nothing: then the operations are read
-one after another (`changes`), which finds the first of them that cannot be done, and why.
+An import brings half a million arcs, nearly all of them new, between groups that it creates itself. Arcs that are
+known here already are looked at one by one. If anything is irregular, this module returns None. Then the operations
+are read one after another (`admission`), which finds the first operation that cannot be done, and the reason.
 
-Source: protocol.md section 5, item 3.
+Source: docs/protocol.md, "What each server judges".
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from namegraph.wire.columns import PRESENT, Numbers, column_of, place_array, ren
 from namegraph.wire.message_parts import ArcColumns, ArcId, ChildTruth, GroupChange, OperationColumns
 
 BroughtFindings = tuple[tuple[GroupChange, ...], ArcColumns, tuple[ChildTruth, ...], int]
-"""Groups, arcs, children, and how many arcs are there already: as in `Findings`."""
+"""Groups, arcs, children, and number of arcs that are there already, as in `Findings`."""
 
 
 def prepare_import(context: ServerContext, records: AncestryStore, columns: OperationColumns) -> BroughtFindings | None:
-    """Look at an import; None where it must be read one operation after another."""
+    """Return the findings about an import. None if it must be read one operation after another."""
     graph, names = context.graph, columns.names
     homes = context.table.homes_of(names)
     are_in_view = all(context.is_in_view(home) for home in dict.fromkeys(homes) if home is not None)
@@ -72,7 +72,7 @@ def prepare_import(context: ServerContext, records: AncestryStore, columns: Oper
 
 
 def _are_new(graph: NameGraph, parents: Numbers, children: Numbers, numbers: list[NodeIndex | None]) -> Numbers:
-    """Whether each arc is not there yet, nor among those before it."""
+    """Return, for each arc, True if it is neither present nor a repetition of an earlier arc."""
     is_new = np.zeros(len(parents), bool)
     _, first_places = np.unique(parents.astype(np.uint64) << np.uint64(32) | children, return_index=True)
     is_new[first_places] = True
@@ -86,7 +86,7 @@ def _are_new(graph: NameGraph, parents: Numbers, children: Numbers, numbers: lis
 
 
 def _joined(context: ServerContext, columns: OperationColumns, chosen: Numbers) -> ArcColumns:
-    """Some of the arcs, each with the version after that which it had when it was left."""
+    """Return some of the arcs, each with the version after the one at which it was left."""
     parents, children = place_array(columns.parents)[chosen], place_array(columns.children)[chosen]
     versions = np.ones(len(parents), np.uint64)
     if context.graph.tombstones or context.forgotten:

@@ -1,4 +1,4 @@
-"""What one server finds, at the update's turn, of arcs that servers suspend or settle by themselves."""
+"""Findings of one server, at the update's turn, about arcs that servers suspend or settle by themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_inner(
     *,
     asked_by: ServerId,
 ) -> InnerFindings:
-    """What this server finds of arcs to be suspended or settled, at the update's turn."""
+    """Return this server's findings about arcs to be suspended or settled, at the update's turn."""
     arcs: list[ArcChange] = []
     children: dict[NodeId, ChildTruth] = {}
     declined: list[ArcId] = []
@@ -30,7 +30,7 @@ def find_inner(
         name = ArcId(operation.parent, operation.child)
         owns_child = context.home_below(parent=name.parent, child=name.child) == context.server
         if isinstance(operation, SuspendArc):
-            # Only until the view is open: nobody may ask for it later.
+            # Suspensions are valid only until the view is open. Later ones are ignored.
             arc = active_arc(context, name) if owns_child and not context.view_active else None
             if arc is None:
                 continue
@@ -47,11 +47,12 @@ def find_inner(
             node = context.graph.index.get(name.child)
             kind = operation.kind if isinstance(operation, ReconcileArc) else NodeKind.ABSENT
             if isinstance(operation, ReconcileArc) and node is not None and context.graph.kind(node) is NodeKind.GROUP:
-                # Who left the arc may have taken a group for a process; its record is changed all the same.
+                # The server that left the arc may have taken a group for a process. The group's record is changed all
+                # the same.
                 kind = NodeKind.GROUP
             told = children.get(name.child)
             if told is not None and kind is NodeKind.ABSENT:
-                # Another arc of the update says what the child is; who left this one need not know.
+                # Another arc of the update tells the child's kind. The server that left this arc need not know it.
                 kind = told.kind
             version = NEVER if node is None else records.version_of(node)
             children[name.child] = ChildTruth(name.child, kind, version)
@@ -73,7 +74,8 @@ def _is_declined(context: ServerContext, settle: ReconcileArc, *, owns_child: bo
 
 
 def _was_left(context: ServerContext, settle: ReconcileArc) -> bool:
-    """Whether an arc with an end here was left and forgotten, and another server told late that it was joined."""
+    """Return True if an arc with an end here was left and forgotten, and another server was told late that it was
+    joined."""
     name = ArcId(settle.parent, settle.child)
     return (
         settle.is_present

@@ -1,4 +1,5 @@
-"""What an update changes of this server's groups, as the record of changes tells it; found before it is applied."""
+"""Changes that an update makes to this server's groups, for the record of changes. Found before the update is
+applied."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from namegraph.wire.update_messages import UpdateOutcome
 
 
 def changes_of_delta(graph: NameGraph, delta: GraphDelta) -> ChangeSet:
-    """Of an update that is this server's alone: all its parents are at home here."""
+    """Return the changes of an update that concerns this server alone: all its parents live here."""
     group = NodeKind.GROUP
     if len(delta.kinds) + len(delta.added) + len(delta.removed) > LISTED_LIMIT:
         made = sum(kind is group for kind in delta.kinds.values())
@@ -37,7 +38,8 @@ def changes_of_delta(graph: NameGraph, delta: GraphDelta) -> ChangeSet:
 
 
 def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
-    """Of this server's share of an outcome. An arc that is suspended, or goes on after that, has not changed."""
+    """Return the changes of this server's share of an outcome. An arc that is suspended, or goes on afterwards, is no
+    change."""
     groups = [change for change in share.groups if context.home_of(change.group) == context.server]
     arcs = share.arcs
     if len(groups) + len(arcs.present) > LISTED_LIMIT:
@@ -56,7 +58,7 @@ def changes_of_share(context: ServerContext, share: UpdateOutcome) -> ChangeSet:
 
 
 def changes_of_known(context: ServerContext, known: KnownArc) -> ChangeSet:
-    """Of an arc whose other end changed it while this server was away."""
+    """Return the change of an arc whose other end changed it while this server was away."""
     return _of_arcs(context, (), [(known.arc, known.is_present, known.kind)])
 
 
@@ -81,6 +83,7 @@ def _of_arcs(
 
 
 def _kind_of(context: ServerContext, child: NodeId, told: NodeKind) -> NodeKind:
-    """What an update says of the child of an arc, or, where that ends with the arc, what it was."""
+    """Return the kind of an arc's child as the update tells it. If it tells none (the arc ends), return the former
+    kind."""
     number = context.graph.index.get(child)
     return context.graph.kind(number) if told is NodeKind.ABSENT and number is not None else told

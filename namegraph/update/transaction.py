@@ -1,7 +1,7 @@
-"""What a coordinator knows of an update that is not over, and what of that is durable.
+"""State of an update that is not over at its coordinator, and the durable part of it.
 
-before the decision    the servers that were asked: after a crash they are told that the update came to nothing
-after the decision     the participants that are not done; what each must do is in the durable letters to them
+    before the decision    the servers that were asked: after a crash they are told that the update came to nothing
+    after the decision     the participants that are not done; their tasks are in the durable letters to them
 """
 
 from __future__ import annotations
@@ -27,45 +27,45 @@ from namegraph.wire.update_messages import Ready, Refuse
 
 
 class Phase(Enum):
-    """How far an update is."""
+    """Progress of an update at its coordinator."""
 
     WAITING = 0
-    """For a view that is open."""
+    """The update waits for an open view."""
     ORDER = 1
     READY = 2
     DECIDED = 3
     FINISHED = 4
-    """Decided before the present view was installed: its caller is answered when that opens."""
+    """The update was decided before the present view was installed. Its caller is answered when that view opens."""
     QUEUED = 5
-    """The update waits for the end of others: as many of this server are under way as may be."""
+    """The update waits for the end of earlier ones: as many updates of this server are under way as may be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an update is to do. A `read` has no operations, nor has a `cut`."""
+    """Purpose of an update. A `read` has no operations, nor has a `cut`."""
 
     operations: tuple[tuple[int, Step], ...] | ImportOperations
-    """Each with its place in what the client asked for, from 1."""
+    """Operations, each with its place in the client's request, from 1."""
     size: int
-    """Operations that the client asked for."""
+    """Number of operations in the client's request."""
     read: NodeId | None = None
     is_import: bool = False
     is_own: bool = False
-    """Whether this server began it by itself: no caller waits, and no outcome is remembered."""
+    """True if this server began the update by itself. No caller waits, and no outcome is remembered."""
     reports_control: bool = False
-    """Whether the caller wants to know what became controlled or released."""
+    """True if the caller wants to know which nodes became controlled or released."""
     cut: str | None = None
     without: ServerId | None = None
-    """A server that must be out of reach: where it is back, nothing is done."""
+    """Server that must be out of reach. If it is back, nothing is done."""
     origin: Origin = NO_ORIGIN
     composite: Composite | None = None
-    """The request for which this server found the operations; the server finds them again as the update begins."""
+    """Request for which this server found the operations. The server finds them again as the update begins."""
     elsewhere: tuple[NodeId, ...] = ()
-    """The field of `UpdateCommand`."""
+    """The field `UpdateCommand.elsewhere`."""
 
     @property
     def joins_offline(self) -> bool:
-        """Whether it joins arcs that may wait for a server which is away."""
+        """True if the update joins arcs that may wait for a server which is away."""
         if isinstance(self.operations, ImportOperations):
             return False
         return any(isinstance(operation, JoinArc) and operation.offline for _, operation in self.operations)
@@ -73,7 +73,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """An update that was decided, or came to nothing. `place`: where in the order of updates, if that was known."""
+    """An update that was decided, or came to nothing. `place`: its place in the order of updates. None if not known."""
 
     update_id: UpdateId
     outcome: Outcome
@@ -82,7 +82,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class BegunAgain:
-    """An update goes on under another id: nothing of it was done as yet."""
+    """An update goes on under another id, before any of it was done."""
 
     before: UpdateId
     now: UpdateId
@@ -90,21 +90,23 @@ class BegunAgain:
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """An update is over everywhere: its caller can be answered."""
+    """An update is over everywhere. Its caller can be answered."""
 
     update_id: UpdateId
     is_done: bool = True
-    """Whether it was decided."""
+    """True if the update was decided."""
     is_confirmed: bool = False
-    """Whether another server told of its end, so that it is durable everywhere."""
+    """True if another server reported the end, so that it is durable everywhere."""
     effects: tuple[GraphEffect, ...] = ()
-    """What became controlled or released, where the caller wants to know."""
+    """Nodes that became controlled or released, if the caller wants to know."""
 
 
 class TransactionRow(NamedTuple):
-    """The durable part of an update: the servers to tell that it came to nothing, or those that are not done.
+    """The durable part of an update. `servers`: before the decision, those to tell that it came to nothing; later,
+    those that are not done.
 
-    What was decided is in the `DecisionLog`: it is large, and this is written again whenever one more is done.
+    The outcome is in the `DecisionLog`, because it is large, and this row is written again whenever one more server
+    is done.
     """
 
     update_id: UpdateId
@@ -113,14 +115,14 @@ class TransactionRow(NamedTuple):
     request_id: RequestId
     final: Priority | None
     told: tuple[ControlReport, ...] = ()
-    """What participants that are done said of nodes that became controlled or released."""
+    """Reports of participants that are done, on nodes that became controlled or released."""
     is_finished_by_view: bool = False
-    """Whether a view was installed since it was decided, and is not open."""
+    """True if a view was installed after the decision, and is not open."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What a coordinator knows of one update."""
+    """State of one update at its coordinator."""
 
     update_id: UpdateId
     request_id: RequestId
@@ -130,19 +132,20 @@ class Transaction:
     attempt: int = 1
     phase: Phase = Phase.ORDER
     roots: frozenset[NodeId] = frozenset()
-    """The entry nodes that its operations name: below them lies all that it affects."""
+    """Entry nodes that its operations name. All affected nodes lie below them."""
     wanted: dict[ServerId, Cover] = field(default_factory=dict)
     asked: dict[ServerId, Cover] = field(default_factory=dict)
-    """What the entry at each server covers: what it was asked for, and what its votes said is covered too."""
+    """Cover of the entry at each server: the nodes that were asked for, and those that its votes said are covered
+    too."""
     votes_due: Counter[ServerId] = field(default_factory=Counter)
     highest_vote: Priority = NEVER
     last_voter: ServerId | None = None
-    """The server that was asked last to vote, when all others had."""
+    """Server that was asked last to vote, when all other servers had voted."""
     above: dict[NodeId, None] = field(default_factory=dict)
-    """The parents of arcs to be joined, and what is above them, as their homes know."""
+    """Parents of arcs to be joined, and the groups above them, as their homes report."""
     final: Priority = NEVER
     judges: dict[ServerId, None] = field(default_factory=dict)
-    """The servers that judge its operations."""
+    """Servers that judge its operations."""
     early: list[tuple[ServerId, Ready | Refuse]] = field(default_factory=list)
     """Answers of servers that learned the final priority from the last voter before it was known here."""
     readies: dict[ServerId, Ready] = field(default_factory=dict)
@@ -150,34 +153,34 @@ class Transaction:
     holders: dict[ServerId, None] = field(default_factory=dict)
     """Servers that were handed an entry and may be no participants."""
     apply_own_share_later: bool = False
-    """Whether this server does its own part of the outcome in a later step."""
+    """True if this server does its own part of the outcome in a later step."""
     not_done: dict[ServerId, None] = field(default_factory=dict)
     told: tuple[ControlReport, ...] = ()
 
     def want(self, server: ServerId, *, ends: Iterable[NodeId] = (), entry_nodes: Iterable[NodeId] = ()) -> None:
-        """Let the entry at a server cover these nodes too."""
+        """Extend the wanted cover at a server by these nodes."""
         cover = self.wanted.get(server, Cover(frozenset(), frozenset()))
         self.wanted[server] = Cover(cover.ends.union(ends), cover.entry_nodes.union(entry_nodes))
 
     def is_covered(self) -> bool:
-        """Whether each participant is ready for all that is affected there."""
+        """Return True if each participant is ready for all its affected nodes."""
         return all(
             server in self.readies and self.readies[server].cover.contains(cover)
             for server, cover in self.wanted.items()
         )
 
     def is_judged(self) -> bool:
-        """Whether all servers that judge its operations have answered."""
+        """Return True if all servers that judge its operations have answered."""
         return all(server in self.readies or server in self.refuses for server in self.judges)
 
     @property
     def is_decided(self) -> bool:
-        """Whether it has an outcome."""
+        """True if it has an outcome."""
         return self.phase in (Phase.DECIDED, Phase.FINISHED)
 
     @property
     def known_final(self) -> Priority | None:
-        """The final priority; None while it is not known."""
+        """Final priority. None while it is not known."""
         return None if self.phase in (Phase.WAITING, Phase.QUEUED, Phase.ORDER) else self.final
 
 
@@ -199,7 +202,7 @@ def _write(running: Transaction) -> bytes:
 def _read(encoded: bytes) -> Transaction:
     found = _INVOLVED.read(encoded)
     phase = Phase.FINISHED if found.is_finished_by_view else Phase.DECIDED if found.is_decided else Phase.ORDER
-    # Of updates that are decided, those without a request are this server's own.
+    # Decided updates without a request are this server's own.
     plan = Plan((), 0, is_own=found.is_decided and not found.request_id)
     running = Transaction(found.update_id, found.request_id, plan, None, NEVER, phase=phase)
     servers = dict.fromkeys(found.servers)
@@ -209,10 +212,10 @@ def _read(encoded: bytes) -> Transaction:
     assert found.final is not None
     running.final, running.not_done = found.final, servers
     running.told = found.told
-    running.apply_own_share_later = True  # or not: nobody knows any more
+    running.apply_own_share_later = True  # It may be False, but that is not known after a restart.
     return running
 
 
 _INVOLVED = packed(TransactionRow)
 RUNNING = ValueForm[Transaction](_write, _read)
-"""What is durable of an update under way; the rest of it is not known any more where it is read back."""
+"""The durable part of an update under way. The rest is lost in a restart."""

@@ -3,13 +3,14 @@
     an entry changes, or the graph beneath it --> put: in line at each node that it affects
     a question                                --> the front of the lines that it concerns; nothing else is looked at
 
-An entry is in its turn where no entry is before it in any of its lines. One that is not waits at a single node, for a
-single entry that is before it there, its *guard*. When the guard is over, changes its place, or affects other nodes,
-the first of those that wait at that node is looked at again. The others have that one as their guard from then on: it
-affects the node as well, and is before them. So each change costs a look at few entries, however many wait.
+An entry is in its turn if no entry is before it in any of its lines. Any other entry waits at a single node, for a
+single entry that is before it there, its *guard*. When the guard is over, changes its place, or affects other
+nodes, the first of the entries that wait at that node is looked at again. It becomes the guard of the others,
+because it affects the node as well and is before them. So each change costs a look at few entries, however many
+wait.
 
-An entry that affects very many nodes, a *wide* one, is not put in line node by node. All that begin at the same nodes
-share one set, and sets are compared.
+An entry that affects very many nodes, a *wide* one, is not put in line node by node. All wide entries that begin at
+the same nodes share one set, and sets are compared.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ from namegraph.model.rows import NodeIndex
 from namegraph.wire.message_parts import UpdateId
 
 WIDE_FROM_NODES = 1_000
-"""Affected nodes from which an entry is compared as a whole: to put it in line at so many takes a millisecond."""
+"""Affected nodes from which an entry is compared as a whole. Putting it in line at so many nodes takes a
+millisecond."""
 
 Place = tuple[Priority, UpdateId]
 """Place of an entry in the order. No two are at the same place."""
 
 Node = NodeIndex | NodeId
-"""A node by its number; by its name, where it had no number when that was looked for."""
+"""A node by its number, or by its name if it had no number at the last look."""
 
 _EVERYTHING = NodeId("")
-"""Node at which an entry waits that is a cut, or that comes after one. No node has this name."""
+"""Node at which a cut, or an entry after a cut, waits. No node has this name."""
 
 
 @dataclass(slots=True)
@@ -54,18 +56,18 @@ class Standing:
 
     place: Place
     nodes: Set[NodeIndex]
-    """All that it affects and that has a number."""
+    """Affected nodes that have a number."""
     names: Set[NodeId]
     """Names of affected nodes that have no number."""
     followed: Set[NodeIndex]
-    """Those of the nodes that are affected because arcs lead there."""
+    """Nodes of `nodes` that are affected because arcs lead to them."""
     begins_at: Set[NodeId]
-    """The nodes from which arcs are followed."""
+    """Nodes from which arcs are followed."""
     is_cut: bool
     is_due: bool
     waits_at: Node | None = None
     guards: dict[Node, None] = field(default_factory=dict)
-    """Nodes where the first of those that wait is looked at again when this entry is over."""
+    """Nodes at which the first waiting entry is looked at again when this entry is over."""
     wide: _Wide | None = None
     in_line_at: Collection[NodeIndex] = ()
     in_line_by_name: Collection[NodeId] = ()
@@ -88,15 +90,15 @@ class Turns:
         self._waiting: dict[Node, list[Place]] = {}
         """Entries that wait at a node, as heaps."""
         self.looks = 0
-        """How many entries were looked at."""
+        """Number of entries that were looked at."""
 
     @property
     def lowest(self) -> Priority | None:
-        """The place of the first of all entries; None where there is none."""
+        """Place of the first of all entries. None if there is none."""
         return self._line[0][0] if self._line else None
 
     def put(self, new: Standing) -> None:
-        """Put an entry in its lines, instead of where it was."""
+        """Put an entry in its lines, in place of its former state."""
         update_id = new.place[1]
         old = self._standings.get(update_id)
         if old is not None:
@@ -139,7 +141,7 @@ class Turns:
             self._wake(node)
 
     def first(self) -> UpdateId | None:
-        """The first entry that is due and in its turn."""
+        """Return the first entry that is due and in its turn. None if there is none."""
         while self._to_look_at:
             place = self._to_look_at[0]
             standing = self._standings.get(place[1])
@@ -156,7 +158,7 @@ class Turns:
         return None
 
     def affect(self, nodes: Set[NodeIndex], names: Iterable[NodeId]) -> bool:
-        """Whether an entry affects one of these nodes."""
+        """Return True if an entry affects one of these nodes."""
         at_number, at_name, index, names = self._at_number, self._at_name, self._graph.index, list(names)
         if self._cuts or not at_number.keys().isdisjoint(nodes):
             return True
@@ -171,7 +173,7 @@ class Turns:
         return any(self._is_met(wide, numbers) or not wide.names.isdisjoint(names) for wide in self._wide.values())
 
     def at(self, numbers: Collection[NodeIndex]) -> set[UpdateId]:
-        """The entries that affect one of some nodes, cuts apart."""
+        """Return the entries that affect one of some nodes. Cuts are left out."""
         at_number, at_name, ids, found = self._at_number, self._at_name, self._graph.ids, set[UpdateId]()
         for number in numbers:
             for _, update_id in at_number.get(number, ()):
@@ -187,7 +189,7 @@ class Turns:
         return found
 
     def at_name(self, name: NodeId) -> set[UpdateId]:
-        """The entries that affect a node, cuts apart."""
+        """Return the entries that affect a node. Cuts are left out."""
         number = self._graph.index.get(name)
         if number is not None:
             return self.at((number,))
@@ -195,9 +197,9 @@ class Turns:
         return {update_id for line in (self._at_name.get(name, ()), *wide) for _, update_id in line}
 
     def all_before(self, update_id: UpdateId) -> list[UpdateId]:
-        """The entries that must be over before the turn of one, and those that must be over before these, and so on.
+        """Return the entries that must be over before the turn of `update_id`, transitively.
 
-        The last of them is looked at first. So a line that was gone through once has nothing more to tell.
+        The last of them is looked at first, so a line that was gone through once has nothing more to tell.
         """
         first = self._standings.get(update_id)
         if first is None:
@@ -227,7 +229,7 @@ class Turns:
             heappush(self._to_look_at, standing.place)
 
     def _wake(self, node: Node) -> None:
-        """Have the first entry that waits at a node looked at; it becomes the guard of the others."""
+        """Let the first entry that waits at a node be looked at. It becomes the guard of the others."""
         waiting = self._waiting.get(node, [])
         while waiting:
             place = heappop(waiting)
@@ -244,7 +246,8 @@ class Turns:
             self._waiting.pop(node, None)
 
     def _before(self, standing: Standing) -> tuple[Node, Place] | None:
-        """A node that an entry affects and another one that is before it, with the other one; None: it is first."""
+        """Return a node that an entry shares with an earlier entry, and that entry's place. None if no entry is
+        earlier."""
         place = standing.place
         line = self._line if standing.is_cut else self._cuts
         if line and line[0] < place:
@@ -259,13 +262,13 @@ class Turns:
         return None
 
     def _lines_at(self, standing: Standing) -> Iterator[tuple[Node, list[Place]]]:
-        """The lines of the nodes of an entry, those of wide ones apart."""
+        """Yield the lines of the nodes of an entry, except those of wide entries."""
         at_number, at_name, index, ids = self._at_number, self._at_name, self._graph.index, self._graph.ids
         for number in standing.nodes & at_number.keys():
             yield number, at_number[number]
         for name in sorted(standing.names & at_name.keys()):
             yield name, at_name[name]
-        # Names that have got a number since.
+        # Some names may have got a number since the entry was put in line.
         for name in standing.names:
             known = index.get(name)
             if known is not None and known in at_number:
@@ -274,7 +277,7 @@ class Turns:
             yield number, at_name[ids[number]]
 
     def _common(self, standing: Standing, wide: _Wide) -> Node | None:
-        """A node that an entry and a wide one affect both, as the entry has it."""
+        """Return a node that an entry and a wide set share, in the entry's form. None if there is none."""
         if not standing.nodes.isdisjoint(wide.nodes):
             return min(standing.nodes & wide.nodes)
         if not standing.names.isdisjoint(wide.names):
@@ -286,20 +289,20 @@ class Turns:
         return next(self._named(wide.names, standing.nodes), None) if wide.names else None
 
     def _is_met(self, wide: _Wide, nodes: Collection[NodeIndex]) -> bool:
-        """Whether one of some nodes is among very many."""
+        """Return True if one of some nodes is in a wide set."""
         if not wide.nodes.isdisjoint(nodes):
             return True
         return bool(wide.names) and any(True for _ in self._named(wide.names, nodes))
 
     def _named(self, names: Set[NodeId], nodes: Collection[NodeIndex]) -> Iterator[NodeIndex]:
-        """Those nodes whose names are among some; costs as much as there are of the fewer."""
+        """Return the nodes whose names are in `names`. The cost follows the smaller of the two sets."""
         index, ids = self._graph.index, self._graph.ids
         if len(names) < len(nodes):
             return (index[name] for name in names if index.get(name) in nodes)
         return (node for node in nodes if node < len(ids) and ids[node] in names)
 
     def _find_lines(self, new: Standing) -> None:
-        """Say where an entry is in line: node by node, or with a set of many."""
+        """Set the lines of an entry: node by node, or with a wide set."""
         few = WIDE_FROM_NODES
         if len(new.nodes) + len(new.names) <= few:
             new.in_line_at, new.in_line_by_name = new.nodes, new.names
@@ -311,7 +314,7 @@ class Turns:
             wide = _Wide(frozenset(new.begins_at), new.followed, frozenset())
             new.in_line_at, new.in_line_by_name = new.nodes - new.followed, new.names
         new.wide = self._wide.setdefault(wide.key, wide)
-        # Who begins at the same nodes follows the same ones, as they were found last.
+        # Entries that begin at the same nodes follow the same nodes, so the newest set replaces the older one.
         new.wide.nodes = wide.nodes
         insort(new.wide.line, new.place)
 
@@ -323,6 +326,6 @@ def _affect_the_same(one: Standing, other: Standing) -> bool:
 
 
 def _take_out(line: list[Place], place: Place) -> bool:
-    """Take an entry out of a line; return whether none is left."""
+    """Take an entry out of a line. Return True if none is left."""
     del line[bisect_left(line, place)]
     return not line
