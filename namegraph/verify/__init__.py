@@ -1,1 +1,1 @@
-"""What other servers must not say, each rule beside the message it judges."""
+"""Rules for messages of other servers, each rule beside the message that it judges."""

@@ -1,4 +1,4 @@
-"""The columns of an outcome, prepared for comparison: names as numbers, and which nodes live here."""
+"""The columns of an outcome, prepared for comparison: names as numbers, and homes of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from namegraph.wire.columns import PRESENT, Numbers, place_array, places_in, sta
 from namegraph.wire.update_messages import UpdateOutcome
 
 UNNAMED = 2**32 - 1
-"""The number of a name that no arc of the outcome has: more than there are ever names."""
+"""Number of a name that no arc of the outcome has. There are never so many names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +23,32 @@ class CommitColumns:
 
     share: UpdateOutcome
     numbers: Mapping[NodeId, int]
-    """Of the ends of arcs."""
+    """Number of each end of an arc."""
     keys: Numbers
-    """Of each arc one number, made of those of its ends."""
+    """One number for each arc, made of the numbers of its ends."""
     joined: Numbers
-    """Whether each arc is there afterwards."""
+    """For each arc, True if it is present afterwards."""
     joined_keys: Numbers
-    """The keys of arcs that are there afterwards, sorted."""
+    """Keys of the arcs that are present afterwards, sorted."""
     is_ours: Numbers
-    """Of each end whether it is at home here."""
+    """For each end, True if this server is its home."""
     is_theirs: Numbers
-    """Of each end whether it is at home at another server."""
+    """For each end, True if another server is its home."""
     relayed: Mapping[NodeId, None]
-    """The nodes whose records are relayed."""
+    """Nodes whose records are relayed."""
     relay_places: Numbers
-    """What numbers the names in relayed records have among the ends of arcs."""
+    """Numbers, among the ends of arcs, of the names in relayed records."""
     is_ours_relayed: Numbers
-    """Of each name in relayed records whether it is at home here, or a foreign process that lives here."""
+    """For each name in relayed records, True if it lives here: as an owned node, or as a foreign process."""
     is_consistent: bool
-    """Whether no name, arc or record comes twice."""
+    """True if no name, arc or record comes twice."""
 
 
 def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
     """Prepare an outcome for comparison."""
     arcs, relay = share.arcs, share.relay
     server = context.server
-    # Loops, and no calls of `map`: other threads run between two steps of a loop.
+    # These are loops, not calls of `map`: other threads can run between two steps of a loop.
     numbers = {name: number for number, name in enumerate(arcs.names)}
     keys = arc_keys(place_array(arcs.parents), place_array(arcs.children))
     relayed = {relay.names[place]: None for place in places_in(relay.nodes)}
@@ -73,7 +73,7 @@ def read_said(share: UpdateOutcome, context: ServerContext) -> CommitColumns:
 
 
 def are_here(names: Sequence[NodeId], context: ServerContext) -> list[bool]:
-    """Whether nodes are at home here, or are known here as foreign processes."""
+    """Return, for each name, True if this server is its home, or knows it as a foreign process."""
     homes = context.table.homes_of(names)
     return [
         home == context.server or (home is None and _is_process(name, context))
@@ -87,17 +87,17 @@ def _is_process(name: NodeId, context: ServerContext) -> bool:
 
 
 def places_among(numbers: Mapping[NodeId, int], names: Sequence[NodeId]) -> Numbers:
-    """The numbers of these names among the ends of arcs."""
+    """Return the numbers of these names among the ends of arcs."""
     return np.fromiter((numbers.get(name, UNNAMED) for name in names), np.uint32, len(names))
 
 
 def arc_keys(parents: Numbers, children: Numbers) -> Numbers:
-    """One number for each arc."""
+    """Return one number for each arc."""
     return parents.astype(np.uint64) << np.uint64(32) | children
 
 
 def are_among(keys: Numbers, in_order: Numbers) -> Numbers:
-    """For each key, whether it is among the sorted keys."""
+    """Return, for each key, True if it is among the sorted keys."""
     if not len(in_order):
         return np.zeros(len(keys), bool)
     places = np.minimum(np.searchsorted(in_order, keys), len(in_order) - 1)
@@ -106,7 +106,7 @@ def are_among(keys: Numbers, in_order: Numbers) -> Numbers:
 
 
 def are_same_rows(some: Sequence[Numbers], others: Sequence[Numbers]) -> bool:
-    """Whether two tables have the same rows in any order; the first column tells rows apart."""
+    """Return True if two tables have the same rows in any order. The first column tells rows apart."""
     if len(some[0]) != len(others[0]):
         return False
     if not np.array_equal(some[0], others[0]):

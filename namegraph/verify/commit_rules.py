@@ -1,18 +1,20 @@
-"""Checks a `Commit`: what a coordinator says of this server's nodes must follow from what this server agreed to.
+"""Checks of a `Commit`: the coordinator's statements about this server's nodes must follow from this server's
+agreement.
 
-This server agreed to the operations of the `Order`, and to what it found them to change (`Ready`). If an outcome says
-more or less than that of its own groups and arcs, this server refuses the outcome whole. The update then waits as if no
-outcome had come, until a view ends it.
+This server agreed to the operations of the `Order`, and to the changes that it found (`Ready`). If an outcome says
+more or less than that of its own groups and arcs, this server refuses the outcome whole. The update then waits as
+if no outcome had come, until a view ends it.
 
-    groups, arcs    are compared with the operations, and what was found   here; an import in `commit_rules_import`
+    groups, arcs    are compared with the operations, and the findings     here; an import in `commit_rules_import`
     records, loops  are compared with the graph here, and those arcs       `commit_rules_ancestry`
     other nodes     are believed, as long as the state can be read back    here
 
-What was found is kept in memory. After a restart this server looks again. While arcs are suspended here, or updates in
-doubt, it may find something else than it did before the restart. Then only the operations are compared: not the
-versions of arcs, nor whether an arc is left out. What other participants found is not known here.
+The findings are kept in memory. After a restart this server looks again. While arcs are suspended here, or updates
+in doubt, its findings may differ from those before the restart. Then only the operations are compared. Versions of
+arcs and missing arcs are not checked. The findings of other participants are not known here.
 
-Source: protocol.md section 5, items 3 to 6; invariants I5 and I9.
+Source: docs/protocol.md, "What each server judges", "The outcome" and "What a wrong peer can do"; invariants I5 and
+I9.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ from namegraph.wire.update_messages import UpdateOutcome
 def fault_in_share(
     share: UpdateOutcome, *, context: ServerContext, records: AncestryStore, entries: Entries
 ) -> PeerFault | None:
-    """The fault in this server's share of an outcome that it waits for; None where there is none."""
+    """Return the fault in this server's share of an outcome that it waits for. None if there is none."""
     entry, update = entries.by_update[share.update_id], entries.updates[share.update_id]
     if share.final != entry.final:
         return PeerFault.OTHER_PLACE
@@ -71,16 +73,17 @@ def fault_in_share(
 
 
 def _may_rename(coordinator: ServerId, old: NodeId, new: NodeId, context: ServerContext) -> bool:
-    """True if the coordinator is the home of both names."""
+    """Return True if the coordinator is the home of both names."""
     return context.table.home_of(old) == coordinator and subnet_of(old) == subnet_of(new)
 
 
 def _groups_agreed(
     share: UpdateOutcome, update: Update, *, context: ServerContext, records: AncestryStore, entries: Entries
 ) -> dict[NodeId, bool]:
-    """The groups of this server that the update creates (True) or deletes; no other update can have done so meanwhile.
+    """Return the groups of this server that the update creates (True) or deletes (False).
 
-    A later update may have brought the record of a group before this one creates the group.
+    No other update can have done so meanwhile. But a later update may have brought the record of a group before
+    this one creates the group.
     """
     found = entries.by_update[share.update_id].found
     if found is not None:
@@ -101,14 +104,15 @@ def _groups_agreed(
 
 
 def _found_again(update: Update, context: ServerContext, records: AncestryStore) -> Findings | None:
-    """What this server found when it became ready, if nothing but the graph can have decided that.
+    """Return this server's findings from when it became ready, if the graph alone decided them. Else None.
 
-    The graph says the same still: whatever would change it where this update does waits for it.
+    The graph still yields the same findings: every update that would change it at the same nodes waits for this
+    one.
     """
     if not (update.is_of_client and Uncertainty(context).is_graph_all):
         return None
     joins = [step for _, step in update.operations if isinstance(step, JoinArc)]
-    # An arc is joined above the versions of what was forgotten, and that may be more by now.
+    # An arc is joined above the versions of forgotten tombstones, and more may be forgotten by now.
     if any(join.offline for join in joins) or (joins and context.forgotten):
         return None
     try:
@@ -125,10 +129,10 @@ def _follow(
     final: Priority,
     context: ServerContext,
 ) -> bool:
-    """Whether these arcs follow from operations that came one by one."""
+    """Return True if these arcs follow from operations that came one by one."""
     said = {change.arc: change for change in arcs}
     twice = {change.arc: change for change in arcs if said[change.arc] is not change}
-    # Where both homes leave an arc that one of them joined by itself, they may know it at different versions.
+    # If both homes leave an arc that one of them joined by itself, they may know it at different versions.
     if not all(_is_gone(change) and _is_gone(said[arc]) for arc, change in twice.items()):
         return False
     steps: dict[ArcId, list[ArcOperation]] = {}
@@ -156,7 +160,8 @@ def _follows(
     groups: Mapping[NodeId, bool],
     context: ServerContext,
 ) -> bool:
-    """Whether the state of an arc is what these operations on it ask for. An arc without an end here is not judged."""
+    """Return True if the state of an arc follows from these operations on it. An arc without an end here is not
+    judged."""
     arc, home_of = change.arc, context.table.home_of
     owns_parent = home_of(arc.parent) == context.server
     child_home = home_of(arc.child)
@@ -168,7 +173,7 @@ def _follows(
     if owns_child and not _is_of_right_kind(change, groups, context):
         return False
     if not steps:
-        # The child's home suspends the arc; this end, the parent's, suspended it before.
+        # The child's home suspends the arc. This server, the parent's home, suspended it before.
         return change.is_suspended and arc in update.leaves and not _is_active(arc, context)
     match steps[-1]:
         case JoinArc(offline=offline):
@@ -199,7 +204,7 @@ def _is_of_right_kind(change: ArcChange, groups: Mapping[NodeId, bool], context:
 
 
 def _is_group(name: NodeId, groups: Mapping[NodeId, bool], context: ServerContext) -> bool:
-    """Whether a node of this server is a group after the update."""
+    """Return True if a node of this server is a group after the update."""
     return groups[name] if name in groups else context.graph.group(name) is not None
 
 
@@ -210,9 +215,9 @@ def _is_active(arc: ArcId, context: ServerContext) -> bool:
 
 
 def _must_change(steps: Sequence[ArcOperation]) -> bool:
-    """Whether an update that does this alone to an arc is refused where there is nothing to do.
+    """Return True if an update with only these steps for an arc is refused when there is nothing to do.
 
-    For other operations, only the home of the arc's parent knows whether there was something to do.
+    For other operations, only the home of the arc's parent knows if there was something to do.
     """
     match steps:
         case [JoinArc(if_needed=False) | LeaveArc(if_needed=False)]:
@@ -228,9 +233,9 @@ def _is_as_found(
     final: Priority,
     context: ServerContext,
 ) -> bool:
-    """Whether the outcome has exactly the arcs that this server judges, as it found them.
+    """Return True if the outcome has exactly the arcs that this server judges, as it found them.
 
-    Another server may have declined to settle some of them.
+    Arcs that another server declined to settle may be missing.
     """
     here = {change.arc: change for change in unpack_arcs(found.arcs)}
     declined = set(found.declined)
@@ -246,7 +251,7 @@ def _is_as_found(
 
 
 def _is_found(ours: ArcChange, said: ArcChange, final: Priority, context: ServerContext) -> bool:
-    """Whether this server found what is said of an arc, or an older version than the home of its child.
+    """Return True if this server found the stated arc, or found an older version than the home of its child.
 
     No version is above the counter of the update that gives it.
     """
@@ -257,12 +262,12 @@ def _is_found(ours: ArcChange, said: ArcChange, final: Priority, context: Server
 
 
 def _is_judged_here(arc: ArcId, steps: Sequence[ArcOperation], context: ServerContext) -> bool:
-    """Whether only this server can say what these operations make of an arc."""
+    """Return True if only this server can tell the effect of these operations on an arc."""
     match steps[-1]:
         case SuspendArc():
             return True
         case LeaveArc(is_unconfirmed=True):
-            # It was joined at its child's end, by which it is left.
+            # The arc was joined at its child's end, which leaves it.
             return _is_active(arc, context)
     return authority_over(context, steps[-1]).is_judged_here
 
@@ -276,7 +281,7 @@ def _without_kind(change: ArcChange) -> ArcChange:
 
 
 def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], context: ServerContext) -> bool:
-    """Whether a deleted group keeps no arc. Its name may be joined anew, as a process."""
+    """Return True if a deleted group keeps no arc. Its name may be joined anew, as a process."""
     graph, ids = context.graph, context.graph.ids
     node = graph.index[group]
     arcs = [ArcId(group, ids[child]) for child in graph.children[node]]
@@ -287,7 +292,7 @@ def _has_left(group: NodeId, said: Mapping[ArcId, ArcChange], context: ServerCon
 def _can_be_read_back(
     said: CommitColumns, groups: Mapping[NodeId, bool], context: ServerContext, records: AncestryStore, entries: Entries
 ) -> bool:
-    """Whether only groups would have children. Otherwise this server could not start again (`restore`)."""
+    """Return True if only groups would have children. Otherwise this server could not start again (`restore`)."""
     share, columns, relayed = said.share, said.share.arcs, said.relayed
     home_of, server = context.table.home_of, context.server
     tails = set(chosen_names(columns.names, place_array(columns.parents)[said.joined]))
@@ -295,7 +300,7 @@ def _can_be_read_back(
     unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
     if not all(_is_group(tail, groups, context) for tail in unsure):
         return False
-    # What a suspended arc takes its child for may be wrong: then it is rejected.
+    # The kind that a suspended arc assumes for its child may be wrong. Such an arc is rejected later.
     is_process = said.joined & (state_array(columns.kinds) == NodeKind.PROCESS.value)
     processes = chosen_names(columns.names, place_array(columns.children)[is_process])
     if not processes:
@@ -303,7 +308,7 @@ def _can_be_read_back(
     in_loops = {node for node, vnid in share.renamed if vnid is not None}
     if not (tails.isdisjoint(processes) and relayed.keys().isdisjoint(processes) and in_loops.isdisjoint(processes)):
         return False
-    # What is left by an update whose outcome has not come yet may still lead from what is a process by now.
+    # An arc that an update under way leaves may still lead from a node that is a process by now.
     if len(entries.by_update) > 1:
         return True
     index, children, owner = context.graph.index, context.graph.children, context.graph.virtual_node_of
@@ -313,9 +318,9 @@ def _can_be_read_back(
 
 
 def _stays_group(node: NodeIndex, share: UpdateOutcome, context: ServerContext) -> bool:
-    """Whether a node of another server keeps arcs or a loop here that a process cannot have."""
+    """Return True if a node of another server keeps arcs or a loop here that a process cannot have."""
     ids, below = context.graph.ids, context.graph.children[node]
     left = {change.arc.child for change in unpack_arcs(share.arcs) if change.arc.parent == ids[node]}
-    gone = left | nodes_in(share.relay)  # New records of these do not name it.
+    gone = left | nodes_in(share.relay)  # New records of these nodes do not name it.
     stays_above = any(ids[child] not in gone for child in below)
     return stays_above or (node in context.graph.virtual_node_of and ids[node] not in dict(share.renamed))

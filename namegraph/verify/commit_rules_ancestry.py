@@ -1,12 +1,13 @@
-"""Checks the ancestry in a `Commit`: records of this server's nodes, its groups in other records, and loops.
+"""Checks of the ancestry in a `Commit`: records of this server's nodes, its groups in other records, and loops.
 
     a relayed record of an own node    equals the record held here, or that with the arcs of this outcome
     an arc that leaves an own group    is there, or joined by this outcome
     a loop with an own group           has arcs into and out of that group afterwards
 
-A record or an arc may also be ahead by another update for which this server is ready: that outcome is on the way.
+A record or an arc may also be ahead because of another update for which this server is ready: that outcome is on
+the way.
 
-Source: protocol.md sections 3.2 and 5, items 5 and 6.
+Source: docs/protocol.md, "Ancestry records" and "What a wrong peer can do".
 """
 
 from __future__ import annotations
@@ -41,7 +42,10 @@ def are_records_agreed(
     records: AncestryStore,
     entries: Entries,
 ) -> bool:
-    """Whether the relayed records agree with this server's nodes and arcs. `groups`: created or deleted here."""
+    """Return True if the relayed records agree with this server's nodes and arcs.
+
+    `groups`: groups that the update creates or deletes here.
+    """
     relay, is_ours = said.share.relay, said.is_ours_relayed
     if not is_ours.any():
         return True
@@ -55,7 +59,7 @@ def are_records_agreed(
 
 
 def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: ServerContext, entries: Entries) -> bool:
-    """Whether these arcs, which leave groups of this server, are there, on the way, or left by a later update.
+    """Return True if these arcs from groups of this server are present, on the way, or left by a later update.
 
     An update that affects none of the same nodes of this server may be done here before an earlier one.
     """
@@ -79,7 +83,10 @@ def _are_there(said: CommitColumns, parents: Numbers, nodes: Numbers, context: S
 
 
 def are_held_here(ancestry: RecordColumns, *, context: ServerContext, records: AncestryStore, entries: Entries) -> bool:
-    """Whether records of this server's nodes, as another server holds them, equal its own, are older, or on the way."""
+    """Return True if records of this server's nodes, as another server holds them, are right.
+
+    Each record must equal the own one, be older, or be on the way.
+    """
     graph, home_of = context.graph, context.table.home_of
     for record in unpack_records(ancestry):
         if home_of(record.node) != context.server:
@@ -118,7 +125,10 @@ class _OwnRecords:
         self._ends = [0, *accumulate(places_in(share.relay.degrees))]
 
     def are_agreed(self, places: list[int], heads: Numbers) -> bool:
-        """`places`: of these records among all; `heads`: of each in-arc the place of its record."""
+        """Return True if these records are right.
+
+        `places`: places of these records among all. `heads`: for each in-arc, the place of its record.
+        """
         graph, relay, final, groups = self._graph, self._relay, self._share.final, self._groups
         nodes, vnids, versions = places_in(relay.nodes), places_in(relay.vnid_numbers), places_in(relay.version_numbers)
         all_vnids, renamed = (None, *relay.vnids), self._vnids
@@ -129,7 +139,7 @@ class _OwnRecords:
             node = graph.index.get(name)
             held = None if node is None else self._records.version_of(node)
             if held is not None and version < held:
-                continue  # It is passed over.
+                continue  # It is ignored, like any older record.
             is_group = groups[name] if name in groups else graph.group(name) is not None
             if not (is_group or (version != final and self._is_created_ahead(name, version))):
                 return False
@@ -146,12 +156,13 @@ class _OwnRecords:
         return self._are_as_brought(new, heads) and self._follow(changed)
 
     def _is_created_ahead(self, group: NodeId, version: Priority) -> bool:
-        """Whether an update for which this server is ready creates the group at this version."""
+        """Return True if an update for which this server is ready creates the group at this version."""
         ahead = (entry for entry in self._entries.ready.values() if entry.final == version)
         return any(creates(self._entries.updates[entry.update_id], group) for entry in ahead)
 
     def _are_as_brought(self, places: list[int], heads: Numbers) -> bool:
-        """Whether records of nodes that had no in-arcs hold those of this outcome and no others; as whole columns."""
+        """Return True if records of nodes without in-arcs so far hold exactly the arcs of this outcome, as whole
+        columns."""
         if not places:
             return True
         relay, columns = self._relay, self._share.arcs
@@ -179,7 +190,7 @@ class _OwnRecords:
         )
 
     def _follow(self, places: list[int]) -> bool:
-        """Whether records are those that are held here, with the arcs of this outcome."""
+        """Return True if records equal those that are held here, with the arcs of this outcome."""
         relay, index = self._relay, self._graph.index
         nodes = places_in(relay.nodes)
         names = {relay.names[nodes[place]]: place for place in places}
@@ -196,7 +207,7 @@ class _OwnRecords:
         return all(self._in_arcs(place) == expected[name] for name, place in names.items())
 
     def _in_arcs(self, place: int) -> dict[NodeId, _Arc]:
-        """The in-arcs of one relayed record."""
+        """Return the in-arcs of one relayed record."""
         relay, where = self._relay, slice(*self._ends[place : place + 2])
         columns = (relay.costs, relay.versions, relay.writers)
         tails = place_array(relay.parents)[where].tolist()
@@ -205,19 +216,19 @@ class _OwnRecords:
 
 
 def _is_ahead(version: Priority, entries: Entries) -> bool:
-    """Whether a record is newer because of another update for which this server is ready."""
+    """Return True if a record is newer because of another update for which this server is ready."""
     return any(entry.final == version for entry in entries.ready.values())
 
 
 def _held(graph: NameGraph, node: NodeIndex) -> dict[NodeId, _Arc]:
-    """The in-arcs of a node that are known here."""
+    """Return the in-arcs of a node that are known here."""
     return {graph.ids[arc.parent]: (arc.cost, arc.version, arc.writer) for arc in graph.parents[node].values()}
 
 
 def are_loops_agreed(
     share: UpdateOutcome, groups: Mapping[NodeId, bool], *, context: ServerContext, records: AncestryStore
 ) -> bool:
-    """Whether each virtual node can be one, and passes through each of its components that lives here."""
+    """Return True if each virtual node is possible, and passes through each of its components that lives here."""
     vnids = dict(share.renamed)
     if len(vnids) != len(share.renamed):
         return False
@@ -274,7 +285,7 @@ class _Ends:
 
 
 def _arcs_among(nodes: Container[NodeId], share: UpdateOutcome) -> tuple[_Ends, _Ends]:
-    """The arcs between these nodes that are there after an outcome, and those that are not."""
+    """Return the arcs between these nodes that are present after an outcome, and those that are not."""
     names, joined, left = share.arcs.names, _Ends(), _Ends()
     is_among = [name in nodes for name in names]
     for parent, child, state, *_ in rows_of(share.arcs):

@@ -1,6 +1,6 @@
-"""Checks the arcs that a `Commit` of an import brings, as `commit_rules` does for other updates: whole columns at once.
+"""Checks of the arcs that a `Commit` of an import brings, on whole columns. `commit_rules` checks other updates.
 
-An import only joins, each arc at no cost and to a child of a kind that it names.
+An import only joins: each arc at cost 0, and to a child of a kind that the import names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from namegraph.wire.message_parts import OperationColumns
 
 
 def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Findings | None) -> bool:
-    """Whether the outcome has exactly the arcs with an end here that the import asks for and this server found."""
+    """Return True if the outcome has exactly the arcs with an end here that the import asks for and this server
+    found."""
     arcs = said.share.arcs
     owns_parent = said.is_ours[place_array(arcs.parents)]
     is_told = owns_parent | said.is_ours[place_array(arcs.children)]
@@ -35,14 +36,14 @@ def follow_from_import(said: CommitColumns, brought: OperationColumns, found: Fi
     if not np.array_equal(keys[order], ours[own_order]):
         return False
     versions, versions_found = versions[order], number_array(found.arcs.versions)[own_order]
-    # The home of the child may have told of a higher version.
+    # The home of the child may have told a higher version.
     may_rise = said.is_theirs[place_array(arcs.children)[owns_parent]][order]
     is_risen = may_rise & (versions > versions_found) & (versions <= said.share.final.counter)
     return bool((is_risen | (versions == versions_found)).all())
 
 
 def _are_among(told: tuple[Numbers, Numbers], *, among: tuple[Numbers, Numbers]) -> bool:
-    """Whether all arcs are asked for, each with its kind. An arc that is asked for twice is so with one kind."""
+    """Return True if all arcs are asked for, each with its kind. An arc that is asked for twice has one kind."""
     keys, kinds = told
     if not len(keys):
         return True
@@ -52,7 +53,7 @@ def _are_among(told: tuple[Numbers, Numbers], *, among: tuple[Numbers, Numbers])
     asked = among[0][order]
     own_order = np.argsort(keys)
     keys, kinds = keys[own_order], kinds[own_order]
-    if np.array_equal(keys, asked):  # as where nothing was there before
+    if np.array_equal(keys, asked):  # This is the common case: no arc existed before.
         places = order
     else:
         found = np.minimum(np.searchsorted(asked, keys), len(asked) - 1)

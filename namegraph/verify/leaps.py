@@ -1,7 +1,8 @@
-"""How far a message of another server may let numbers rise: counters of priorities and numbers of views only grow.
+"""Limits to the rise of numbers by messages of other servers: counters of priorities and numbers of views only grow.
 
-A correct server's numbers rise by one, but for the leap that begins a fresh incarnation (`state/incarnations.py`). What
-is taken over cannot be taken back, so no message may bring numbers near their end.
+A correct server's numbers rise by one, except for the leap that begins a fresh incarnation
+(`state/incarnations.py`). A number that was taken over cannot be taken back, so no message may bring numbers near
+their end.
 
     above all that is known here by    a number is
     up to 2^24                         taken
@@ -15,30 +16,31 @@ from namegraph.model.names import ServerId
 from namegraph.state.context import ServerContext
 
 LEAP_FROM = 2**24
-"""More than servers decide while one of them does not hear of it."""
+"""Smallest rise that counts as a leap. Servers decide fewer updates while one of them does not hear of it."""
 
 LEAP_LIMIT = 2**41
-"""Room for two fresh incarnations in a row (`GREATEST_LEAP`) that this server did not hear of."""
+"""Largest leap. It leaves room for two fresh incarnations in a row (`GREATEST_LEAP`) that this server did not hear
+of."""
 
 LEAPS_AT_ONCE = 16
-"""Of one server: a database that is restored again and again until it is the right one."""
+"""Leaps that one server may bring at once: a database may be restored again and again until it is the right one."""
 
 SECONDS_FOR_A_LEAP = 3600.0
-"""After so long one server may bring another leap: two million of them, which end the numbers, take it centuries."""
+"""Seconds until one server may bring another leap. Two million leaps, which exhaust the numbers, take it centuries."""
 
 
 class Leaps:
-    """What one server lets others do to its numbers."""
+    """Leaps that one server accepts from other servers."""
 
     def __init__(self, context: ServerContext) -> None:
         self._context = context
         self._highest = 0
-        """Of all numbers that were taken since this server started."""
+        """Highest number that was taken since this server started."""
         self._paid_until: dict[ServerId, float] = {}
-        """By server: when all the leaps that it brought are paid for, by time."""
+        """Time at which all leaps of a server are paid for, by server."""
 
     def take(self, number: int, *, sender: ServerId, now: float) -> bool:
-        """Whether the highest number of a message is taken; `now` is in seconds."""
+        """Return True if the highest number of a message is accepted. `now` is in seconds."""
         leap = number - max(self._highest, self._context.counter, self._context.promised.number)
         if leap > LEAP_LIMIT:
             return False

@@ -1,8 +1,8 @@
-"""Every message of another server is judged here before anything acts on it: what the single rules say, put together.
+"""Judgement of every message of another server before it is acted on: combines the single rules.
 
-any message       who may send it, and what it may name     `sender_rules`
-Ready, Refuse     what was asked of a participant           `prepare_rules`
-share of outcome  what this server agreed to                `commit_rules`
+    any message       who may send it, and which nodes it may name    `sender_rules`
+    Ready, Refuse     the request to the participant                  `prepare_rules`
+    share of outcome  the agreement of this server                    `commit_rules`
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from namegraph.wire.update_messages import Ready, Refuse, UpdateOutcome
 
 
 class PeerRules:
-    """What one server lets other servers say."""
+    """The rules of one server for messages of other servers."""
 
     def __init__(
         self, context: ServerContext, records: AncestryStore, entries: Entries, coordinator: Coordinator
@@ -32,7 +32,7 @@ class PeerRules:
         self._coordinator = coordinator
 
     def fault_in(self, message: Message, *, sender: ServerId) -> PeerFault | None:
-        """What is wrong with a message of another server; None where nothing is."""
+        """Return the fault in a message of another server. None if there is none."""
         fault = fault_in(message, sender=sender, context=self._context, entries=self._entries)
         if fault is not None:
             return fault
@@ -41,7 +41,8 @@ class PeerRules:
         return None
 
     def fault_in_share(self, share: UpdateOutcome) -> PeerFault | None:
-        """What does not follow from what this server agreed to, of an outcome that it waits for; None: all does."""
+        """Return the fault in an outcome that this server waits for. None if all of it follows from this server's
+        agreement."""
         if share.update_id.coordinator == self._context.server:
             return None
         return fault_in_share(share, context=self._context, records=self._records, entries=self._entries)
@@ -49,7 +50,7 @@ class PeerRules:
     def _fault_in_answer(self, answer: Ready | Refuse, sender: ServerId) -> PeerFault | None:
         running = self._coordinator.waiting_for_answers(answer.update_id)
         if running is None:
-            return None  # The answer is passed over.
+            return None  # The answer is ignored.
         return fault_in_answer(
             answer, running, sender=sender, context=self._context, records=self._records, entries=self._entries
         )

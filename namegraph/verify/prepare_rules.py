@@ -1,6 +1,6 @@
-"""Checks a participant's `Ready` or `Refuse`: it answers what was asked, and speaks for the participant's own nodes.
+"""Checks of a participant's `Ready` or `Refuse`: it answers the request, and speaks for the participant's own nodes.
 
-Source: protocol.md section 5, items 3 and 4.
+Source: docs/protocol.md, "What each server judges".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def fault_in_answer(
     records: AncestryStore,
     entries: Entries,
 ) -> PeerFault | None:
-    """The fault in an answer to an update of this coordinator; None where there is none."""
+    """Return the fault in an answer to an update of this coordinator. None if there is none."""
     if sender not in running.asked:
         return PeerFault.UNASKED
     if isinstance(answer, Ready):
@@ -36,7 +36,7 @@ def fault_in_answer(
 
 
 def _is_in_use(refuse: Refuse, running: Transaction, *, sender: ServerId, context: ServerContext) -> bool:
-    """Whether the home of a group that is to be deleted names arcs of that group."""
+    """Return True if the home of a group that is to be deleted names arcs of that group."""
     operations = running.plan.operations
     deleted = [step.group for number, step in operations if number == refuse.number and isinstance(step, DeleteGroup)]
     return any(context.home_of(group) == sender and all(group in arc for arc in refuse.to_leave) for group in deleted)

@@ -1,10 +1,10 @@
-"""Checks every message: whether its sender may send it, and whether it fits what is under way here.
+"""Checks of every message: its sender may send it, and it fits the updates under way here.
 
-A message with a fault is counted and dropped. A faulty `Ready` ends its update. Any other update goes on waiting for a
-right message: until its deadline or, where this server is ready, until a view ends it. What another server says of its
-own nodes is believed: it owns them.
+A message with a fault is counted and dropped. A faulty `Ready` ends its update. Any other update goes on waiting
+for a right message: until its deadline or, if this server is ready, until a view ends it. A server's statements
+about its own nodes are believed, because it owns them.
 
-Source: protocol.md sections 3 to 5 (who sends what).
+Source: docs/protocol.md, "What a wrong peer can do".
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from namegraph.wire.view_messages import (
 )
 
 ORDERS_LIMIT = 2 * BEGUN_LIMIT
-"""Updates of one coordinator that are not over here: those of its clients, and those that it needs itself."""
+"""Updates of one coordinator that are not over here: those of its clients, and its own."""
 
 
 def fault_in(message: Message, *, sender: ServerId, context: ServerContext, entries: Entries) -> PeerFault | None:
-    """The fault in a message of another server; None where there is none."""
+    """Return the fault in a message of another server. None if there is none."""
     if counts_in_view(message) and not context.is_in_view(sender):
         return PeerFault.NOT_IN_VIEW
     match message:
@@ -159,13 +159,13 @@ def _owns_what_it_changes(ready: Ready, *, sender: ServerId, context: ServerCont
         and _may_change_all(sender, ready.arcs, context=context)
         and all(home_of(truth.child) in (sender, None) for truth in ready.children)
         and all(home_of(told.arc.child) == sender for told in ready.told)
-        # A process of a server that is away is told of by the homes of its groups.
+        # The homes of its groups report a process of a server that is away.
         and all(home_of(member.node) in (sender, None) or member.kind == NodeKind.PROCESS for member in ready.members)
     )
 
 
 def _can_be(known: KnownArc | ReconcileArc) -> bool:
-    """Whether an arc that is said to be there is possible: two ends, and a child of some kind."""
+    """Return True if an arc that is said to be present is possible: two different ends, and a child of some kind."""
     parent, child = known.arc if isinstance(known, KnownArc) else (known.parent, known.child)
     return parent != child and (known.kind is not NodeKind.ABSENT or not known.is_present)
 
@@ -180,12 +180,13 @@ def _are_between(
 
 def _may_change_all(server: ServerId, arcs: ArcColumns, *, context: ServerContext) -> bool:
     if all(context.home_of(parent) == server for parent in parents_in(arcs)):
-        return True  # as in every import, arc by arc too
+        return True  # Every import is such a case, so the arcs need not be unpacked.
     return all(_may_change(server, change, context=context) for change in unpack_arcs(arcs))
 
 
 def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) -> bool:
-    """Whether a server may speak for an arc: the parent's home, or the child's home while the parent's is away."""
+    """Return True if a server may speak for an arc: the parent's home, or the child's home while the parent's is
+    away."""
     arc = change.arc
     if context.home_of(arc.parent) == server:
         return True
@@ -195,7 +196,7 @@ def _may_change(server: ServerId, change: ArcChange, *, context: ServerContext) 
 
 
 def _has_room(update_id: UpdateId, entries: Entries) -> bool:
-    """Whether a coordinator may ask for an update, with those of its updates that are not over here."""
+    """Return True if a coordinator has room for an update beside its other updates that are not over here."""
     return update_id in entries.updates or entries.asked_by(update_id.coordinator) < ORDERS_LIMIT
 
 
