@@ -1,1 +1,1 @@
-"""Which servers are there, as all of them agree."""
+"""Views: the agreement of all servers on which servers are present."""

@@ -1,19 +1,20 @@
-"""Agreement on which servers reach one another: the smallest of them proposes a view, the others accept.
+"""Agreement on the servers that reach one another: the smallest of them proposes a view, the others accept.
 
     Reach ---> leader            these I reach
-               leader --- Propose --->  members         stop what is under way
-               leader <--- Accept ----  members         this is what I know of it
+               leader --- Propose --->  members         stop all updates under way
+               leader <--- Accept ----  members         my state of these updates
                leader --- Install --->  members         finish this, drop the rest, be in the view
                leader -- ExcludedFromView -->  servers that the leader reaches and some member does not
 
-A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than any
-that its members have promised. A member that accepts gives up the view it was in for good, even if the new view never
-comes to be. If the leader is lost meanwhile, another server leads, with a higher number. A member that waits for a view
-and accepts another one tells the leader of the first, which may have installed that (`Decline`).
+A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than
+any that its members have promised. A member that accepts gives up its present view for good, even if the new view
+is never installed. If the leader is lost meanwhile, another server leads, with a higher number. A member that waits
+for a view and accepts another one tells the leader of the first (`Decline`), because that leader may have installed
+it.
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
-Source: protocol.md section 7, *Views*; decision 0011.
+Source: docs/protocol.md, "Views"; docs/decisions/0011-views.md.
 """
 
 from __future__ import annotations
@@ -40,32 +41,33 @@ class Agreement:
     """One server's part in agreeing on views."""
 
     def __init__(self, context: ServerContext, give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept]) -> None:
-        """`give_up_view` takes the promised view and the servers reached; it stops and returns what is under way."""
+        """`give_up_view` takes the promised view and the servers reached. It stops all updates under way, and returns
+        their state."""
         self._context = context
         self._give_up_view = give_up_view
         self._lost: dict[ServerId, None] = {}
         self._reports: dict[ServerId, Reach] = {}
-        """By server: what it says it reaches."""
+        """Last report of the servers that a server reaches, by server."""
         self._outside_of: dict[ServerId, ViewId] = {}
-        """By server: the newest view of which it is known to be a member, or to have been one, and this one not."""
+        """Newest known view of a server that is, or was, its member while this server is not, by server."""
         self._declined: dict[ServerId, None] = {}
         self._proposal: _Proposal | None = None
         self._highest = 0
-        """The highest number of a view that was heard of."""
+        """Highest number of a view that was heard of."""
         self._told: dict[ServerId, Reach] = {}
-        """To whom this server last reported what, of those that may lead it now."""
+        """Last report of this server to each server that may lead it now."""
         self._is_stirred = False
-        """Whether any server was ever lost, as far as this one has heard."""
+        """True if any server was ever lost, as far as this one has heard."""
 
     def met(self, server: ServerId) -> None:
-        """A server is reached."""
+        """Record that a server is reached."""
         for known in (self._lost, self._outside_of, self._declined):
             known.pop(server, None)
         self._told.pop(server, None)
         self.reconsider()
 
     def lost(self, server: ServerId) -> None:
-        """A server is not reached any more."""
+        """Record that a server is not reached any more."""
         self._lost[server] = None
         self._is_stirred = True
         for known in (self._reports, self._outside_of, self._declined):
@@ -73,7 +75,8 @@ class Agreement:
         self.reconsider()
 
     def begin_again(self, *, leap: int) -> None:
-        """This server has gone back: it is in a view of its own, of a number never given, until others are met."""
+        """Begin again after this server has gone back: in a view of its own, of a number never given, until others are
+        met."""
         context = self._context
         self._lost = dict.fromkeys(server for server in context.table.servers() if server != context.server)
         self._reports, self._outside_of, self._declined, self._told = {}, {}, {}, {}
@@ -82,7 +85,7 @@ class Agreement:
         self._propose((context.server,))
 
     def reach(self, sender: ServerId, reach: Reach) -> None:
-        """Another server reports what it reaches, for this one to lead."""
+        """Record another server's report of the servers that it reaches. The report asks this server to lead."""
         self._reports[sender] = reach
         self._is_stirred = True
         self._declined.pop(sender, None)
@@ -92,7 +95,7 @@ class Agreement:
             self._leave_outside(sender)
 
     def outside(self, outside: ExcludedFromView) -> None:
-        """The members of another view have left this server out."""
+        """Record that the members of another view have left this server out."""
         self._highest = max(self._highest, outside.view.number)
         self._is_stirred = True
         for server in outside.members:
@@ -100,7 +103,7 @@ class Agreement:
         self.reconsider()
 
     def propose(self, sender: ServerId, propose: Propose) -> None:
-        """Accept a view, or say why not."""
+        """Accept a view, or decline it with the reason."""
         context = self._context
         self._highest = max(self._highest, propose.view.number)
         reached = self._reached()
@@ -113,11 +116,12 @@ class Agreement:
         before, was_waiting = context.promised, context.view_change_in_progress
         context.post(sender, self._give_up_view(propose.view, tuple(reached)))
         if was_waiting and before.leader not in (sender, context.server) and before.leader not in self._lost:
-            # It may have installed that view, and waits for this server to be in it.
+            # That leader may have installed the view, and wait for this server to be in it.
             context.post(before.leader, Decline(before, propose.view, sender))
 
     def decline(self, sender: ServerId, decline: Decline) -> None:
-        """A server does not accept, or has accepted and gone on to another view before this one began there."""
+        """Record that a server declines a view, or has accepted it and gone on to another view before it began
+        there."""
         self._highest = max(self._highest, decline.promised.number)
         proposed = self._context.view if self._proposal is None else self._proposal.view
         if decline.view != proposed:
@@ -128,7 +132,7 @@ class Agreement:
         self.reconsider()
 
     def accept(self, sender: ServerId, accept: Accept) -> None:
-        """With the last one, the view is installed, unless one does not reach another."""
+        """Record an acceptance. The last one installs the view, unless one member does not reach another."""
         proposal = self._proposal
         if proposal is None or accept.view != proposal.view or sender not in proposal.servers:
             return
@@ -144,9 +148,9 @@ class Agreement:
         self._install(proposal)
 
     def installed(self, before: Iterable[ServerId]) -> None:
-        """A view was installed: tell the servers that asked this one to lead and are not in it.
+        """Record that a view was installed. Tell the servers outside it that asked this one to lead.
 
-        Also tell members of the view before that are not in it: the leader may not reach them.
+        Also tell members of the view before that are not in it, because the leader may not reach them.
         """
         context = self._context
         if context.view.leader != context.server:
@@ -158,19 +162,19 @@ class Agreement:
         self.reconsider()
 
     def _leave_outside(self, server: ServerId) -> None:
-        """Tell a larger server that this view leaves it out. A smaller one would lead itself, if it were reached."""
+        """Tell a larger server that this view leaves it out. A smaller server would lead itself, if it were reached."""
         context = self._context
         if server not in context.members and server > context.server:
             context.post(server, ExcludedFromView(context.view, tuple(context.members)))
 
     def reconsider(self) -> None:
-        """If anything has changed: propose a view, or report to the smaller server that has to propose one."""
+        """Propose a view, or report to the smaller server that has to propose one, if anything has changed."""
         context = self._context
         if context.promised == FIRST_VIEW and not self._is_stirred:
             return
         reached, available = self._reached(), self._available()
         report = Reach(context.promised, tuple(reached))
-        # The second one leads as long as the first one leaves this server out.
+        # The second leader is used as long as the first one leaves this server out.
         leaders = {reached[0], available[0]} - {context.server}
         for leader in sorted(leaders):
             if self._told.get(leader) != report:
@@ -223,18 +227,19 @@ class Agreement:
                 context.post(server, ExcludedFromView(proposal.view, proposal.servers))
 
     def _reached(self) -> list[ServerId]:
-        """This server, and those it reaches; sorted."""
+        """Return this server and those that it reaches, sorted."""
         return [server for server in self._servers() if server not in self._lost]
 
     def _available(self) -> list[ServerId]:
-        """Of these servers, those that have not left this one out."""
+        """Return the reached servers that have not left this one out."""
         return [server for server in self._reached() if not self._leaves_this_out(server)]
 
     def _servers(self) -> list[ServerId]:
         return sorted({*self._context.table.servers(), self._context.server})
 
     def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
-        """Servers that all reach one another, as far as is known: taken greedily, in the order given."""
+        """Return servers that all reach one another, as far as is known. They are taken greedily, in the order
+        given."""
         found: list[ServerId] = []
         for server in servers:
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
@@ -242,7 +247,7 @@ class Agreement:
         return tuple(found)
 
     def _leaves_this_out(self, server: ServerId) -> bool:
-        """Whether a server is in a view without this one, as far as is known: it has promised none since."""
+        """Return True if a server is in a view without this one, as far as is known. It has promised no view since."""
         view = self._outside_of.get(server)
         if view is None:
             return False
@@ -256,7 +261,7 @@ class Agreement:
         return all(promised < view for promised in known)
 
     def _is_still(self, server: ServerId, view: ViewId) -> bool:
-        """Whether a server that accepted a view is still waiting for it: not lost, and in no other view."""
+        """Return True if a server that accepted a view still waits for it: it is not lost, and in no other view."""
         report = self._reports.get(server)
         return report is not None and report.view == view
 

@@ -1,16 +1,17 @@
-"""From one view to the next: what is under way ends, what is out of reach is suspended, what came back is settled.
+"""Change of view: end the updates under way, suspend arcs to servers out of reach, settle arcs of servers that are
+back.
 
     Propose --> give up the view: no message of it counts any more
-    Install --> finish what any member knows to be decided, drop all else; suspend arcs to servers that were in another
-                view: arcs that leave, at once; arcs that enter, by one update of all servers of one origin (Entering,
-                to the smallest of them) --> Settled to the leader
-    Open    --> updates begin; parents' homes and children's homes compare arcs (Held, DigestReply) and settle them
+    Install --> finish the updates that any member knows to be decided, drop all others; suspend arcs to servers that
+                were in another view: arcs that leave, at once; arcs that enter, by one update of all servers of one
+                origin (SuspendIncoming, to the smallest of them) --> IncomingSuspended to the leader
+    Open    --> updates begin; parents' homes and children's homes compare arcs (ArcDigest, DigestReply), settle them
 
-So all servers of an update agree on which servers are reachable. Members of one origin (`Cohort`) hold states that fit
-together, whatever they missed of others. Between members of different origins, all arcs are suspended first, and then
-joined again by ordinary updates.
+So all servers of an update agree on which servers are reachable. Members of one origin (`Cohort`) hold states that
+fit together, whatever they missed of other servers. Between members of different origins, all arcs are suspended
+first, and then joined again by ordinary updates.
 
-Source: protocol.md section 7; decision 0011.
+Source: docs/protocol.md, "Servers that part"; docs/decisions/0011-views.md.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ from namegraph.wire.view_messages import (
 )
 
 VIEW = "view"
-"""Rows: the one row that says in which view this server is."""
+"""Rows: the one row of the view that this server is in."""
 ENTERING = "entering"
-"""Rows: what is to be suspended, by the server that it enters."""
+"""Rows: arcs to be suspended, by the server that they enter."""
 
 
 class ViewChange:
-    """What one server does when views end and begin."""
+    """One server's actions when views end and begin."""
 
     def __init__(
         self, context: ServerContext, participant: Participant, coordinator: Coordinator, rules: PeerRules
@@ -71,16 +72,17 @@ class ViewChange:
         self.healing = Reconciliation(context, participant, coordinator)
         self._suspending: UpdateId | None = None
         self._entering = DurableMap(context.durable, ENTERING, SERVERS, packed_small(tuple[ArcId, ...]))
-        """What is to be suspended, by the server that it enters."""
+        """Arcs to be suspended, by the server that they enter."""
         self._due: dict[ServerId, None] = {}
-        """Servers from which arcs may enter here that are to be suspended: in this view, or in one before that did not
-        last until all was done."""
+        """Servers whose arcs into this server may have to be suspended. They come from this view, or from an earlier
+        view that ended before all was done."""
         self._settled: dict[ServerId, None] = {}
-        """In the view that this server leads: the origins, by their smallest, that have suspended what they must."""
+        """Origins, by their smallest server, that have suspended all their arcs. Used in a view that this server
+        leads."""
         self._healed: dict[ServerId, None] = {}
-        """In the view that this server leads: the members that have settled all that they must."""
+        """Members that have settled all their arcs. Used in a view that this server leads."""
         self._view = DurableMap(context.durable, VIEW, TEXTS, packed(_ViewRow))
-        """One value, without a key: what is durable of the view, as it was when the last step ended."""
+        """A single value, under the empty key: the durable part of the view, as of the end of the last step."""
         self._must_resume = bool(self._view)
         for found in self._view.values():
             context.view, context.members, context.promised = found.view, dict(found.members), found.promised
@@ -89,7 +91,7 @@ class ViewChange:
             self._healed = dict.fromkeys(found.healed)
 
     def give_up_view(self, view: ViewId, reached: tuple[ServerId, ...]) -> Accept:
-        """Stop what is under way, for good; return what is known of it."""
+        """Stop all updates under way, for good. Return their state."""
         context = self._context
         context.promised = view
         return Accept(
@@ -102,7 +104,8 @@ class ViewChange:
         )
 
     def receive(self, sender: ServerId, message: ViewMessage) -> None:
-        """Handle a message about views, or about what was done while apart; this server's own too."""
+        """Handle a message about views, or about changes made while apart. Messages of this server to itself are
+        included."""
         match message:
             case Reach():
                 self.agreement.reach(sender, message)
@@ -136,7 +139,8 @@ class ViewChange:
                 assert_never(message)
 
     def met(self, server: ServerId) -> None:
-        """A server is reached again. If no other member is lost, what waits for the next view goes on in this one."""
+        """Record that a server is reached again. If no other member is lost, waiting updates go on in the present
+        view."""
         context = self._context
         self.agreement.met(server)
         if context.view_change_in_progress or any(context.is_in_view(lost) for lost in context.lost):
@@ -148,13 +152,14 @@ class ViewChange:
             self._suspend_all()
 
     def install(self, install: Install) -> None:
-        """Finish what is decided, drop the rest, and be in the view."""
+        """Install a view: finish the decided updates, and drop the rest."""
         context = self._context
         if install.view != context.promised or not context.view_change_in_progress:
             return
         # Two orders matter. Outcomes are applied, and doubts noted, while their entries are there, and in the view in
-        # which they were decided: an arc is unconfirmed if its parent's home was away then, which the new view may
-        # contain. What asks which servers were in another view comes once the members of the new one are known.
+        # which they were decided. The reason: an arc is unconfirmed if its parent's home was away then, and the new
+        # view may contain that home. Questions about servers of other views come once the members of the new view are
+        # known.
         context.counter = max(context.counter, install.counter)
         for outcome in install.commits:
             self._finish(outcome)
@@ -187,21 +192,23 @@ class ViewChange:
         if fault is None:
             self._participant.finish(outcome, share)
         else:
-            # The kept copy or its coordinator is faulty. The coordinator is counted: nothing says who kept the copy.
+            # The kept copy or its coordinator is faulty. The coordinator is counted, because the keeper of the copy is
+            # unknown.
             self._context.faults.append((share.update_id.coordinator, fault))
 
     def entering(self, sender: ServerId, entering: SuspendIncoming) -> None:
-        """As the smallest of one origin: once all have reported, suspend what enters any of them, in one update.
+        """Collect the entering arcs of one origin, as its smallest server. Once all have reported, suspend them in one
+        update.
 
-        One update for each server would be wrong. An arc that one server suspends may be above another server only by
-        way of servers that are away. No entry then leads from one to the other, and the second update would compute
-        over loops that the first has broken.
+        One update for each server would be wrong. An arc that one server suspends may be above another server only
+        by way of servers that are away. No entry then leads from one to the other, and the second update would
+        compute over loops that the first has broken.
         """
         self._entering[sender] = entering.arcs
         self._suspend_all()
 
     def settled(self, sender: ServerId) -> None:
-        """As the leader: count an origin that has suspended what it must; open the view with the last one."""
+        """Count, as the leader, an origin that has suspended all its arcs. The last one opens the view."""
         context = self._context
         self._settled[sender] = None
         groups = {self._cohort_leader_of(origin) for origin in context.members.values()}
@@ -211,7 +218,7 @@ class ViewChange:
             context.send(server, Open())
 
     def open(self) -> None:
-        """All origins have suspended what they must: let updates begin."""
+        """Let updates begin, because all origins have suspended all their arcs."""
         context = self._context
         if not self._enter_phase_after(ViewEvent.OPENED):
             return
@@ -223,7 +230,7 @@ class ViewChange:
         self.healing.view_opened()
 
     def healed(self, sender: ServerId) -> None:
-        """As the leader: count a member that has settled all that it must; the view is healed with the last one."""
+        """Count, as the leader, a member that has settled all its arcs. With the last one, the view is healed."""
         context = self._context
         self._healed[sender] = None
         if not context.is_healed and self._healed.keys() >= context.members.keys():
@@ -231,7 +238,8 @@ class ViewChange:
                 context.send(server, ViewReconciled())
 
     def reconciled(self) -> None:
-        """All members have settled all that they must: what others in the view know is known here too."""
+        """Enter the healed phase: all members have settled all their arcs, so this server knows all that other members
+        know."""
         context = self._context
         if not self._enter_phase_after(ViewEvent.RECONCILED):
             return
@@ -240,7 +248,7 @@ class ViewChange:
             context.group_versions.forget_all(context.view_floor)
 
     def _enter_phase_after(self, event: ViewEvent) -> bool:
-        """Whether an event has a meaning in the phase of this view, which it ends then."""
+        """Enter the phase to which an event leads. Return False if the event is ignored in the present phase."""
         phase = self._context.phase.after(event)
         if phase is None:
             return False
@@ -248,7 +256,7 @@ class ViewChange:
         return True
 
     def advance(self) -> None:
-        """Go on with what this server does by itself. Called within each step, until nothing is left to do."""
+        """Go on with the work that this server does by itself. Called within each step, until nothing is left to do."""
         if self._must_resume:
             self._resume()
         if self.healing.has_new_groups:
@@ -266,7 +274,7 @@ class ViewChange:
                     self.healing.ended(update_id, is_done=is_done)
 
     def _resume(self) -> None:
-        """After a restart: begin again what is not durable because it can be begun again."""
+        """Begin again, after a restart, the work that is not durable because it can be begun again."""
         self._must_resume = False
         self.agreement.reconsider()
         if self._context.view == FIRST_VIEW or self._context.view_change_in_progress:
@@ -277,7 +285,7 @@ class ViewChange:
             self._suspend_all()
 
     def _cohort_leader_of(self, origin: Cohort) -> ServerId:
-        """The server that speaks for all of one origin."""
+        """Return the server that speaks for all servers of one origin."""
         return min(server for server, other in self._context.members.items() if other == origin)
 
     def _suspend_all(self) -> None:
@@ -295,12 +303,12 @@ class ViewChange:
 
     def _say_settled(self) -> None:
         context = self._context
-        # Who opens the view first may join an arc anew: it is not to be suspended once more.
+        # The server that opens the view first may join an arc anew. That arc must not be suspended once more.
         self._entering.clear()
         context.send(context.view.leader, IncomingSuspended())
 
     def note_view(self) -> None:
-        """Let what is durable of the view be what it is now. Called at the end of each step."""
+        """Update the durable part of the view. Called at the end of each step."""
         context = self._context
         if context.promised == FIRST_VIEW:
             return
