@@ -1,1 +1,1 @@
-"""What name servers say to one another: messages, their parts, their bytes, and which values are legal."""
+"""Messages between name servers: their parts, their bytes, and their legal values."""

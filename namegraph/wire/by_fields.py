@@ -1,7 +1,8 @@
-"""Large values in the MessagePack format, one field after another: other threads run between two fields.
+"""Large values in the MessagePack format, encoded one field after another, so that other threads run between two
+fields.
 
-A call of the encoder or decoder holds up all of them. For what an import of half a million arcs decides it would be
-some 50 ms, for as long as this server answers nobody.
+A call of the encoder or decoder holds up all other threads. For the outcome of an import of half a million arcs,
+that would take some 50 ms, during which this server answers no call.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ S = TypeVar("S", bound=Struct)
 _ENCODER = msgspec.msgpack.Encoder(order="deterministic")
 
 _ARRAY = 0x90
-"""The first byte of an array in the MessagePack format, with its length, up to the limit, added."""
+"""First byte of an array in the MessagePack format, to which its length, up to the limit, is added."""
 
 _COLLECTIONS = frozenset((tuple, frozenset, bytes))
 
 _SCALARS = frozenset((int, bool, float, str))
 
 _LARGE = 4096
-"""From how many elements, or bytes, on a collection is a piece of its own, and a value is read field by field."""
+"""Number of elements, or bytes, from which a collection is a piece of its own, and its value is read field by field."""
 
 _FIELDS_LIMIT = 15
 
@@ -34,7 +35,8 @@ _PIECES = msgspec.msgpack.Decoder(Annotated[tuple[msgspec.Raw, ...], Meta(max_le
 
 
 def encode_by_fields(value: object) -> bytes:
-    """As the encoder does, but large named tuples, and large structs that are arrays without a tag, field by field."""
+    """Encode a value like the encoder. Large named tuples, and large structs that are arrays without a tag, go field by
+    field."""
     return b"".join(_pieces(value))
 
 
@@ -58,7 +60,8 @@ def _is_large(value: Any) -> bool:
 
 
 def _names_of(value: Any) -> tuple[str, ...]:
-    """The fields; none of what is encoded in one piece: another value than those, or of scalars alone."""
+    """Return the field names. Empty for values that are encoded in one piece: those of another type, or of scalars
+    alone."""
     return _field_names(value.__class__)
 
 
@@ -75,14 +78,14 @@ def _field_names(kind: Any) -> tuple[str, ...]:
 
 @cache
 def _names_of_what_may_be_large(kind: Any) -> tuple[str, ...]:
-    """The fields that are looked at: each update is looked through a dozen times, and most of it is numbers."""
+    """Return the fields to inspect. Each update is looked through a dozen times, and most of it is numbers."""
     names = _field_names(kind)
     hints = get_type_hints(kind) if names else {}
     return tuple(name for name in names if not _is_small(hints[name]))
 
 
 def _is_small(hint: Any) -> bool:
-    """Whether all values of a type are one piece."""
+    """Return True if all values of a type are one piece."""
     hint = getattr(hint, "__supertype__", hint)
     if get_origin(hint) in (Union, UnionType):
         return all(map(_is_small, get_args(hint)))
@@ -103,11 +106,11 @@ class FieldDecoder(Generic[S]):
         self._required = sum(field.required for field in fields)
 
     def decode(self, encoded: bytes | bytearray) -> S:
-        """Raises `msgspec.DecodeError`, as a decoder does."""
+        """Decode a struct. Raises `msgspec.DecodeError`, like a decoder."""
         if len(encoded) < _LARGE:
             return self._decoder.decode(encoded)
         pieces = _PIECES.decode(encoded)
         if len(pieces) < self._required:
             raise msgspec.ValidationError(f"{self._required} fields or more are expected, not {len(pieces)}")
-        # Fields that a later version adds are passed over.
+        # Fields that a later version adds are ignored.
         return self._kind(*(decoder.decode(piece) for decoder, piece in zip(self._decoders, pieces, strict=False)))

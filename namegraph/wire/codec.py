@@ -1,4 +1,4 @@
-"""Messages as bytes and back: which view they belong to, compressed where they are long."""
+"""Encoding of messages as bytes, with the view to which they belong. Long messages are compressed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class NotAMessageError(ValueError):
 
 
 def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
-    """The message as bytes, sent in a view; a long one is compressed: names come again and again in it."""
+    """Return the message as bytes, sent in a view. A long message is compressed, because names recur in it."""
     encoded = _ENCODER.encode(message)
     if not isinstance(message, Commit):  # Its outcome is compressed already.
         encoded = compressed(encoded)
@@ -100,17 +100,18 @@ def encode(message: Message, view: ViewId = FIRST_VIEW) -> bytes:
 
 
 def counts_in_view(message: Message) -> TypeGuard[InView]:
-    """Whether a message counts only among members of one view. A union of so many types is slow to look through."""
+    """Return True if a message counts only among members of one view. A look-up is faster than a union of so many
+    types."""
     return message.__class__ in _IN_VIEW
 
 
 def decode(encoded: bytes) -> Message:
-    """Read what `encode` wrote, all types checked; raises `NotAMessageError`."""
+    """Decode the output of `encode`, with all types checked. Raises `NotAMessageError`."""
     return decode_in_view(encoded)[1]
 
 
 def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
-    """As `decode`, with the view it was sent in; `FIRST_VIEW` for what belongs to none."""
+    """Decode a message and the view in which it was sent. `FIRST_VIEW` for a message that belongs to no view."""
     found = _decode(encoded)
     if not isinstance(found, Enclosed):
         return FIRST_VIEW, found
@@ -121,12 +122,12 @@ def decode_in_view(encoded: bytes) -> tuple[ViewId, Message]:
 
 
 def encode_outcome(outcome: UpdateOutcome) -> bytes:
-    """The outcome as bytes, compressed if they are many."""
+    """Return the outcome as bytes, compressed if it is long."""
     return compressed(encode_by_fields(outcome))
 
 
 def decode_outcome(encoded: bytes) -> UpdateOutcome:
-    """Read what `encode_outcome` wrote, all types checked; raises `NotAMessageError`."""
+    """Decode the output of `encode_outcome`, with all types checked. Raises `NotAMessageError`."""
     found: UpdateOutcome = _read(_OUTCOME_DECODER, encoded)
     return found
 

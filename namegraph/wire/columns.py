@@ -1,8 +1,8 @@
-"""Many ancestry records, or many arcs, as columns: in a message each name comes once, and reading it makes few objects.
+"""Many ancestry records, or many arcs, as columns: a message has each name once, and reading it makes few objects.
 
 A whole graph, brought by one update, has far more arcs than names. A column is the bytes of its numbers, one after
-another, the least significant byte first: four bytes for what numbers a name, a vnid or a priority or counts in-arcs,
-one for kinds and truth values, eight for all else.
+another, the least significant byte first. Numbers of names, vnids or priorities, and counts of in-arcs, have four
+bytes. Kinds and truth values have one byte. All other numbers have eight bytes.
 """
 
 from __future__ import annotations
@@ -32,23 +32,24 @@ from namegraph.wire.message_parts import (
 )
 
 Numbers = NDArray[Any]
-"""A column of numbers or truth values, to be computed with as a whole."""
+"""A column of numbers or truth values, for computing on it as a whole."""
 
 _PLACE = "I"
 _NUMBER = "Q"
 
 GONE, PRESENT, SUSPENDED = 0, 1, 2
-"""What becomes of an arc, in the column `present`."""
+"""State of an arc after an update, in the column `present`."""
 
 SMALL_COLUMN_BYTES = 4 * 1024
-"""A column of this size is summed by Python: numpy would let other threads in, which takes longer than the sum."""
+"""Largest size of a column that Python sums. Above it numpy does; it would let other threads in, which takes longer
+than a short sum."""
 
 KINDS = (NodeKind.ABSENT, NodeKind.GROUP, NodeKind.PROCESS)
-"""By number."""
+"""Kinds by number."""
 
 
 def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
-    """The records in columns, in their order."""
+    """Return the records in columns, in their order."""
     names: dict[NodeId, int] = {}
     vnids: dict[Vnid, int] = {}
     priorities: dict[Priority, int] = {}
@@ -86,7 +87,7 @@ def pack_records(records: Iterable[AncestryRecord]) -> RecordColumns:
 
 
 def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
-    """The records, in their order."""
+    """Yield the records, in their order."""
     names = columns.names
     in_arcs, suspended = in_arcs_of(columns), suspended_in(columns)
     for place, (node, degree, vnid, version) in enumerate(heads_of(columns)):
@@ -95,7 +96,8 @@ def unpack_records(columns: RecordColumns) -> Iterator[AncestryRecord]:
 
 
 def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Priority]]:
-    """Of each record the number of its node among the names, how many in-arcs it has, its vnid and its version."""
+    """Yield, for each record, the number of its node among the names, the number of its in-arcs, its vnid and its
+    version."""
     vnids = (None, *columns.vnids)
     for node, degree, vnid, version in zip(
         places_in(columns.nodes),
@@ -108,7 +110,7 @@ def heads_of(columns: RecordColumns) -> Iterator[tuple[int, int, Vnid | None, Pr
 
 
 def in_arcs_of(columns: RecordColumns) -> Iterator[tuple[int, int, int, int]]:
-    """Of the in-arcs of all records the number of the parent among the names, cost, version and writer."""
+    """Yield, for each in-arc of all records, the number of the parent among the names, cost, version and writer."""
     return zip(
         places_in(columns.parents),
         numbers_in(columns.costs),
@@ -119,12 +121,12 @@ def in_arcs_of(columns: RecordColumns) -> Iterator[tuple[int, int, int, int]]:
 
 
 def nodes_in(columns: RecordColumns) -> set[NodeId]:
-    """The nodes whose records these are."""
+    """Return the nodes of the records."""
     return {columns.names[number] for number in places_in(columns.nodes)}
 
 
 def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
-    """What became of arcs in columns, in their order."""
+    """Return changes of arcs in columns, in their order."""
     names: dict[NodeId, int] = {}
     parents, children, costs, versions = array(_PLACE), array(_PLACE), array(_NUMBER), array(_NUMBER)
     present, kinds = bytearray(), bytearray()
@@ -147,7 +149,7 @@ def pack_arcs(changes: Iterable[ArcChange]) -> ArcColumns:
 
 
 def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
-    """What became of the arcs, in their order."""
+    """Yield the changes of arcs, in their order."""
     names = columns.names
     for parent, child, state, kind, cost, version in rows_of(columns):
         arc = ArcId(names[parent], names[child])
@@ -155,7 +157,7 @@ def unpack_arcs(columns: ArcColumns) -> Iterator[ArcChange]:
 
 
 def rows_of(columns: ArcColumns) -> Iterator[tuple[int, int, int, int, int, int]]:
-    """Of each arc the numbers of its ends among the names, what becomes of it, kind, cost and version."""
+    """Yield, for each arc, the numbers of its ends among the names, its state, kind, cost and version."""
     return zip(
         places_in(columns.parents),
         places_in(columns.children),
@@ -168,22 +170,23 @@ def rows_of(columns: ArcColumns) -> Iterator[tuple[int, int, int, int, int, int]
 
 
 def children_in(columns: ArcColumns) -> list[NodeId]:
-    """The children of the arcs, each once, in the order in which they come."""
+    """Return the children of the arcs, each once, in their order."""
     return [columns.names[number] for number in dict.fromkeys(places_in(columns.children))]
 
 
 def parents_in(columns: ArcColumns) -> list[NodeId]:
-    """As `children_in`, for the parents."""
+    """Return the parents of the arcs, each once, in their order."""
     return [columns.names[number] for number in dict.fromkeys(places_in(columns.parents))]
 
 
 def joined_parents_in(columns: ArcColumns) -> list[NodeId]:
-    """As `parents_in`, for the arcs that are there afterwards, in the order of names."""
+    """Return the parents of the arcs that are present afterwards, each once, in the order of names."""
     return chosen_names(columns.names, place_array(columns.parents)[state_array(columns.present) == PRESENT])
 
 
 def concerning(columns: ArcColumns, *, ends: Sequence[bool], group_children: Sequence[bool]) -> ArcColumns:
-    """The arcs of which an end is one of those, or the child a group that is one of these; said of each name."""
+    """Return the arcs that have an end in `ends`, or a group in `group_children` as their child. Both hold a flag for
+    each name."""
     is_end, is_wanted_below = np.array(ends, bool), np.array(group_children, bool)
     parents, children = place_array(columns.parents), place_array(columns.children)
     present, kinds = state_array(columns.present), state_array(columns.kinds)
@@ -204,7 +207,7 @@ def concerning(columns: ArcColumns, *, ends: Sequence[bool], group_children: Seq
 
 
 def fit_records(columns: RecordColumns) -> bool:
-    """Whether columns of another server belong together, so that they can be read."""
+    """Return True if columns of another server belong together, so that they can be read."""
     places = (
         columns.nodes,
         columns.degrees,
@@ -229,7 +232,7 @@ def fit_records(columns: RecordColumns) -> bool:
 
 
 def suspended_in(columns: RecordColumns) -> dict[int, list[InArc]]:
-    """The in-arcs that are suspended, by the place of their record."""
+    """Return the suspended in-arcs, by the place of their record."""
     found: dict[int, list[InArc]] = {}
     for record, parent, *numbers in columns.suspended:
         found.setdefault(record, []).append(InArc(columns.names[parent], *numbers))
@@ -237,7 +240,7 @@ def suspended_in(columns: RecordColumns) -> dict[int, list[InArc]]:
 
 
 def fit_arcs(columns: ArcColumns) -> bool:
-    """As `fit_records`, for arcs."""
+    """Return True if columns of arcs belong together, so that they can be read."""
     if not _are_whole((columns.parents, columns.children), (columns.costs, columns.versions)):
         return False
     count = len(columns.present)
@@ -253,14 +256,15 @@ def fit_arcs(columns: ArcColumns) -> bool:
 
 
 def are_possible(columns: ArcColumns) -> bool:
-    """Whether all arcs of an outcome can be: none from a node to itself, and each that is there to something."""
+    """Return True if all arcs of an outcome are possible: none leads from a node to itself, and each present one has a
+    kind."""
     is_known = state_array(columns.kinds) != NodeKind.ABSENT.value
     is_gone = state_array(columns.present) == GONE
     return bool((is_known | is_gone).all() and (place_array(columns.parents) != place_array(columns.children)).all())
 
 
 def fit_operations(columns: OperationColumns) -> bool:
-    """As `fit_records`, for the operations of an import."""
+    """Return True if the columns of an import's operations belong together, so that they can be read."""
     places = (columns.group_places, columns.groups, columns.arc_places, columns.parents, columns.children)
     count = len(columns.kinds)
     return (
@@ -273,44 +277,44 @@ def fit_operations(columns: OperationColumns) -> bool:
 
 
 def column_of(numbers: array[int] | Numbers) -> bytes:
-    """The column of numbers; they are as wide as a place or as any number."""
+    """Return the column of numbers. They are four or eight bytes wide, as the column requires."""
     if sys.byteorder == "big":
         numbers = np.asarray(numbers).byteswap()
     return numbers.tobytes()
 
 
 def places_in(column: bytes) -> array[int]:
-    """The numbers of a column that stand for names, vnids or priorities, or count in-arcs."""
+    """Return the numbers of a column that stand for names, vnids or priorities, or count in-arcs."""
     return _own_order(array(_PLACE, column))
 
 
 def numbers_in(column: bytes) -> array[int]:
-    """The numbers of a column that may be large."""
+    """Return the numbers of a column that may be large."""
     return _own_order(array(_NUMBER, column))
 
 
 def place_array(column: bytes) -> Numbers:
-    """As `places_in`, to be computed with as a whole. It cannot be changed."""
+    """Return the column of `places_in` as an array, for computing on it as a whole. It is read-only."""
     return np.frombuffer(column, "<u4").astype(np.uint32, copy=False)
 
 
 def number_array(column: bytes) -> Numbers:
-    """As `numbers_in`, to be computed with as a whole. It cannot be changed."""
+    """Return the column of `numbers_in` as an array, for computing on it as a whole. It is read-only."""
     return np.frombuffer(column, "<u8").astype(np.uint64, copy=False)
 
 
 def state_array(column: bytes) -> Numbers:
-    """A column of kinds, or of what becomes of arcs, to be computed with as a whole. It cannot be changed."""
+    """Return a column of kinds, or of states of arcs, as an array, for computing on it as a whole. It is read-only."""
     return np.frombuffer(column, np.uint8)
 
 
 def chosen_names(names: Sequence[NodeId], places: Numbers) -> list[NodeId]:
-    """The names that have one of these numbers, each once, in the order of numbers."""
+    """Return the names that have one of these numbers, each once, in the order of numbers."""
     return list(compress(names, _are_used(len(names), places)))
 
 
 def renumbered(names: Sequence[NodeId], *columns: Numbers) -> tuple[tuple[NodeId, ...], list[Numbers]]:
-    """The names that these columns of numbers name, each once, and the columns with numbers among those."""
+    """Return the names that these columns of numbers use, each once, and the columns renumbered to those names."""
     is_used = _are_used(len(names), *columns)
     places = np.cumsum(is_used, dtype=np.uint32) - np.uint32(1)
     return tuple(compress(names, is_used)), [places[column] for column in columns]

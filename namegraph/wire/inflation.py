@@ -1,10 +1,10 @@
-"""Compressed letters of other servers, inflated within limits: a few bytes must not become gigabytes of objects.
+"""Inflation of other servers' compressed letters within limits: a few bytes must not become gigabytes of objects.
 
     inflated, against the bytes that came      objects in it
     up to 256 KiB, or 20 times                 not counted
     up to 64 MiB, or 40 times and 1 GiB        at most eight for each byte that came, and 20 million
 
-Columns are one object, however long they are. What compresses better than that is sent as it is.
+Columns are one object, however long they are. A message that compresses better than that is sent uncompressed.
 """
 
 from __future__ import annotations
@@ -14,48 +14,49 @@ import zlib
 COMPRESSED_FROM_BYTES = 64 * 1024
 
 INFLATED_BYTES_LIMIT = 1024 * 1024 * 1024
-"""Room for the part of the largest import that concerns one server."""
+"""Largest inflated size of a letter, in bytes: room for the part of the largest import that concerns one server."""
 
 UNCOUNTED_BYTES = 256 * 1024
-"""Inflated: some milliseconds of decoding, whatever is in it."""
+"""Inflated size up to which objects are not counted: some milliseconds of decoding, whatever the letter holds."""
 
 UNCOUNTED_RATIO = 20
-"""What lists of names reach is less."""
+"""Inflation ratio up to which objects are not counted. Lists of names reach less."""
 
 COUNTED_FROM_BYTES = 8 * 1024 * 1024
-"""Inflated, from here on objects are counted at any ratio."""
+"""Inflated size from which objects are counted at any ratio."""
 
 INFLATED_AT_ANY_RATIO_BYTES = 64 * 1024 * 1024
-"""Two million arcs in columns."""
+"""Inflated size that is allowed at any ratio: two million arcs in columns."""
 
 INFLATED_RATIO_LIMIT = 40
-"""Columns of an import reach a quarter of it."""
+"""Largest inflation ratio of a large letter. Columns of an import reach a quarter of it."""
 
 OBJECTS_LIMIT = 20_000_000
-"""In one letter: four for each name of the largest import."""
+"""Most objects in one letter: four for each name of the largest import."""
 
 OBJECTS_OF_A_BYTE = 8
-"""That came. Lists of names and versions, however alike, have half as many."""
+"""Most objects for each byte that came. Lists of names and versions, however alike, have half as many."""
 
 OBJECTS_LET_THROUGH = 250_000
-"""In a letter of any size: some 20 MB."""
+"""Objects that are allowed in a letter of any size: some 20 MB."""
 
 HEAD_BYTES = 1_024
-"""Within so many, what is compressed in a letter begins: after the names of a view and of a coordinator."""
+"""Bytes at the start of a letter within which a compressed part begins: after the names of a view and of a
+coordinator."""
 
 SMALL_LETTER_BYTES = 4 * 1024
-"""A letter of this size inflates to 4 MB at most, with no more objects than are let through."""
+"""Size of a letter that needs no check: it inflates to 4 MB at most, with no more objects than are let through."""
 
 _COMPRESSED = b"x"
-"""The first byte of what zlib writes; no array of MessagePack begins with it."""
+"""First byte of zlib's output. No array of MessagePack begins with it."""
 
 
 class TooLargeError(ValueError):
-    """Bytes that would take more memory than is right for as many."""
+    """Bytes that would take too much memory for their size."""
 
 
 def compressed(encoded: bytes) -> bytes:
-    """An encoded array, compressed if it is long."""
+    """Return an encoded array, compressed if it is long."""
     if len(encoded) <= COMPRESSED_FROM_BYTES:
         return encoded
     found = zlib.compress(encoded, 1)
@@ -63,27 +64,27 @@ def compressed(encoded: bytes) -> bytes:
 
 
 def _limit_of(came: bytes) -> int:
-    """To how many bytes another server's letter may be inflated."""
+    """Return the largest size to which another server's letter may be inflated, in bytes."""
     return min(INFLATED_BYTES_LIMIT, max(INFLATED_AT_ANY_RATIO_BYTES, INFLATED_RATIO_LIMIT * len(came)))
 
 
 def is_compressed(encoded: bytes) -> bool:
-    """Whether these bytes were compressed by `compressed`."""
+    """Return True if these bytes were compressed by `compressed`."""
     return encoded[:1] == _COMPRESSED
 
 
 def may_inflate(letter: bytes) -> bool:
-    """Whether an encoded letter may hold far more than its size tells."""
+    """Return True if an encoded letter may hold far more than its size tells."""
     return len(letter) > SMALL_LETTER_BYTES and _COMPRESSED in letter[:HEAD_BYTES]
 
 
 def decompressed(encoded: bytes, *, limit: int = INFLATED_BYTES_LIMIT) -> bytes | bytearray:
-    """What was given to `compressed`; raises `TooLargeError` or `zlib.error`."""
+    """Return the bytes that were given to `compressed`. Raises `TooLargeError` or `zlib.error`."""
     if not is_compressed(encoded):
         return encoded
     decompressor = zlib.decompressobj()
     found = bytearray()
-    # All at once would be copied as a whole, and no other thread could run meanwhile.
+    # A single call would copy everything at once, and no other thread could run meanwhile.
     for start in range(0, len(encoded), COMPRESSED_FROM_BYTES):
         rest = encoded[start : start + COMPRESSED_FROM_BYTES]
         while rest:
@@ -97,7 +98,7 @@ def decompressed(encoded: bytes, *, limit: int = INFLATED_BYTES_LIMIT) -> bytes 
 
 
 def inflated(encoded: bytes) -> bytes | bytearray:
-    """As `decompressed`, of another server's letter: raises `TooLargeError` where it holds too much for its size."""
+    """Decompress another server's letter. Raises `TooLargeError` if it holds too much for its size."""
     found = decompressed(encoded, limit=_limit_of(encoded))
     size, came = len(found), len(encoded)
     if size > UNCOUNTED_BYTES and (size > UNCOUNTED_RATIO * came or size > COUNTED_FROM_BYTES):
@@ -106,7 +107,8 @@ def inflated(encoded: bytes) -> bytes | bytearray:
 
 
 def require_few_objects(packed: bytes | bytearray, *, limit: int) -> None:
-    """Raise `TooLargeError` where a value of MessagePack holds more single values than this. What is none passes."""
+    """Raise `TooLargeError` if a MessagePack value holds more than `limit` single values. Bytes of another format
+    pass."""
     left, count, place, size = 1, 0, 0, len(packed)
     while left and place < size:
         head = packed[place]
@@ -128,9 +130,10 @@ def require_few_objects(packed: bytes | bytearray, *, limit: int) -> None:
 
 
 def _shape(head: int) -> tuple[int, bool, int]:
-    """How values with this first byte go on: bytes of the length, whether values follow, and how many units of it.
+    """Return the shape of values with this first byte: bytes of the length, True if values follow, and number of
+    units.
 
-    Without a length the units are those that follow, with one they are for each of its count.
+    Without a length, the units are the number of units that follow. With a length, they are multiplied by it.
     """
     match head:
         case _ if 0x80 <= head <= 0x8F:
@@ -175,4 +178,4 @@ def _shape(head: int) -> tuple[int, bool, int]:
 
 _SHAPES = tuple(map(_shape, range(256)))
 _FIXED_AFTER_LENGTH = tuple(1 if 0xC7 <= head <= 0xC9 else 0 for head in range(256))
-"""The type of an extension stands between its length and its bytes."""
+"""One byte for the type of an extension, between its length and its bytes."""

@@ -1,6 +1,7 @@
-"""What messages between name servers are made of: ids, updates, ancestry records, arcs and what is known of them.
+"""Parts of messages between name servers: ids, updates, ancestry records, arcs and states of arcs.
 
-Nodes travel by id: the numbers of nodes mean something on one server only. Source: protocol.md sections 4 and 5.
+Nodes travel by id, because the numbers of nodes have a meaning on one server only. Source: docs/protocol.md, "Many
+servers".
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from namegraph.model.rows import NodeKind
 
 
 class UpdateId(NamedTuple):
-    """Names an update among all servers."""
+    """Id of an update among all servers."""
 
     coordinator: ServerId
     number: int
@@ -30,17 +31,17 @@ class ArcId(NamedTuple):
 
 
 class ViewId(NamedTuple):
-    """Names a view: its number, and the leader that proposed it. Later views are higher."""
+    """Id of a view: its number, and the leader that proposed it. Later views are higher."""
 
     number: int
     leader: ServerId
 
 
 class Cohort(NamedTuple):
-    """Where a server's state comes from. Servers of one origin hold states that fit together.
+    """Origin of a server's state. Servers of one origin hold states that fit together.
 
-    An open view is one origin. A view that never opened keeps the origins that its members had before it, each named
-    by its smallest server.
+    An open view is one origin. A view that never opened keeps the origins that its members had before it, each
+    named by its smallest server.
     """
 
     view: ViewId
@@ -48,11 +49,11 @@ class Cohort(NamedTuple):
 
 
 FIRST_VIEW = ViewId(0, ServerId(""))
-"""The view of servers that never lost one another: each server that is met is in it."""
+"""The view of servers that never lost one another. Each server that is met is in it."""
 
 
 class SuspendArc(Struct, frozen=True, array_like=True, tag=True):
-    """Take an arc out of what is resolved, and remember it: the home of its parent is out of reach."""
+    """Take an arc out of resolution, and remember it, because the home of its parent is out of reach."""
 
     parent: NodeId
     child: NodeId
@@ -69,17 +70,17 @@ class ReconcileArc(Struct, frozen=True, array_like=True, tag="SettleArc"):
     version: int
     writer: int
     is_offered: bool = False
-    """Whether who asks for it did not know it, and was told by an offer (`HintedOutcome`)."""
+    """True if the asking server did not know the arc itself, and was told by an offer (`HintedOutcome`)."""
 
 
 Step = Operation | SuspendArc | ReconcileArc
-"""What an update is made of: what clients ask for, or what servers do by themselves when they part and meet."""
+"""A step of an update: an operation of a client, or a step that servers take by themselves when they part and meet."""
 
 
 class OperationColumns(NamedTuple):
-    """The operations of an import, in columns as in `RecordColumns`: groups that shall be there, then arcs.
+    """The operations of an import, in columns as in `RecordColumns`: groups that must exist, then arcs.
 
-    Each has its place in the whole import, from 1; other numbers stand for the names.
+    Each has its place in the whole import, from 1. Other numbers stand for the names.
     """
 
     names: tuple[NodeId, ...]
@@ -89,56 +90,56 @@ class OperationColumns(NamedTuple):
     parents: bytes
     children: bytes
     kinds: bytes
-    """Of the children, as `ChildKind`: a byte each."""
+    """Kinds of the children, as `ChildKind`, one byte each."""
 
 
 class Update(NamedTuple):
-    """What one server must know of an update."""
+    """The part of an update that one server must know."""
 
     update_id: UpdateId
     operations: tuple[tuple[int, Step], ...]
-    """Those that concern a node of that server, each with its place in the whole update, from 1."""
+    """Operations that concern a node of that server, each with its place in the whole update, from 1."""
     size: int
-    """Operations of the whole update."""
+    """Number of operations of the whole update."""
     leaves: tuple[ArcId, ...]
     """All arcs that the whole update leaves."""
     read: NodeId | None
-    """A group whose members are to be read at the update's turn; there is no operation then."""
+    """Group whose members are to be read at the update's turn. The update then has no operations."""
     is_of_client: bool = False
-    """Whether a client asked for it, and not a server that settles what was done while servers were apart."""
+    """True if a client asked for the update. False if a server settles changes made while servers were apart."""
     reports_control: bool = False
-    """Whether `Done` says what became controlled or released: where the client wants to know."""
+    """True if `Done` reports nodes that became controlled or released, because the client wants to know."""
     cut: str | None = None
-    """The name of a cut, which affects everything at its turn; there is no operation then."""
+    """Name of a cut, which affects everything at its turn. The update then has no operations."""
     brought: OperationColumns | None = None
-    """The operations of an import, in place of those above."""
+    """Operations of an import, in place of `operations`."""
 
 
 class Cover(NamedTuple):
-    """The part of an update's affected nodes at one server: `ends` alone, and all that lies below `entry_nodes`."""
+    """The part of an update's affected nodes at one server: `ends` alone, and all nodes below `entry_nodes`."""
 
     ends: frozenset[NodeId]
     entry_nodes: frozenset[NodeId]
 
     def extended(self, other: Cover) -> Cover:
-        """Both together."""
+        """Return the union of both covers."""
         return Cover(self.ends | other.ends, self.entry_nodes | other.entry_nodes)
 
     def contains(self, other: Cover) -> bool:
-        """Whether all of the other is covered too."""
+        """Return True if this cover includes the whole of another one."""
         return other.ends <= self.ends and other.entry_nodes <= self.entry_nodes
 
 
 class SharedDoubt(NamedTuple):
-    """What a member of a view does not know, as the others have to know."""
+    """An update that a member of a view is in doubt of, for the other members."""
 
     update_id: UpdateId
     nodes: tuple[NodeId, ...]
-    """What the update was to change there; sorted. None: more than is told."""
+    """Nodes that the update was to change there, sorted. Empty if there are too many to tell."""
 
 
 OnwardServers = tuple[tuple[ServerId, tuple[NodeId, ...]], ...]
-"""The servers that a part of the affected nodes leads to, each with its entry nodes; sorted."""
+"""Servers to which a part of the affected nodes leads, each with its entry nodes, sorted."""
 
 
 class Vnid(NamedTuple):
@@ -158,18 +159,18 @@ class InArc(NamedTuple):
 
 
 class AncestryRecord(NamedTuple):
-    """One node's ancestry record, whole. `version`: the final priority of the last update that changed it."""
+    """One node's whole ancestry record. `version`: the final priority of the last update that changed it."""
 
     node: NodeId
     in_arcs: tuple[InArc, ...]
     vnid: Vnid | None
     version: Priority
     suspended: tuple[InArc, ...] = ()
-    """In-arcs that are suspended."""
+    """Suspended in-arcs."""
 
 
 class PendingEntry(NamedTuple):
-    """An entry handed on: `bound` is a vote or an earlier bound, below which its final priority cannot fall."""
+    """An entry handed on. `bound` is a vote or an earlier bound, below which its final priority cannot fall."""
 
     update_id: UpdateId
     bound: Priority
@@ -177,34 +178,34 @@ class PendingEntry(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Many ancestry records, as `columns` packs them: numbers stand for names, vnids and priorities listed here.
+    """Many ancestry records, as `columns` packs them. Numbers stand for names, vnids and priorities listed here.
 
-    Each column is the bytes of its numbers: half a million of them as objects would be tens of megabytes.
+    Each column is the bytes of its numbers. Half a million numbers as objects would be tens of megabytes.
     """
 
     names: tuple[NodeId, ...]
     nodes: bytes
     degrees: bytes
-    """How many in-arcs each record has."""
+    """Number of in-arcs of each record."""
     vnids: tuple[Vnid, ...]
     vnid_numbers: bytes
-    """From 1; 0 for a node that is in no virtual node."""
+    """Number of each record's vnid, from 1. 0 for a node that is in no virtual node."""
     priorities: tuple[Priority, ...]
     version_numbers: bytes
     parents: bytes
-    """Of the in-arcs of all records, one record after another; so are the next three."""
+    """Parents of the in-arcs of all records, one record after another. The next three columns have the same order."""
     costs: bytes
     versions: bytes
     writers: bytes
     suspended: tuple[tuple[int, int, int, int, int], ...] = ()
-    """Of the in-arcs that are suspended: record (from 0), parent, cost, version, writer."""
+    """Suspended in-arcs: record (from 0), parent, cost, version, writer."""
 
 
 class ArcChange(NamedTuple):
-    """What an update makes of an arc.
+    """Effect of an update on an arc.
 
-    `kind` is that of the child: before the update and as far as the parent's home knows it in a `Ready`, after it in a
-    `Commit`.
+    `kind` is that of the child. In a `Ready` it is the kind before the update, as far as the parent's home knows
+    it. In a `Commit` it is the kind after the update.
     """
 
     arc: ArcId
@@ -213,24 +214,24 @@ class ArcChange(NamedTuple):
     cost: int
     version: int
     is_suspended: bool = False
-    """Remembered, and left out of resolution."""
+    """True if the arc is remembered, and left out of resolution."""
 
 
 class ArcColumns(NamedTuple):
-    """Many arc changes, as `columns` packs them: numbers stand for the names; columns as in `RecordColumns`."""
+    """Many arc changes, as `columns` packs them. Numbers stand for the names, and columns are as in `RecordColumns`."""
 
     names: tuple[NodeId, ...]
     parents: bytes
     children: bytes
     present: bytes
-    """0: it is not there; 1: it is; 2: it is suspended."""
+    """State of each arc: 0 absent, 1 present, 2 suspended."""
     kinds: bytes
     costs: bytes
     versions: bytes
 
 
 class ChildTruth(NamedTuple):
-    """What the child's home knows of the child of an arc: its kind after the update, its ancestry record's version."""
+    """Report of an arc's child by its home: its kind after the update, and the version of its ancestry record."""
 
     child: NodeId
     kind: NodeKind
@@ -260,7 +261,7 @@ class LeftArc(NamedTuple):
 
 
 class KnownArc(NamedTuple):
-    """What one end of an arc knows of it."""
+    """The state of an arc as one of its ends knows it."""
 
     arc: ArcId
     is_present: bool

@@ -1,4 +1,4 @@
-"""What name servers say to one another to carry out an update. Values only: who sends and handles which is elsewhere.
+"""Messages between name servers to carry out an update. Values only: other modules send and handle them.
 
     coordinator                         participant
         | -- Order ------------------------> |   an entry is made
@@ -10,10 +10,10 @@
         | <---------------------- Holding -- |   an entry was handed on to a server that held none
         | -- Final, Drop ------------------> |
 
-What they say of one another, and of what was done while they were apart, is in `view_messages`. Every
-other message belongs to a view; outside of it, nobody listens.
+Messages about servers, and about changes made while they were apart, are in `view_messages`. Every other message
+belongs to a view, and is ignored outside of it. The parts of messages are in `message_parts`.
 
-What they are made of is in `message_parts`. Source: protocol.md sections 4 and 5.
+Source: docs/protocol.md, "Many servers".
 """
 
 from __future__ import annotations
@@ -44,9 +44,10 @@ from namegraph.wire.message_parts import (
 class Order(Struct, frozen=True, array_like=True, tag=True):
     """Coordinator to participant: make an entry for an update, or extend the entry.
 
-    An extension has the nodes that are new as `cover`, and of the update only its id. With `final`, the participant
-    answers `Ready` at its turn, and no `Vote`. With `highest_vote`, all other participants have voted: unless the
-    receiver's part leads on, its own vote is the final priority, and no `Final` comes. `above` is then as in `Final`.
+    In an extension, `cover` has the new nodes, and `update` only the id of the update. With `final`, the
+    participant answers `Ready` at its turn, and no `Vote`. With `highest_vote`, all other participants have voted.
+    Unless the receiver's part leads on, its own vote is then the final priority, and no `Final` comes. `above` is
+    then as in `Final`.
     """
 
     update: Update
@@ -56,7 +57,7 @@ class Order(Struct, frozen=True, array_like=True, tag=True):
     above: tuple[NodeId, ...] = ()
     highest_vote: Priority | None = None
     over_below: int = 0
-    """All updates of this coordinator with smaller numbers are over everywhere."""
+    """Bound of finished updates: all updates of this coordinator with smaller numbers are over everywhere."""
 
 
 class Vote(Struct, frozen=True, array_like=True, tag=True):
@@ -65,20 +66,20 @@ class Vote(Struct, frozen=True, array_like=True, tag=True):
     update_id: UpdateId
     priority: Priority
     leads: OnwardServers
-    """Only what was not told before; so in `Ready`."""
+    """Leads that were not told before. The same holds in `Ready`."""
     above: tuple[NodeId, ...] = ()
-    """With the first vote of the home of parents of arcs to be joined: these parents and the groups above them."""
+    """Parents of arcs to be joined, and the groups above them. Sent with the first vote of the parents' home."""
     entered: tuple[NodeId, ...] = ()
-    """Entry nodes that the participant found by itself: its entry covers them as if they had been asked for."""
+    """Entry nodes that the participant found by itself. Its entry covers them as if they had been asked for."""
 
 
 class Final(Struct, frozen=True, array_like=True, tag=True):
-    """Coordinator to participant: the update's place in the one order of all updates."""
+    """Coordinator to participant: the update's place in the order of all updates."""
 
     update_id: UpdateId
     priority: Priority
     above: tuple[NodeId, ...] = ()
-    """Groups whose ancestry records the update will bring below others: `Ready` says which of them are held."""
+    """Groups whose ancestry records the update will bring below other groups. `Ready` tells which of them are held."""
 
 
 class Abort(Struct, frozen=True, array_like=True, tag=True):
@@ -88,7 +89,7 @@ class Abort(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Holding(Struct, frozen=True, array_like=True, tag=True):
-    """To a coordinator: the sender was handed an entry of its update, and did not hold it."""
+    """Holder to coordinator: the sender was handed an entry of the coordinator's update, and did not hold it before."""
 
     update_id: UpdateId
 
@@ -100,36 +101,37 @@ class Drop(Struct, frozen=True, array_like=True, tag=True):
 
 
 class Ready(Struct, frozen=True, array_like=True, tag=True):
-    """Participant to coordinator: yes, with what the coordinator needs to compute the outcome."""
+    """Participant to coordinator: yes, with the facts that the coordinator needs to compute the outcome."""
 
     update_id: UpdateId
     cover: Cover
     leads: OnwardServers
     held: tuple[tuple[NodeId, Priority], ...]
-    """Versions of the ancestry records held here of the groups that `Final` named."""
+    """Versions of the ancestry records held here, of the groups that `Final` named."""
     children: tuple[ChildTruth, ...]
-    """From the homes of children."""
+    """Children of the arcs, from their homes."""
     groups: tuple[GroupChange, ...]
-    """From the homes of groups."""
+    """Changed groups, from their homes."""
     arcs: ArcColumns
-    """From the homes of parents; so are the next three."""
+    """Changed arcs, from the homes of their parents. The next three fields come from the same homes."""
     already_there: int
-    """Arcs that were to be joined if needed and are there."""
+    """Number of arcs that were to be joined if needed, and are present."""
     ancestry: RecordColumns
     pending: tuple[PendingEntry, ...]
     members: tuple[Member, ...]
-    """What a read reached here."""
+    """Nodes that a read reached here."""
     declined: tuple[ArcId, ...] = ()
-    """Arcs to be settled of which this server knows a newer version, or that cannot be any more."""
+    """Arcs to be settled that this server declines: it knows a newer version, or the arc has become impossible."""
     unreachable: tuple[NodeId, ...] = ()
-    """What a read could not enter from here."""
+    """Groups that a read could not enter from here."""
     told: tuple[ArcVersion, ...] = ()
-    """From the homes of children: arcs of the update that are not there, and may have another version at the other end.
+    """Arcs of the update that are not present, and may have another version at the other end. From the homes of
+    children.
 
-    Sent where the home of the parent lets the outcome rise above these versions.
+    Sent if the home of the parent lets the outcome rise above these versions.
     """
     unchanged: tuple[int, ...] = ()
-    """Places of operations that were to be done if needed and were not; told by the homes of parents and groups."""
+    """Places of operations marked "if needed" that were not needed, from the homes of parents and groups."""
 
 
 class Refuse(Struct, frozen=True, array_like=True, tag=True):
@@ -137,15 +139,16 @@ class Refuse(Struct, frozen=True, array_like=True, tag=True):
 
     update_id: UpdateId
     number: int
-    """The place of the operation that cannot be done."""
+    """Place of the operation that cannot be done."""
     refusal: Refusal
     to_leave: tuple[ArcId, ...] = ()
 
 
 class UpdateOutcome(Struct, frozen=True, array_like=True):
-    """What was decided of an update: the same for all its participants, of which each takes its share (`commit_share`).
+    """Outcome of an update, the same for all its participants, each of which takes its share (`commit_share`).
 
-    Encoded (`encode_outcome`), it is in a `Commit`, and is kept and handed on for those who lost theirs.
+    A `Commit` carries the encoded outcome (`encode_outcome`). It is also kept, and handed on to servers that lost
+    theirs.
     """
 
     update_id: UpdateId
@@ -155,13 +158,16 @@ class UpdateOutcome(Struct, frozen=True, array_like=True):
     renamed: tuple[tuple[NodeId, Vnid | None], ...]
     """Groups that are in another virtual node than before, or in none."""
     relay: RecordColumns
-    """The records above joined parents that a participant lacks, or holds in another version."""
+    """Records above joined parents that a participant lacks, or holds in another version."""
     bases: tuple[tuple[NodeId, Priority], ...]
-    """The version of each changed ancestry record to which the change applies, where the record is not relayed."""
+    """Version of each changed ancestry record to which the change applies. Relayed records are left out."""
     origin: Origin = NO_ORIGIN
     renames: tuple[tuple[NodeId, NodeId], ...] = ()
-    """Old and new name of each group that the update renames: these are deleted and created. Servers of before pass it
-    over, and take messages to the old name, sent before, for messages to a group that is gone."""
+    """Old and new name of each group that the update renames: the old one is deleted, the new one created.
+
+    Servers of earlier versions ignore the field. They take messages that were sent to the old name before for
+    messages to a group that is gone.
+    """
 
 
 class Commit(Struct, frozen=True, array_like=True, tag=True):
@@ -172,8 +178,8 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     """An encoded `UpdateOutcome`."""
     handed_on: tuple[PendingEntry, ...]
     is_shared: bool
-    """Whether more than two servers know of the update: one of them may need the outcome after the coordinator is lost,
-    and the receiver keeps it."""
+    """True if more than two servers know of the update. One of them may need the outcome after the coordinator is lost,
+    so the receiver keeps it."""
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):
@@ -181,12 +187,13 @@ class Done(Struct, frozen=True, array_like=True, tag=True):
 
     update_id: UpdateId
     controlled: tuple[NodeId, ...] = ()
-    """Nodes of this server that became sinks of duplication loops; sorted."""
+    """Nodes of this server that became sinks of duplication loops, sorted."""
     released: tuple[NodeId, ...] = ()
-    """Nodes of this server that ceased to be such sinks; sorted."""
+    """Nodes of this server that ceased to be such sinks, sorted."""
 
 
 class TakeCut(Struct, frozen=True, array_like=True, tag=True):
-    """To every server: all are ready for a cut. The receiver takes it before anything else, and passes it on."""
+    """Message to every server: all are ready for a cut. The receiver takes it before anything else, and passes it
+    on."""
 
     update_id: UpdateId

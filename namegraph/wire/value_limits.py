@@ -1,7 +1,7 @@
-"""Finds illegal names and numbers in messages of other servers.
+"""Detection of illegal names and numbers in messages of other servers.
 
-Types are checked when a message is decoded. This looks at all its values of one type at once, column by column: an
-import brings tens of thousands of names, each of them in several messages.
+Types are checked when a message is decoded. This module checks all values of one type at once, column by column,
+because an import brings tens of thousands of names, each of them in several messages.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from namegraph.wire.codec import Message
 from namegraph.wire.update_messages import UpdateOutcome
 
 SERVERS_REMEMBERED = 1_000
-"""Names of servers that were found legal."""
+"""Number of server names found legal that are cached."""
 
 
 @dataclass(slots=True)
 class _Values:
-    """What was found in a message."""
+    """Values that were found in a message."""
 
     names: list[Iterable[NodeId]] = field(default_factory=list)
     servers: set[ServerId] = field(default_factory=set)
@@ -35,21 +35,21 @@ class _Values:
 
 
 NAMES_AT_ONCE = 5_000
-"""Names that are looked at without giving way to another thread: some milliseconds."""
+"""Names that are checked without giving way to another thread, in some milliseconds."""
 
 
 class _Finder(NamedTuple):
-    """Finds what is in values of one type: in one, or in many at once."""
+    """Finds the contents of values of one type: of one value, or of many at once."""
 
     in_one: Callable[[Any, _Values], None]
     in_many: Callable[[Collection[Any], _Values], None]
 
 
 def highest_legal(message: Message | UpdateOutcome, known: Container[NodeId]) -> int | None:
-    """The highest number of a message, if all its names and numbers are such as a correct server sends; else None.
+    """Return the highest number of a message. None if a name or number in it is one that no correct server sends.
 
-    0 where it holds no number. Columns of numbers are not looked into. `known`: names that are legal, in which a look
-    costs less than a look at the name.
+    0 if the message holds no number. Columns of numbers are not inspected. `known`: legal names; a look-up there
+    costs less than a check of the name.
     """
     values = _Values()
     finder = _FINDERS[type(message)]
@@ -74,7 +74,8 @@ def _in_pieces(names: Iterable[NodeId]) -> Iterator[list[NodeId]]:
 
 @lru_cache(SERVERS_REMEMBERED)
 def _is_server(server: ServerId) -> bool:
-    """Whether this names a server. The empty name is legal: it stands for no server, as in the first view."""
+    """Return True if this is the name of a server. The empty name is legal: it stands for no server, as in the first
+    view."""
     try:
         return not server or str(parse_subnet(server)) == server
     except InvalidNameError:
@@ -82,7 +83,7 @@ def _is_server(server: ServerId) -> bool:
 
 
 def _finder(kind: Any) -> _Finder | None:
-    """The finder for values of a type; None where the type holds no name and no number."""
+    """Return the finder for values of a type. None if the type holds no name and no number."""
     origin, arguments = get_origin(kind), get_args(kind)
     if kind in _LEAVES:
         return _LEAVES[kind]
@@ -108,7 +109,7 @@ _LEAVES = {
 
 
 def _finder_of_all(kind: Any) -> _Finder | None:
-    """For collections of values of one type."""
+    """Return the finder for collections of values of one type."""
     finder = _finder(kind)
     if finder is None:
         return None
@@ -125,7 +126,7 @@ def _finder_of_all(kind: Any) -> _Finder | None:
 
 
 def _finder_of_fields(kinds: Iterable[Any]) -> _Finder | None:
-    """For tuples that hold one value of each type."""
+    """Return the finder for tuples that hold one value of each type."""
     finders = [(place, finder) for place, kind in enumerate(kinds) if (finder := _finder(kind)) is not None]
     if not finders:
         return None
@@ -160,7 +161,7 @@ def _finder_of_attributes(kinds: Mapping[str, Any]) -> _Finder | None:
 
 
 def _finder_of_union(kinds: Sequence[Any]) -> _Finder | None:
-    """Of values that may be of several types, each is looked at as what it is."""
+    """Return the finder for values of several types. Each value is handled by its own type."""
     finders = {get_origin(kind) or getattr(kind, "__supertype__", kind): _finder(kind) for kind in kinds}
     if not any(finders.values()):
         return None

@@ -1,6 +1,6 @@
-"""What name servers say of one another, and of what was done while they were apart.
+"""Messages between name servers about their views, and about changes made while they were apart.
 
-Source: protocol.md section 7.
+Source: docs/protocol.md, "Servers that part".
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from namegraph.wire.message_parts import ArcId, Cohort, GroupChange, KnownArc, L
 
 
 class Reach(Struct, frozen=True, array_like=True, tag=True):
-    """To the server that is to lead: the servers that the sender reaches, and the view it is in."""
+    """Report to the server that should lead: the servers that the sender reaches, and the view it is in."""
 
     view: ViewId
     servers: tuple[ServerId, ...]
 
 
 class Propose(Struct, frozen=True, array_like=True, tag=True):
-    """Leader to member: stop what is under way, and say what you know of it."""
+    """Leader to member: stop all updates under way, and report their state."""
 
     view: ViewId
 
 
 class Decline(Struct, frozen=True, array_like=True, tag=True):
-    """Member to leader: no, another server is to lead, or a higher view was promised."""
+    """Member to leader: no, another server should lead, or a higher view was promised."""
 
     view: ViewId
     promised: ViewId
     leader: ServerId
-    """The server that is to lead, as far as the sender knows."""
+    """Server that should lead, as far as the sender knows."""
 
 
 class Accept(Struct, frozen=True, array_like=True, tag=True):
-    """Member to leader: what was under way at the sender has stopped."""
+    """Member to leader: the updates under way at the sender have stopped."""
 
     view: ViewId
     origin: Cohort
@@ -44,7 +44,8 @@ class Accept(Struct, frozen=True, array_like=True, tag=True):
     ready: tuple[UpdateId, ...]
     """Updates for which the sender is ready."""
     decided: tuple[tuple[UpdateId, bytes], ...]
-    """Updates that the sender knows to be decided and maybe not done everywhere, each as `Commit.outcome`."""
+    """Updates that the sender knows to be decided and maybe not done everywhere, each in the form of
+    `Commit.outcome`."""
 
 
 class Install(Struct, frozen=True, array_like=True, tag=True):
@@ -52,14 +53,15 @@ class Install(Struct, frozen=True, array_like=True, tag=True):
 
     view: ViewId
     members: tuple[tuple[ServerId, Cohort], ...]
-    """Sorted."""
+    """Servers of the view with their cohorts, sorted."""
     counter: int
-    """Above all that any member has seen."""
+    """Counter above all that any member has seen."""
     commits: tuple[bytes, ...]
 
 
 class ExcludedFromView(Struct, frozen=True, array_like=True, tag="Outside"):
-    """Member to a server outside: the members of this view go on without you, for one of them does not reach you."""
+    """Member to a server outside: the members of this view go on without you, because one of them does not reach
+    you."""
 
     view: ViewId
     members: tuple[ServerId, ...]
@@ -72,11 +74,11 @@ class SuspendIncoming(Struct, frozen=True, array_like=True, tag="Entering"):
 
 
 class IncomingSuspended(Struct, frozen=True, array_like=True, tag="Settled"):
-    """The smallest of one origin to the leader: the arcs that enter this origin are suspended."""
+    """The smallest server of one origin to the leader: the arcs that enter this origin are suspended."""
 
 
 class Open(Struct, frozen=True, array_like=True, tag=True):
-    """Leader to member: all origins have suspended what they must; updates may begin."""
+    """Leader to member: all origins have suspended all their arcs, and updates may begin."""
 
 
 class ArcDigest(Struct, frozen=True, array_like=True, tag="Held"):
@@ -84,10 +86,10 @@ class ArcDigest(Struct, frozen=True, array_like=True, tag="Held"):
 
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
-    """Of these, arcs that were joined at the sender: the receiver never heard of them."""
+    """Those of `arcs` that were joined at the sender. The receiver never heard of them."""
     in_doubt: tuple[SharedDoubt, ...] = ()
-    """What the sender is in doubt of, though it will be told by nobody in the view: whoever holds the ancestors of its
-    nodes is in doubt, too."""
+    """Updates that the sender is in doubt of and whose outcome no member of the view will tell. Each holder of the
+    ancestors of its nodes is in doubt, too."""
 
 
 class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):
@@ -95,34 +97,35 @@ class DigestReply(Struct, frozen=True, array_like=True, tag="HeldToo"):
 
     arcs: tuple[KnownArc, ...]
     unconfirmed: tuple[ArcId, ...] = ()
-    """Of these, arcs that were joined at the sender: the parent may never have existed."""
+    """Those of `arcs` that were joined at the sender. The parent may never have existed."""
 
 
 class ForgetLeft(Struct, frozen=True, array_like=True, tag=True):
-    """Home of parents to home of children: both can forget these arcs, as everybody knows that they were left."""
+    """Home of parents to home of children: both can forget these arcs, because every server knows that they were
+    left."""
 
     arcs: tuple[LeftArc, ...]
     floor: int
-    """No arc between the two was forgotten at a higher version at the sender."""
+    """Highest version at which an arc between the two was forgotten at the sender."""
 
 
 class LeftForgotten(Struct, frozen=True, array_like=True, tag=True):
-    """Home of children to home of parents: the sender knows nothing of these arcs any more; the others it keeps."""
+    """Home of children to home of parents: the sender has forgotten these arcs, and keeps the others."""
 
     arcs: tuple[LeftArc, ...]
     floor: int
 
 
 class MemberReconciled(Struct, frozen=True, array_like=True, tag="Healed"):
-    """Member to leader: the sender has settled all that it was to settle."""
+    """Member to leader: the sender has settled all its arcs."""
 
 
 class ViewReconciled(Struct, frozen=True, array_like=True, tag="AllHealed"):
-    """Leader to member: all members have settled; no arc is known at one end alone any more."""
+    """Leader to member: all members have settled, and no arc is known at one end alone any more."""
 
 
 class HintedOutcome(Struct, frozen=True, array_like=True, tag="Offer"):
-    """Coordinator to a home: what an update did to its nodes that was decided while it was out of reach."""
+    """Coordinator to a home: the effect on its nodes of an update that was decided while it was out of reach."""
 
     final: Priority
     groups: tuple[GroupChange, ...]
@@ -145,4 +148,4 @@ ViewMessage = (
     | ViewReconciled
     | HintedOutcome
 )
-"""About views, and what was done while servers were apart."""
+"""Messages about views, and about changes made while servers were apart."""
