@@ -1,23 +1,23 @@
 """The pure core of the name server: the name graph and the protocol that keeps it right. No I/O and no clock.
 
-What is named here is all that others may use of it; they import it from here, never from a room. A name is loaded when
-it is first used, so whoever needs the rules for names alone loads nothing else.
+Other packages may use only the names listed here, and import them from here, never from a room. A name is loaded
+when it is first used, so a user of the rules for names loads nothing else.
 
-    core, queries    one server: what it does in a step, and what may be asked between two steps
+    core, queries    one server: its steps, and the questions that may be asked between two steps
     committed_state  the same questions while a long step is under way, of the state before it
-    events           what goes into a step, and what comes out of it
-    views/           which servers are there, as all of them agree
+    events           input and output of a step
+    views/           the agreement of all servers on which servers are present
     reconcile/       after a partition, both ends of every arc come to one state again
     snapshot/        reading a server's whole state while it runs
-    verify/          what other servers must not say
+    verify/          rules for messages of other servers
     update/          one update: admitted, ordered, prepared, decided, committed
-    replication/     ancestry, as records that servers hold of one another
-    state/           what one server remembers besides its graph
-    graph/           the name graph, and what is derived from it alone
+    replication/     ancestry, as records that servers exchange
+    state/           state of one server beside its graph
+    graph/           the name graph, and everything that is derived from it alone
     wire/            messages between servers, and their bytes
     model/           names, owners, priorities, rows, operations, outcomes, refusals
 
-Each room knows only what stands below it (`pyproject.toml`, import-linter).
+Each room imports only rooms below it (`pyproject.toml`, import-linter).
 """
 
 from __future__ import annotations
@@ -163,12 +163,12 @@ if TYPE_CHECKING:
     from namegraph.wire.message_parts import UpdateId as UpdateId
 
 _PUBLIC_NAMES = {
-    # One server's core, and what is asked of it between two steps.
+    # One server's core, and the questions that may be asked between two steps.
     "namegraph.committed_state": ("CommittedState",),
     "namegraph.core": ("ServerCore",),
     "namegraph.queries": ("CoreQueries",),
     "namegraph.update.causal_reads": ("Wait",),
-    # What goes into a step, and what comes out of it.
+    # Input and output of a step.
     "namegraph.events": (
         "AddPeer",
         "Command",
@@ -225,7 +225,7 @@ _PUBLIC_NAMES = {
         "refuse",
     ),
     "namegraph.update.admission": ("group_not_found",),
-    # Names, and where in the one order of updates something is.
+    # Names, and places in the order of updates.
     "namegraph.model.names": (
         "InvalidNameError",
         "NodeId",
@@ -246,7 +246,7 @@ _PUBLIC_NAMES = {
         "ArcId",
         "UpdateId",
     ),
-    # The graph, and what is derived from it.
+    # The graph, and everything that is derived from it.
     "namegraph.graph.name_graph": (
         "ArcState",
         "LeftBehind",
@@ -267,7 +267,7 @@ _PUBLIC_NAMES = {
         "sources",
     ),
     "namegraph.replication.ancestry_store": ("AncestryStore",),
-    # What is durable, and the state it becomes again.
+    # Durable rows, and the state that is restored from them.
     "namegraph.model.rows": (
         "ArcRecord",
         "ChangeRecord",
@@ -320,7 +320,7 @@ _PUBLIC_NAMES = {
         "LEAST_LEAP",
     ),
     "namegraph.state.peer_table": ("OWNER",),
-    # A core's whole state, read while it steps.
+    # Reading of a core's whole state while it steps.
     "namegraph.snapshot.reader": (
         "AncestorSetRow",
         "ArcRow",
@@ -331,7 +331,7 @@ _PUBLIC_NAMES = {
         "UpdateRow",
         "VirtualNodeRow",
     ),
-    # More.
+    # Remaining names.
     "namegraph.model.peer_faults": ("PeerFault",),
     "namegraph.state.uncertainty": ("Uncertainty",),
 }

@@ -1,10 +1,12 @@
-"""What readers see of a core: its state between steps, also while a long step goes on, and until that is durable.
+"""The state of a core that readers use: its state between steps, also during a long step and until that step is
+durable.
 
     loop's thread     hold --> reads, of the state before --------------> let_go
     another thread        \\--- step, which changes the core ---/
 
-What is held shares all that the step does not change (`NameGraph.hold`): holding takes little memory, and a pointer for
-each node, in slices. Between steps, and until all is held, readers see the core itself.
+A held state shares with the core everything that the step does not change (`NameGraph.hold`). So holding takes
+little memory, a pointer for each node, and is done in slices. Between steps, and until all is held, readers use the
+core itself.
 """
 
 from __future__ import annotations
@@ -48,29 +50,30 @@ from namegraph.wire.inflation import may_inflate
 from namegraph.wire.update_messages import Order
 
 LONG_FROM_BYTES = 64 * 1024
-"""A letter of this size makes thousands of objects."""
+"""Size from which a letter makes thousands of objects."""
 
 LONG_FROM_NODES = 10_000
-"""So many names take some milliseconds to look through."""
+"""Number of names that take some milliseconds to look through."""
 
 LONG_FROM_ARCS = 2_000
-"""So many arcs between servers take more than some milliseconds when a view ends, or heals."""
+"""Number of arcs between servers that take more than some milliseconds when a view ends, or heals."""
 
 _CHANGING_PEERS = (AddPeer, RemovePeer, ConfigurePeer)
 _ENDING_VIEW = (PeerLost, PeerMet, PeerRestored, Restored, RetirePeer)
 
 
 class CommittedState(CoreQueries):
-    """A core as its readers see it: as it was before the first of the long steps that are not durable."""
+    """A core as its readers see it: the state before the first long step that is not durable."""
 
     def __init__(self, core: ServerCore) -> None:
         self._core = core
         self._held: deque[CoreQueries] = deque()
-        """The states before each of these steps, the earliest first."""
+        """State before each of these steps, the earliest first."""
         self._show()
 
     def may_take_long(self, event: Event) -> bool:
-        """Whether the step of an event may take more than some milliseconds: then it is to leave the loop's thread."""
+        """Return True if the step of an event may take more than some milliseconds. It must then leave the loop's
+        thread."""
         core = self._core
         if isinstance(event, (PeerReceived, Tick)):
             return False
@@ -87,7 +90,7 @@ class CommittedState(CoreQueries):
         return (isinstance(event, _ENDING_VIEW) or not core.is_steady) and _has_much_between_servers(core)
 
     def hold(self) -> Slices[None]:
-        """A long step is about to begin: show no later state than this one until it is durable.
+        """Hold the present state before a long step. Readers see no later state until the step is durable.
 
         No step may be taken between the slices.
         """
@@ -107,18 +110,22 @@ class CommittedState(CoreQueries):
         self._show()
 
     def let_go(self, *, earliest: bool) -> LeftBehind:
-        """The earliest long step is durable; or the latest one has left nothing to be made durable."""
+        """End a hold, and return the objects to free.
+
+        `earliest`: True if the earliest long step is durable. False if the latest one left nothing to be made
+        durable.
+        """
         held = self._held.popleft() if earliest else self._held.pop()
         self._show()
         parts = (part for whole in (held.graph, held.ancestors, held.records) for part in vars(whole).values())
         left = self._core.graph.let_go()
-        # The step may have forgotten all of them.
+        # The step may have forgotten all of these sets.
         left.small.extend(held.ancestors.kept())
         return LeftBehind([*parts, *left.large], left.small)
 
     @property
     def revision(self) -> str:
-        """Names the newest update that was committed here, or what is to be told instead."""
+        """Revision of the newest update that was committed here, or the text to tell in its place."""
         is_later = self._held and self._core.told_revision is None
         return self._held[0].revision if is_later else self._core.revision
 
@@ -131,7 +138,7 @@ def _is_large(letter: bytes) -> bool:
 
 
 def _size(command: UpdateCommand, core: ServerCore) -> int:
-    """How many operations an update is made of, those included that deletions with force come to."""
+    """Return the number of operations of an update, including those into which deletions with force expand."""
     graph, size = core.graph, len(command.operations) + len(command.elsewhere)
     for name in names_in_composite(command.composite):
         node = graph.index.get(name)
@@ -146,15 +153,15 @@ def _size(command: UpdateCommand, core: ServerCore) -> int:
 
 
 def _follows_many(event: Event, core: ServerCore) -> bool:
-    """Whether an event begins an update, or an ordered reading, that affects very many nodes here."""
+    """Return True if an event begins an update, or an ordered reading, that affects very many nodes here."""
     if core._context.is_alone or len(core.graph.ids) <= LARGE_FROM_NODES:
-        return False  # It need not be read what a letter is about.
+        return False  # A letter need not be decoded then.
     index = core.graph.index
     return _are_above_many((index[name] for name in _heads_of(event) if name in index), core)
 
 
 def _are_above_many(nodes: Iterable[NodeIndex], core: ServerCore) -> bool:
-    """Costs no more than to follow as many as are not many."""
+    """Return True if very many nodes lie below. The cost is bounded by the limit of "very many"."""
     graph = core.graph
     return len(graph.ids) > LARGE_FROM_NODES and graph.descendants(nodes, limit=LARGE_FROM_NODES) is None
 
@@ -176,7 +183,8 @@ def _heads_of(event: Event) -> Collection[NodeId]:
 
 
 def _has_much_between_servers(core: ServerCore) -> bool:
-    """Whether many arcs are suspended, or lead to and from other servers, or what these enter is above many nodes."""
+    """Return True if very many arcs are suspended, or lead to and from other servers, or enter nodes above very many
+    nodes."""
     graph = core.graph
     count = len(graph.suspended)
     leaving = core.records.leaving.values()
@@ -190,5 +198,5 @@ def _has_much_between_servers(core: ServerCore) -> bool:
 
 
 def _parts_of(queries: CoreQueries) -> dict[str, Any]:
-    """What reads rest on."""
+    """Return the parts of a core on which reads depend."""
     return {name: value for name, value in vars(queries).items() if name in CoreQueries.__annotations__}

@@ -1,12 +1,15 @@
 """One name server's protocol state, driven by `step`. This file only routes: each idea has a file of its own.
-What may be asked of it between two steps is in `queries.py`.
 
-    command --> concerns this server alone (scope)?
-                  yes --> collect (changes) -> compute (virtual_nodes) -> commit --------> records, replies
-                  no  --> coordinator <== messages ==> participants of all servers ------> messages, later replies
+The questions that may be asked between two steps are in `queries.py`.
 
-An update of one participant runs through the upper line in one step: it is ordered by the priority counter, and nothing
-that it affects is under way. Source: protocol.md sections 3 and 5.
+    command --> concerns this server alone (`update/locality.py`)?
+                  yes --> collect (`admission`) -> compute (`virtual_node_changes`) -> commit --> records, replies
+                  no  --> coordinator <== messages ==> participants of all servers -------> messages, later replies
+
+An update of one participant runs through the upper line in one step. The priority counter orders it, and no other
+update of its nodes is under way.
+
+Source: docs/protocol.md, "An update, from command to answer" and "Many servers".
 """
 
 from __future__ import annotations
@@ -111,16 +114,16 @@ from namegraph.wire.value_limits import highest_legal
 from namegraph.wire.view_messages import ForgetLeft, HintedOutcome, LeftForgotten
 
 RETIRED_AT_ONCE = 5_000
-"""Arcs with a server that is gone for good which are left by one update: others wait for it."""
+"""Arcs with a server that is gone for good that one update leaves. Other updates wait for it."""
 
 
 class ServerCore(CoreQueries):
-    """The state of one server. `graph` and `ancestors` may be read by everybody and are changed by `step` alone."""
+    """The state of one server. Every module may read `graph` and `ancestors`; `step` alone changes them."""
 
     def __init__(
         self, *, server: ServerId, subnets: Iterable[Subnet], peers: Mapping[Subnet, ServerId] | None = None
     ) -> None:
-        """`peers` names the owners of all other subnets that are known."""
+        """`peers`: owners of all other subnets that are known."""
         table = OwnershipTable({**(peers or {}), **dict.fromkeys(subnets, server)})
         self._start(ServerContext(server=server, table=table, graph=NameGraph()), configured={})
         self._outcomes = RequestLog()
@@ -129,10 +132,10 @@ class ServerCore(CoreQueries):
     def restore(
         cls, state: StoredState, *, subnets: Iterable[Subnet], peers: Mapping[Subnet, str] | None = None
     ) -> Self:
-        """The core as it was when `state` was written; raises `InconsistentStateError`.
+        """Return the core as it was when `state` was written. Raises `InconsistentStateError`.
 
-        `peers`: where the configuration says that the servers of other subnets are. What must be told to other servers
-        about updates that did not survive is among `channels.kept`; feed a `Tick` to have it durable.
+        `peers`: addresses of the servers of other subnets, from the configuration. Messages to other servers about
+        updates that did not survive are among `channels.kept`. Feed a `Tick` to make them durable.
         """
         core = cls.__new__(cls)
         table = OwnershipTable(dict.fromkeys(subnets, state.server))
@@ -175,14 +178,14 @@ class ServerCore(CoreQueries):
         self._requests = PendingRequests()
         self._cuts_waiting = MarkersPending(self.channels)
         self._cuts_taken: list[Cut] = []
-        """In this step."""
+        """Cuts that were taken in this step."""
         self._turns_wait_since = None
 
     def _restore_requests(self) -> None:
         for found in self._coordinator.restore():
             digest = self._outcomes.digest_of_first(found.request_id)
             if digest is None:
-                # So many updates since that its outcome was forgotten: nobody can ask for it again.
+                # Its outcome was forgotten after so many later updates, so no caller can ask for it again.
                 digest = ""
             asked = Asked(found.request_id, digest, [], place=found.final)
             asked.outcome = self._outcomes.first_answer(found.request_id, digest) if digest else None
@@ -190,40 +193,43 @@ class ServerCore(CoreQueries):
 
     @property
     def durable(self) -> DurableState:
-        """All that is remembered as rows of this server's parts; who extends the core keeps its own there too."""
+        """Rows of all parts of this server. Extensions of the core keep their rows there too."""
         return self._context.durable
 
     def _make_posts(self, durable: DurableState) -> Channels:
-        """The lane of messages to groups."""
+        """Return the channels of the lane for messages to groups."""
         return Channels(durable, Lane.POST)
 
     def channels_of(self, lane: Lane) -> Channels:
-        """The channels of one lane."""
+        """Return the channels of one lane."""
         return self.channels if lane is Lane.LETTERS else self.posts
 
     def keep_changes(self, count: int) -> None:
-        """Keep the record of changes of so many updates."""
+        """Set the number of updates whose record of changes is kept."""
         self._context.change_log.kept = count
 
     def limit_absences(self, seconds: float | None) -> None:
-        """Keep nothing of what was left for a server that is away for longer than this; None: keep it for ever."""
+        """Set the absence in seconds after which no tombstones are kept for a server. None: they are kept for ever."""
         self._context.absences.limit_seconds = seconds
 
     def leave_own_parts_for_later(self) -> None:
-        """Do this server's own part of every update that it coordinates as that of a large one is done: in a step of
-        its own. For simulations, whose updates are small."""
+        """Do this server's own part of every update that it coordinates in a later step, as for a large update.
+
+        For simulations, whose updates are small.
+        """
         self._coordinator.own_share_later_from = 0
 
     def limit_begun(self, count: int) -> None:
-        """Have no more updates of clients under way at once; later ones are queued. For simulations, which have few."""
+        """Limit the updates of clients under way at once; later ones are queued. For simulations, which have few."""
         self._coordinator.begun_limit = count
 
     def forget_at_once(self) -> None:
-        """Forget what was left as soon as that can be, and not when much has come together. For simulations."""
+        """Forget tombstones as soon as possible, not once many have come together. For simulations."""
         self._forgetting.begins_at = 1
 
     def step(self, event: Event, now: float) -> Effects:
-        """Take one event in; return what the shell must make durable and then let out. `now` is in seconds."""
+        """Process one event. Return the effects that the shell must make durable and then let out. `now` is in
+        seconds."""
         effects = Effects(Records())
         counter = self._context.counter
         match event:
@@ -246,7 +252,7 @@ class ServerCore(CoreQueries):
                     for post in event.posts if isinstance(event, PeerPosts) else (event,):
                         self._take_post(post)
                 if not self._cuts_waiting:
-                    return effects  # Nothing else waits for that.
+                    return effects  # A receipt or a post changes nothing that another part waits for.
             case PeerMet(peer, subnets, version):
                 self._context.versions[peer] = version
                 self.channels.met(peer)
@@ -278,14 +284,15 @@ class ServerCore(CoreQueries):
         return effects
 
     def _take_update(self, command: UpdateCommand | ImportCommand, now: float, records: Records) -> Reply | None:
-        """The reply, or None where it must wait for others."""
+        """Return the reply to an update. None if it must wait for other servers."""
         try:
             return self._first_answer_or_outcome(command, now, records)
         except RefusedError as error:
             return Reply(command.ticket, error.refusal)
 
     def _place_of(self, outcome: Outcome) -> Priority:
-        """Where in the order an outcome of this step stands: a refusal right after all that was seen here."""
+        """Return the place in the order of an outcome of this step. A refusal stands right after all updates seen
+        here."""
         if isinstance(outcome, Committed):
             return parse_revision(outcome.revision).final
         return Priority(self._context.counter + 1, NEVER.server)
@@ -293,9 +300,9 @@ class ServerCore(CoreQueries):
     def _first_answer_or_outcome(
         self, command: UpdateCommand | ImportCommand, now: float, records: Records
     ) -> Reply | None:
-        """None where the answer must wait for others.
+        """Return the first answer to a request, or its outcome. None if the answer must wait for other servers.
 
-        Raises `RefusedError` where nothing is to be remembered: the request itself is at fault, or the time.
+        Raises `RefusedError` if nothing is to be remembered: the request itself, or the deadline, is the cause.
         """
         if not (0 < len(command.request_id) <= REQUEST_ID_LENGTH_LIMIT and command.request_id.isprintable()):
             raise refuse(
@@ -334,14 +341,17 @@ class ServerCore(CoreQueries):
         return Reply(command.ticket, outcome, self._place_of(outcome))
 
     def _expanded(self, composite: Composite, elsewhere: Iterable[NodeId]) -> tuple[Operation, ...]:
-        """The operations that a command stands for; raises `RefusedError` where another server must be asked."""
+        """Return the operations of a composite command. Raises `RefusedError` if another server must be asked."""
         context = self._context
         if home_of_composite(context, composite) != self.server:
             raise not_for_this_server(context, names_in_composite(composite)[0])
         return expand(context, composite, elsewhere)
 
     def _concerns_this_server_alone(self, command: UpdateCommand | ImportCommand) -> bool:
-        """Raises `RefusedError` where another server must be asked, or one is needed that was never met."""
+        """Return True if an update concerns this server alone.
+
+        Raises `RefusedError` if another server must be asked, or if the update needs a server that was never met.
+        """
         context = self._context
         match command:
             case UpdateCommand(operations=operations):
@@ -362,7 +372,7 @@ class ServerCore(CoreQueries):
         return concerns_one
 
     def _stands_in(self, command: UpdateCommand | ImportCommand) -> bool:
-        """Whether an update is of an arc whose child is at home here, and of which its parent's home cannot know."""
+        """Return True if an update begins with an arc whose child lives here and that its parent's home cannot know."""
         context = self._context
         first = marked(context, command.operations[0]) if isinstance(command, UpdateCommand) else None
         return isinstance(first, JoinArc | LeaveArc) and authority_over(context, first).begins_here
@@ -435,7 +445,7 @@ class ServerCore(CoreQueries):
         return Committed(self.revision)
 
     def _go_back(self, incarnation: int) -> None:
-        """Go on from an older copy of the database, apart from all others until they are met."""
+        """Go on from an older copy of the database, apart from all other servers until they are met."""
         context = self._context
         context.counter = self.incarnations.begin(incarnation, counter=context.counter)
         context.go_back()
@@ -470,7 +480,7 @@ class ServerCore(CoreQueries):
         self._receive_from(sender, message, now)
 
     def _take_post(self, post: PeerMessage) -> None:
-        """Take a letter of the lane of messages to groups. Here nobody reads it."""
+        """Take a letter of the lane for messages to groups. The core itself does not read it."""
         self.posts.take(post.sender, post.number)
 
     def _receive_from(self, sender: ServerId, message: Message, now: float) -> None:
@@ -491,7 +501,7 @@ class ServerCore(CoreQueries):
         self._receive(sender, message)
 
     def _finish_step(self, event: Event, effects: Effects, counter_before: int, now: float) -> None:
-        """Handle the server's messages to itself and all turns that have come; then let the rest out."""
+        """Finish a step: handle the server's messages to itself and all turns that have come, then let the rest out."""
         context, records = self._context, effects.records
         self._take_turns(effects, now)
         while ready := self._cuts_waiting.take_ready():
@@ -511,7 +521,7 @@ class ServerCore(CoreQueries):
         if context.absences.is_due(now):
             context.absences.count(context.absent(), now)
         if isinstance(event, Tick) or not records.is_empty() or context.durable.must_write:
-            # A step that changes nothing, as a refusal, leaves no trace of this kind either.
+            # A step that changes nothing, such as a refusal, forgets nothing either.
             self._forgetting.advance(now)
             self._let_out(effects)
         self.records.take_rows(records)
@@ -523,7 +533,7 @@ class ServerCore(CoreQueries):
             context.faults = []
 
     def _answer(self, event: BegunAgain | Ended | Over, effects: Effects) -> None:
-        """Let callers know what became of their updates."""
+        """Tell callers the results of their updates."""
         requests, outcomes, records = self._requests, self._outcomes, effects.records
         match event:
             case BegunAgain(before, now):
@@ -598,7 +608,7 @@ class ServerCore(CoreQueries):
                 self._views.receive(sender, message)
 
     def _commit(self, sender: ServerId, commit: Commit) -> None:
-        """Apply this server's share of an outcome, unless it does not follow from what this server agreed to."""
+        """Apply this server's share of an outcome, unless it does not follow from this server's agreement."""
         try:
             share = read_share(commit.outcome, self._context, update_id=commit.update_id)
         except NotAMessageError:
@@ -673,12 +683,12 @@ def _plan_of(command: UpdateCommand | ImportCommand, context: ServerContext) -> 
                 elsewhere=command.elsewhere,
             )
         case ImportCommand():
-            # To those who asked for it, it is one operation.
+            # For its caller, an import is one operation.
             return Plan(ImportOperations(context, command), 1, is_import=True, origin=command.origin)
 
 
 def _left_no_trace(outcome: Outcome) -> bool:
-    """Whether an update was given up because of the time or of a server: asked for again, it is tried again."""
+    """Return True if an update was given up because of a deadline or a server. A repeated request tries again."""
     return isinstance(outcome, Refusal) and outcome.reason in (Reason.DEADLINE_EXCEEDED, Reason.UNAVAILABLE)
 
 

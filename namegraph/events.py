@@ -1,4 +1,4 @@
-"""What goes into `ServerCore.step` and what comes out of it."""
+"""Input and output of `ServerCore.step`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from namegraph.model.rows import Records, RequestId
 
 @dataclass(frozen=True, slots=True)
 class UpdateCommand:
-    """A client asks for these operations as one atomic update.
+    """Command of a client: carry out these operations as one atomic update.
 
-    `ticket` comes back in the reply. `deadline` is on the clock of `step`'s `now`, in seconds; None waits for ever.
+    `ticket` comes back in the reply. `deadline` is on the clock of `step`'s `now`, in seconds. None: no deadline.
     """
 
     ticket: int
@@ -28,21 +28,22 @@ class UpdateCommand:
     operations: tuple[Operation, ...]
     deadline: float | None = None
     reports_control: bool = False
-    """Whether the outcome is to say what became controlled or released: that costs a look at all that is affected."""
+    """True if the outcome must report nodes that became controlled or released. That costs a look at all affected
+    nodes."""
     origin: Origin = NO_ORIGIN
     composite: Composite | None = None
-    """The request that stands in place of `operations`, which are then empty."""
+    """Request that stands in place of `operations`, which are then empty."""
     elsewhere: tuple[NodeId, ...] = ()
     """Groups at other servers that a foreign process leaves (`LeaveEverywhere`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportCommand:
-    """A client brings a whole graph, in columns, as one atomic update.
+    """Command of a client: import a whole graph, in columns, as one atomic update.
 
-    `names` are canonical and distinct. Arc i goes from names[parents[i]] to names[children[i]]; kinds[i] is 1 for a
-    group and 2 for a process. `groups` index names to create where missing; so are all parents and children of kind
-    group. Arcs that exist, or come twice, are counted and skipped.
+    `names` are canonical and distinct. Arc i goes from names[parents[i]] to names[children[i]]. kinds[i] is 1 for a
+    group and 2 for a process. `groups` index names to create if missing; parents and children of kind group are
+    created too. Arcs that exist, or come twice, are counted and skipped.
     """
 
     ticket: int
@@ -58,7 +59,7 @@ class ImportCommand:
 
 @dataclass(frozen=True, slots=True)
 class ReadCommand:
-    """A client asks for the members of a group as of one point in the order of updates."""
+    """Command of a client: return the members of a group as of one point in the order of updates."""
 
     ticket: int
     group: NodeId
@@ -67,7 +68,7 @@ class ReadCommand:
 
 @dataclass(frozen=True, slots=True)
 class CutCommand:
-    """A client asks all servers to let their states be read as of one instant, under this name."""
+    """Command of a client: let the states of all servers be read as of one instant, under this name."""
 
     ticket: int
     name: str
@@ -76,7 +77,7 @@ class CutCommand:
 
 @dataclass(frozen=True, slots=True)
 class AddPeer:
-    """An operator says where the server of a subnet is reached; replaces what was said before."""
+    """Command of an operator: set the address of a subnet's server. It replaces any earlier address."""
 
     ticket: int
     subnet: Subnet
@@ -85,7 +86,7 @@ class AddPeer:
 
 @dataclass(frozen=True, slots=True)
 class RemovePeer:
-    """An operator takes a subnet out of the table: it has no owner any more."""
+    """Command of an operator: remove a subnet from the table. It has no owner any more."""
 
     ticket: int
     subnet: Subnet
@@ -93,23 +94,24 @@ class RemovePeer:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurePeer:
-    """The configuration, read again, says where the server of a subnet is reached, or names the subnet no longer.
+    """Command from the configuration, read again: set the address of a subnet's server, or remove the subnet.
 
-    The configuration wins over `AddPeer`. A subnet that it names no longer, and that is in use here, stays in the table
-    as if `AddPeer` had named it.
+    The configuration takes precedence over `AddPeer`. A subnet that the configuration no longer names, and that is
+    in use here, stays in the table as if `AddPeer` had named it.
     """
 
     ticket: int
     subnet: Subnet
     address: str | None
-    """None: the configuration does not name the subnet."""
+    """Address of the server. None if the configuration does not name the subnet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetirePeer:
-    """An operator says that the server of a subnet is gone for good: leave the arcs between its nodes and this server.
+    """Command of an operator: leave the arcs to nodes of a subnet, because its server is gone for good.
 
-    At most so many at once; asked for again, it leaves more, until none is there. `RemovePeer` comes after that.
+    One command leaves a limited number of arcs (`RETIRED_AT_ONCE`). Repeat it until none is left, then send
+    `RemovePeer`.
     """
 
     ticket: int
@@ -118,43 +120,44 @@ class RetirePeer:
 
 
 class Lane(IntEnum):
-    """Which of the two numbered channels from one server to another; each counts from 1 by itself."""
+    """One of the two numbered channels from one server to another. Each counts from 1 by itself."""
 
     LETTERS = 0
-    """Of the update protocol. They go before the others."""
+    """Letters of the update protocol. They go before posts."""
     POST = 1
-    """Of messages to groups: parcels, and what servers tell one another of them."""
+    """Messages to groups: parcels, and what servers tell one another about them."""
 
 
 POST_BYTES_LIMIT = 2 * 1024 * 1024
-"""Of one letter of the lane `POST`: a parcel of the largest message that can be, and what names it, twice over.
+"""Largest size of one letter of the lane `POST`: twice that of the largest possible message with its names.
 
-Other servers take no larger one. Each is held in memory whole, at both ends, until it is durable.
+Other servers refuse larger ones. Each is held in memory whole, at both ends, until it is durable.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class PeerMessage:
-    """A message of another server, encoded. `number` is its place on the channel from that server to this one."""
+    """An encoded message of another server. `number` is its place on the channel from that server to this one."""
 
     sender: ServerId
     number: int
     encoded: bytes
     lane: Lane = Lane.LETTERS
     received: int = 0
-    """Number through which the sender has received the letters to it, as `PeerReceived` says; 0: not said."""
+    """Number through which the sender has received the letters to it, as in `PeerReceived`. 0 if not told."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerPosts:
-    """Posts that came together, each as if alone, in this order: one step costs as much as taking several."""
+    """Posts that arrived together, each handled as if alone, in this order. One step for several posts costs as one for
+    one."""
 
     posts: tuple[PeerMessage, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PeerReceived:
-    """Another server has made durable what it was sent, through this number: none of it is sent again."""
+    """Another server has made durable all letters to it through this number. They are not sent again."""
 
     peer: ServerId
     through: int
@@ -168,21 +171,21 @@ class PeerMet:
     peer: ServerId
     subnets: tuple[Subnet, ...]
     version: int = PROTOCOL_VERSION
-    """Of the protocol, as it is spoken with this server."""
+    """Version of the protocol that is spoken with this server."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLeaving:
-    """Another server will be lost soon: updates under way go on, new ones that need it are refused."""
+    """Another server will be lost soon. Updates under way go on; new ones that need it are refused."""
 
     server: ServerId
     why: str
-    """In one line."""
+    """Reason, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """A server is out of reach: updates that are not decided do not wait for it."""
+    """A server is out of reach. Undecided updates do not wait for it."""
 
     peer: ServerId
     why: str
@@ -190,15 +193,15 @@ class PeerLost:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """This server's database is an older copy of itself: what other servers know of it shows that."""
+    """This server's database is an older copy of itself, as other servers' knowledge of it shows."""
 
     incarnation: int
-    """Drawn by chance, and larger than the number of updates that can be lost: the server's counters leap by it."""
+    """Random number, larger than the number of updates that can be lost. The server's counters leap by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerRestored:
-    """Another server goes on from an older copy of its database: channels begin again, and it is lost until met."""
+    """Another server goes on from an older copy of its database. Channels begin again, and it is lost until met."""
 
     peer: ServerId
     incarnation: int
@@ -210,10 +213,10 @@ class Tick:
 
 
 Command = UpdateCommand | ImportCommand | ReadCommand | CutCommand | AddPeer | RemovePeer | ConfigurePeer | RetirePeer
-"""What is answered by a reply of the same ticket."""
+"""Events that are answered by a reply of the same ticket."""
 
 Said = PeerMessage | PeerPosts | PeerReceived
-"""What another server says on one of the channels."""
+"""Events that another server sends on one of the channels."""
 
 Event = Command | Said | PeerMet | PeerLeaving | PeerLost | Restored | PeerRestored | Tick
 
@@ -225,23 +228,27 @@ class Reply:
     ticket: int
     outcome: Outcome
     place: Priority | None = None
-    """Where in the one order of updates it was decided: a commit at this final priority, a refusal at it or right
-    after it. None where it was not ordered."""
+    """Place of the outcome in the order of updates: a commit at this final priority, a refusal at it or right after
+    it.
+
+    None if the update was not ordered.
+    """
     is_confirmed: bool = False
-    """Other servers have acted on the outcome, so it was durable before this step: the reply need not wait for it."""
+    """True if other servers have acted on the outcome. It was durable before this step, so the reply need not wait for
+    it."""
 
 
 class Cut(NamedTuple):
     """The state after this step is that of a cut over all servers."""
 
     name: str
-    """As the client chose it."""
+    """Name that the client chose."""
     update: str
     """The update that made it."""
 
 
 class PeerLetter(NamedTuple):
-    """An encoded message and its place, from 1, on the channel to the server it is for."""
+    """An encoded message and its place, from 1, on the channel to its receiver."""
 
     receiver: ServerId
     number: int
@@ -251,10 +258,10 @@ class PeerLetter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What the shell does after a step, in this order: make `records` durable, send the messages, then the replies."""
+    """Actions of the shell after a step, in this order: make `records` durable, send the messages, then the replies."""
 
     records: Records
     replies: list[Reply] = field(default_factory=list)
     messages: list[PeerLetter] = field(default_factory=list)
-    """In order."""
+    """Messages to other servers, in order."""
     cuts: list[Cut] = field(default_factory=list)
