@@ -4,9 +4,9 @@ durable.
     loop's thread     hold --> reads, of the state before --------------> let_go
     another thread        \\--- step, which changes the core ---/
 
-A held state shares with the core everything that the step does not change (`NameGraph.hold`). So holding takes
-little memory, a pointer for each node, and is done in slices. Between steps, and until all is held, readers use the
-core itself.
+A held state shares with the core everything that the step does not change (`NameGraph.hold`). Holding takes little
+memory, a pointer for each node, and is done in slices. Between steps, and until all is held, readers use the core
+itself.
 """
 
 from __future__ import annotations

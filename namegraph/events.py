@@ -28,7 +28,7 @@ class UpdateCommand:
     operations: tuple[Operation, ...]
     deadline: float | None = None
     reports_control: bool = False
-    """True if the outcome must report nodes that became controlled or released. That costs a look at all affected
+    """True if the outcome must report nodes that became controlled or released, at the cost of a look at all affected
     nodes."""
     origin: Origin = NO_ORIGIN
     composite: Composite | None = None
@@ -77,7 +77,7 @@ class CutCommand:
 
 @dataclass(frozen=True, slots=True)
 class AddPeer:
-    """Command of an operator: set the address of a subnet's server. It replaces any earlier address."""
+    """Command of an operator: set the address of a subnet's server, in place of any earlier address."""
 
     ticket: int
     subnet: Subnet
@@ -86,7 +86,7 @@ class AddPeer:
 
 @dataclass(frozen=True, slots=True)
 class RemovePeer:
-    """Command of an operator: remove a subnet from the table. It has no owner any more."""
+    """Command of an operator: remove a subnet from the table. The subnet has no owner any more."""
 
     ticket: int
     subnet: Subnet
@@ -123,7 +123,7 @@ class Lane(IntEnum):
     """One of the two numbered channels from one server to another. Each counts from 1 by itself."""
 
     LETTERS = 0
-    """Letters of the update protocol. They go before posts."""
+    """Letters of the update protocol, which go before posts."""
     POST = 1
     """Messages to groups: parcels, and what servers tell one another about them."""
 
@@ -157,7 +157,7 @@ class PeerPosts:
 
 @dataclass(frozen=True, slots=True)
 class PeerReceived:
-    """Another server has made durable all letters to it through this number. They are not sent again."""
+    """Another server has made durable all letters to it through this number, so they are not sent again."""
 
     peer: ServerId
     through: int
@@ -234,8 +234,8 @@ class Reply:
     None if the update was not ordered.
     """
     is_confirmed: bool = False
-    """True if other servers have acted on the outcome. It was durable before this step, so the reply need not wait for
-    it."""
+    """True if other servers have acted on the outcome. The outcome was durable before this step, so the reply need not
+    wait for the step."""
 
 
 class Cut(NamedTuple):

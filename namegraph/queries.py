@@ -55,7 +55,7 @@ class CoreQueries:
     _views: ViewChange
     _outcomes: RequestLog
     _certainty: Uncertainty | None = None
-    """Cached `Uncertainty` of one site, valid while nothing is uncertain; that is the common case."""
+    """Cached `Uncertainty` of one site, valid in the common case that nothing is uncertain."""
     _turns_wait_since: float | None
     """Time of the last step if it began no turn because it took a cut. Else None."""
 

@@ -1,9 +1,9 @@
 """Ancestor sets: the ancestors of each node as bitmaps, for fast questions. `pathnames` lists ancestry for people.
 
 The *ancestor set* of a node n, `A*(n)`, holds n and every group from which n is reachable. The components of one
-virtual node share one set. The sets are compressed bitmaps over node numbers. They are filled from the roots down,
-each from the sets of its parents, so filling all of them costs one union an arc. The sets are a cache: an update
-that affects a set forgets it (`forget`), and the next question computes it again.
+virtual node share one set. The sets are compressed bitmaps over node numbers. Sets are filled from the roots down,
+each from the sets of its parents. Filling all of them costs one union an arc. The sets are a cache: an update that
+affects a set forgets it (`forget`), and the next question computes the set again.
 
 A change above very many nodes is only noted. A set that holds one of the noted nodes is *in question*. The next
 look at that set forgets it.
@@ -45,7 +45,7 @@ ARCS_LOOKED_AT_LIMIT = 20_000
 sets are forgotten, as with `NODES_FOLLOWED_LIMIT`."""
 
 FORGOTTEN_AT_ONCE = 2_000
-"""Nodes below one update whose sets are forgotten at once, in some 2 ms. Of a larger change only the place is noted."""
+"""Nodes below one update whose sets are forgotten at once, in some 2 ms. A larger change is only noted."""
 
 FILLED_AT_ONCE = 300
 """Sets computed in one slice, some 2 ms."""
@@ -93,7 +93,7 @@ class AncestorSets:
         """Nodes that got other ancestors, as very many nodes below them did. A set that holds one of these nodes is in
         question."""
         self._renewed: set[NodeIndex] = set()
-        """Representatives whose set was computed after `_changed` was noted. These sets are not in question."""
+        """Representatives whose set was computed after `_changed` was noted, and is not in question."""
         self.large_changes = 0
         """Number of changes that put sets in question."""
         self.followers: list[dict[NodeIndex, None]] = []

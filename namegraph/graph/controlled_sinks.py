@@ -31,5 +31,5 @@ class Sinks(NamedTuple):
 def controlled_among(graph: NameGraph, ancestors: AncestorSets, nodes: Iterable[NodeIndex]) -> set[NodeIndex]:
     """Return those of the nodes whose derived node is the sink of a duplication loop."""
     owner, parents = graph.virtual_node_of, graph.parents
-    # Most nodes have one parent; that alone decides.
+    # Most nodes have one parent, and cannot be sinks.
     return {node for node in nodes if (len(parents[node]) > 1 or node in owner) and ancestors.is_controlled(node)}

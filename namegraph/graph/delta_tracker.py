@@ -1,8 +1,8 @@
 """Net change that one commit of an update over several servers makes to this server's graph.
 
 The commit's own arcs, the records relayed with it, and the pruning afterwards change the graph in any order. Each
-change is noted. At the end, the ancestor sets follow the net change. So does the log from which readers learn which
-of their plans still hold. Both cost what lies below the change, not what the graph holds.
+change is noted. At the end, the ancestor sets follow the net change. The log for readers follows too; from it
+readers learn which plans still hold. Both cost what lies below the change, not what the graph holds.
 
 Source: docs/protocol.md, "The outcome" and "Ancestry records".
 """

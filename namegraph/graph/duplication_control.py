@@ -1,7 +1,7 @@
 """Duplication control: the originators whose messages must not cross an arc.
 
 The normal arcs into a derived node k are put in one total order, by (communication cost, parent, child). For an
-originator o, k is delivered by the first arc whose tail is o or below o. So the i-th arc must not be crossed by
+originator o, k is delivered by the first arc whose tail is o or below o. The i-th arc must not be crossed by
 
     RD(i) = A*(tail_i)  and  ( A*(tail_1) or ... or A*(tail_(i-1)) )
 
@@ -95,7 +95,8 @@ def sources(graph: NameGraph, ancestors: AncestorSets, blocked: BitMap) -> list[
 
 
 def _is_above_any(graph: NameGraph, ancestors: AncestorSets, node: NodeIndex, closed: BitMap) -> bool:
-    """Return True if another node of an ancestor-closed set is below a derived node. One is then immediately below."""
+    """Return True if another node of an ancestor-closed set is below a derived node. Such a node is then immediately
+    below."""
     if node not in graph.virtual_node_of and not any(map(closed.__contains__, graph.recorded_children(node))):
         return False
     above = ancestors.of(node)

@@ -60,7 +60,7 @@ class VirtualNode:
 
     @property
     def vnid(self) -> str:
-        """The id as text. It is never a legal name, so it cannot be taken for a group."""
+        """The id as text. The text is never a legal name, so it cannot be taken for a group."""
         return f"{self.smallest}#{self.made_at.counter}.{self.made_at.server}"
 
 
@@ -80,7 +80,7 @@ MANY_ARCS = 1_000
 """Number of arcs from which the arcs of a node are freed one by one. Freeing them with their table may take 20 ms."""
 
 NOBODY = NodeId("@")
-"""Id of a free number. It is never a legal name, and belongs to no owned subnet."""
+"""Id of a free number: never a legal name, and in no owned subnet."""
 
 
 class Mark(NamedTuple):
@@ -99,8 +99,7 @@ class LeftBehind(NamedTuple):
     large: list[Any]
     """Objects that take a millisecond or two each."""
     small: list[Any]
-    """Objects of which thousands take a millisecond; there may be hundreds of thousands. They are freed from the
-    end."""
+    """Up to hundreds of thousands of small objects, freed from the end. Thousands take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +211,7 @@ class NameGraph:
         self.virtual_node_of: dict[NodeIndex, VirtualNode] = {}
         self.next_virtual_node = 0
         self.update_count = 0
-        """Number of updates committed since start. With `changed_tails`, readers learn from it which results are
-        stale."""
+        """Number of updates committed since start. Readers use it with `changed_tails` to find stale results."""
         self.group_changes = 0
         """Number of updates that created or deleted groups."""
         self.changed_tails: deque[tuple[int, array[int] | None]] = deque(maxlen=CHANGE_LOG_LIMIT)
@@ -226,7 +224,8 @@ class NameGraph:
         """Record of the arcs that are not shared with the held graph. None if no reader holds the graph."""
 
     def hold(self) -> Slices[NameGraph]:
-        """Return the present graph, for readers. It stays unchanged while this graph changes, until `let_go`.
+        """Return the present graph, for readers. The held graph stays unchanged while this graph changes, until
+        `let_go`.
 
         Arcs are shared node by node until they change (`arcs_out`, `arcs_in`, `_ends_at`), so holding costs a
         pointer for each node. Tombstones are shared, because readers do not use them. The graph must not change

@@ -1,6 +1,6 @@
 """Ancestry for people: the pathnames of a node, and a chain of arcs that proves a membership.
 
-Pathnames are never stored: there can be 10**15 of them. They are listed lazily, from the arcs.
+Pathnames are never stored: there can be 10**15 of them. Pathnames are listed lazily, from the arcs.
 
 Source: NG 4.4.2.
 """
@@ -17,8 +17,8 @@ from namegraph.model.rows import NodeIndex
 def pathnames(graph: NameGraph, node: NodeIndex) -> Iterator[tuple[str, ...]]:
     """Yield the pathnames of a node, lazily, in sorted order.
 
-    A pathname is the labels of derived nodes from a root down to the node's own. There may be far too many to read,
-    so the caller takes as many as it wants. Each costs at most its length times the number of parents on it.
+    A pathname is the labels of derived nodes from a root down to the node's own. Pathnames may be far too many to
+    read, so the caller takes as many as it wants. Each costs at most its length times the number of parents on it.
     """
     start = graph.representative(node)
     path = [start]

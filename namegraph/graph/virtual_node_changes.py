@@ -1,9 +1,9 @@
-"""Effect of an update on virtual nodes: which form, grow, change inside and break.
+"""Effect of an update on virtual nodes: forming, growing, changing inside, breaking.
 
-One computation serves every kind of update. A group can come into a loop only on a way from a child of a new arc
-back up to a parent of a new arc. A component can fall out of a loop only if its virtual node lost an inner arc. The
-strongly connected components of that region alone are computed, once for the whole update, over the arcs as they
-will be. The effects follow from comparing these components with the present virtual nodes:
+One computation serves every kind of update. A group can come into a loop only if it lies on a way between new arcs:
+from a child of one back up to a parent of one. A component can fall out of a loop only if its virtual node lost an
+inner arc. The strongly connected components of that region alone are computed, once for the whole update, over the
+arcs as they will be. The effects follow from comparing these components with the present virtual nodes:
 
     new arc between derived nodes, no way back     ->  no new component: a normal arc
     new arc inside a virtual node                  ->  same components: `changed`
@@ -99,7 +99,7 @@ def _region(
     frontier = starts
     while frontier:
         below = set().union(*[graph.children[node] for node in frontier])
-        # A node below a head but not above a tail is on no loop. Nor is any node below it.
+        # A node below a head but not above a tail is on no loop. The nodes below such a node are on no loop either.
         frontier = {node for node in below - reached if node in above}
         reached |= frontier
     return region | reached

@@ -15,7 +15,7 @@ from namegraph.model.names import NodeId, ServerId
 from namegraph.model.rows import RequestId
 
 LISTED_LIMIT = 1_000
-"""Changes of one update that are listed one by one. Of a larger update only counts are recorded; followers of a group
+"""Changes of one update that are listed one by one. A larger update is recorded by counts alone; followers of a group
 read the group anew."""
 
 CALLER_LENGTH_LIMIT = 200
@@ -52,7 +52,7 @@ class ChangeKind(IntEnum):
 
 
 class RecordedChange(Struct, frozen=True, array_like=True):
-    """One change by an update: of a group, or of a direct member of it."""
+    """A change of a group, or of a direct member of it, by an update."""
 
     kind: ChangeKind
     group: NodeId

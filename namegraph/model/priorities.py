@@ -7,8 +7,8 @@ from typing import NamedTuple
 from namegraph.model.names import ServerId
 
 NUMBER_LIMIT = 2**62
-"""Upper bound of counters, versions and other numbers. No correct server reaches it: that takes millions of leaps of
-incarnations.
+"""Upper bound of counters, versions and other numbers. No correct server reaches it: it would take millions of leaps
+of incarnations.
 
 Stores and messages hold numbers nearly twice as large, so counting can go on from this bound.
 """

@@ -17,7 +17,7 @@ PROTOCOL_VERSION = 6
 """Newest version that this server speaks."""
 
 OLDEST_PROTOCOL_VERSION = 5
-"""Oldest version that this server speaks: that of the last release."""
+"""Oldest version that this server speaks, the version of the last release."""
 
 FORGETTING_VERSION = 6
 """First version in which servers understand requests to forget tombstones."""

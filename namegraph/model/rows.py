@@ -72,7 +72,7 @@ class VirtualNodeRecord(NamedTuple):
     """
 
     number: int
-    """Number on this server. It is not used again while the server runs."""
+    """Number on this server, not used again while the server runs."""
     smallest: NodeId
     counter: int
     server: ServerId
@@ -86,7 +86,7 @@ class OutcomeRecord(NamedTuple):
     sequence: int
     """Order in which outcomes were decided. The oldest are forgotten first."""
     digest: str
-    """Digest of the request. It tells a repeated request from another request under the same id."""
+    """Digest of the request, which tells a repeated request from another request under the same id."""
     outcome: str
     """JSON, as `namegraph.state.request_log` writes and reads it."""
 
@@ -112,10 +112,10 @@ class ChangeRecord(NamedTuple):
 
 
 class LogRecord(NamedTuple):
-    """One parcel of messages in the log of a server. It is kept until all that wait for it have passed it."""
+    """One parcel of messages in the log of a server, kept until all readers that wait for it have passed it."""
 
     position: int
-    """Place in the log. It rises by one with each parcel of this server, from 1."""
+    """Place in the log, from 1. Each parcel of this server has the next place."""
     audience: int
     """Number of the bitmap of mailboxes that get the parcel. 0 if no mailbox of this server gets it."""
     encoded: bytes

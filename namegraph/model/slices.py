@@ -63,7 +63,8 @@ def in_slices(items: Iterable[Item], count: int = SLICE_ITEMS) -> Iterator[list[
 
 
 def sorted_in_slices(items: Sequence[Sortable]) -> Slices[list[Sortable]]:
-    """Return the items, sorted. They are distributed to ranges of about a slice each, which are sorted one by one."""
+    """Return the items, sorted. The items are distributed to ranges of about a slice each, and the ranges are sorted
+    one by one."""
     if len(items) <= SLICE_ITEMS:
         yield len(items)
         return sorted(items)

@@ -21,7 +21,7 @@ class Target(Struct, frozen=True, array_like=True, order=True):
 
 
 TargetSet = tuple[Target, ...]
-"""One or more targets. Of repeated targets, the first counts."""
+"""One or more targets. If a target is repeated, the first one counts."""
 
 
 def only(name: NodeId) -> TargetSet:

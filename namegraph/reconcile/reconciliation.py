@@ -4,13 +4,13 @@
                   <-- DigestReply --                       arcs newer here, or suspended here and not named
     parents' home: ReconcileArc for each arc at its newest state, in batches
 
-A coordinator that decided an update and could not tell a server offers the outcome (`HintedOutcome`). It does so as
-soon as both are in one view.
+A coordinator that decided an update and could not tell a server offers the outcome (`HintedOutcome`) once both are
+in one view.
 
 An arc stays suspended and is *rejected* if its child is missing, or is of another kind; its maker sees the reason.
 An arc that was joined at its child's home (`ServerContext.unconfirmed`) is rejected if the group above it is
-missing. Exception: a server that went back to an older copy of its database creates anew the groups that it lost
-without a trace and to which other servers hold arcs.
+missing. Exception: a server that went back to an older copy of its database may have lost a group without a trace.
+It creates the group anew if another server holds arcs with it.
 
 Source: docs/protocol.md, "Healing" and "Older copies".
 """
@@ -92,7 +92,7 @@ class Reconciliation:
         self._under_way: dict[UpdateId, _SettleArcs | _TakeOffer | _Recreate] = {}
         """Purpose of each update that this server began itself."""
         self._held_by = DurableMap(context.durable, HELD, SERVERS, packed(ArcDigest))
-        """Digests that are not answered yet. They may name groups that an offer still has to create."""
+        """Digests that are not answered yet. A digest may name groups that an offer still has to create."""
         self._declined: dict[ReconcileArc, None] = {}
         """Arcs that an end declined once in this view. A second decline rejects the arc."""
 
@@ -183,7 +183,8 @@ class Reconciliation:
             context.send(context.view.leader, MemberReconciled())
 
     def offer_again(self, server: ServerId, offer: HintedOutcome) -> None:
-        """Keep an offer until its receiver is met. It was not sent yet, or the channel to the receiver began again."""
+        """Keep an offer until its receiver is met. The offer was not sent yet, or the channel to the receiver began
+        again."""
         key = _free_key(self._undelivered, server, offer)
         self._undelivered[key] = offer
 

@@ -3,9 +3,9 @@
                  home of the child: SuspendArc                     home of the parent: ReconcileArc
     present ------------------------------------> suspended --------------------------------------> present, or left
 
-Both are ordinary updates, ordered with all updates that affect the same nodes. So virtual nodes break and form by
-the one computation. An arc keeps its version while it is suspended. Of the versions that its two ends know, the
-highest wins, leaves included.
+Both are ordinary updates, ordered with all updates that affect the same nodes. Virtual nodes therefore break and
+form by the one computation. An arc keeps its version while it is suspended. The highest version that its two ends
+know wins, leaves included.
 
 Source: docs/protocol.md, "Suspension" and "Healing"; NG 6.3 to 6.5.
 """

@@ -6,8 +6,8 @@ the two may differ: a relayed record can come before the commit that brings its 
 owned nodes has no record; the graph shows the arcs that lead to it from here.
 
 A record has one version, the final priority of the last update that changed it. The highest version wins. A
-difference applies only to the version for which it was made. A record of another version is dropped: it is not
-needed here then.
+difference applies only to the version for which it was made. A record of another version is dropped, because it is
+not needed here then.
 
 Source: docs/protocol.md, "Ancestry records"; invariant I5.
 """

@@ -6,8 +6,8 @@ updates are done; no later update goes on meanwhile. Then, in the manner of Chan
     turn --> all letters sent before it are received --> Ready        so every record that was sent is there
     all ready --> TakeCut --> the cut is now; TakeCut to all others before anything else
 
-So nothing that comes after the cut at one server is known before the cut at another server. The step that takes a
-cut begins no turn, so that the step ends with the state of the cut.
+Nothing that comes after the cut at one server is therefore known before the cut at another server. The step that
+takes a cut begins no turn, so that the step ends with the state of the cut.
 
 Source: docs/protocol.md, "Cuts"; Chandy and Lamport, Distributed Snapshots (1985).
 """

@@ -4,8 +4,8 @@
           (steps in between are noted)
 
 A piece may be out of date as soon as it is read. Each step names its changes in its records, which are noted here
-and read again in a later piece. Of the rows of one key, those of the latest piece count. After `finish`, which must
-not be interrupted, all pieces together are the state of that step. No server had to wait for a copy.
+and read again in a later piece. If pieces have rows of one key, the rows of the latest piece count. After `finish`,
+which must not be interrupted, all pieces together are the state of that step. No server had to wait for a copy.
 
 Ancestor sets are not in the records. `AncestorSets` reports which sets it keeps anew or drops.
 

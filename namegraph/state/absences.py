@@ -3,11 +3,11 @@
     in a view without it --> time is counted while this server runs --> past the limit: overdue
     in one healed view with this one --> its absence is forgotten
 
-Only time that passed while this server ran counts. Its own downtime and changes of a clock do not count. So each
-server decides for itself, at its own time. It notes (`ForgottenArcs`) what it forgets because of an overdue server,
-and holds that against the reports of that server after its return. The returning server need not know of it. But
-each server reports the arcs that it joined alone (`ArcDigest.unconfirmed`, `DigestReply.unconfirmed`); the other
-one cannot have left these.
+Only time that passed while this server ran counts. Its own downtime and changes of a clock do not count. Each
+server therefore decides for itself, at its own time. A server notes (`ForgottenArcs`) the bounds of what it forgets
+because of an overdue server. After that server's return, reports of arcs within these bounds do not count. The
+returning server need not know of it. But each server reports the arcs that it joined alone
+(`ArcDigest.unconfirmed`, `DigestReply.unconfirmed`); the other one cannot have left these.
 
 Source: docs/protocol.md, "Who stays away".
 """

@@ -1,8 +1,8 @@
 """Shared state of the update protocol on one server: its graph, its counter, and its outgoing messages.
 
-Messages of a server to itself never leave. They wait in `loopback` and are handled before the step ends. A message
-whose handling takes seconds is sent as an ordinary letter instead (`send_via_log`); letters to other servers leave
-before it is handled.
+Messages of a server to itself never leave. Such messages wait in `loopback` and are handled before the step ends. A
+message whose handling takes seconds is sent as an ordinary letter instead (`send_via_log`); letters to other
+servers leave before it is handled.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ServerContext:
 
         Each end may have left the same arc by itself, one more often than the other. Both then know the arc as
         gone, at different versions. A new join would be newer than the state at one end, and older than the state
-        at the other. So the ends settle these arcs too (docs/protocol.md, "Healing").
+        at the other. The ends settle these arcs for that reason (docs/protocol.md, "Healing").
         """
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """(receiver, message, view in which it was sent)."""
@@ -237,8 +237,7 @@ class ServerContext:
             self.group_versions.note(group, final, is_present=is_present)
 
     def send(self, to: ServerId, message: Message) -> None:
-        """Send a message of the view. It leaves once the step's records are durable. Servers outside the view get
-        none."""
+        """Send a message of the view once the step's records are durable. Servers outside the view get none."""
         if to == self.server:
             self.loopback.append(message)
         elif self.is_in_view(to):

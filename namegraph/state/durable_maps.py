@@ -3,7 +3,7 @@
     a part's DurableMap -- a key is set, deleted or touched --> DurableState -- take_rows, once a step --> ProtocolRow
     stored rows --> DurableState(rows) --> DurableMap(...): each map takes up the rows of its part as it is created
 
-No part writes or reads rows of its own. So no map can be left out of a step, or be forgotten at a restart.
+No part writes or reads rows of its own. No map can be left out of a step, or be forgotten at a restart.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 Both homes of an arc forget it in agreement (`ForgetLeft`), when all servers are in one healed view. An arc with
 both ends here leads to this server itself. Arcs that lead to an overdue server (`Absences`) are forgotten by this
-server alone, which then treats that server as one that has gone back.
+server alone. The overdue server then counts as one that has gone back.
 
-An update that later joins a forgotten arc gives it a version above all that were forgotten. So it wins over the
-state of the arc in an older copy of a database. If a server went back to such a copy, an arc that it reports was
-left if two things hold: it is as old as the forgotten arcs, and it is unknown here.
+An update that later joins a forgotten arc gives it a version above all that were forgotten. The new version wins
+over the state of the arc in an older copy of a database. If a server went back to such a copy, an arc that it
+reports was left if two things hold: it is as old as the forgotten arcs, and it is unknown here.
 
 Source: docs/protocol.md, "Forgetting".
 """

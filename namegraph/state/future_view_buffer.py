@@ -1,4 +1,4 @@
-"""Letters of a view that this server is not in yet. They are kept until it is, or until a later view is installed.
+"""Letters of a view that this server is not in yet, kept until it is, or until a later view is installed.
 
 Each server installs a view when its leader announces it. Letters of another member in that view may arrive here
 before. Letters of ended views are not kept at all, because everything that they refer to has ended.
@@ -22,7 +22,7 @@ EARLY = "early letter"
 
 
 LETTERS_LIMIT = 10_000
-"""Letters kept of one sender. They come from its clients and from healing, in the moments before the view is installed
+"""Letters kept of one sender: those that its clients and healing cause in the moments before the view is installed
 here."""
 
 BYTES_LIMIT = 32 * 1024 * 1024

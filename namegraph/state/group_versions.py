@@ -10,9 +10,8 @@ The version of the group's ancestry record cannot tell, because suspending and j
 it.
 
 The times are forgotten once a view of all servers is healed, and while that view lasts. Every outcome from before
-that view was delivered by then. Of later outcomes, each that is older than all updates under way here was
-delivered. If one is offered again, its sender has not heard that it is done, or went back to an older copy of its
-database.
+that view was delivered by then. Each later outcome that is older than all updates under way here was delivered too.
+A coordinator that offers an outcome again has not heard that it is done, or went back to an older copy.
 
 Source: docs/protocol.md, "Healing": a group that is deleted and created again does not get its old arcs back.
 """

@@ -3,8 +3,8 @@
     Ready --> (a view without the coordinator, in which no member knows the outcome) --> in doubt --> (it has told)
 
 The server drops such an update with the view, so that all other work can go on. But the coordinator may have done
-the update, and answered its client. So the server remembers what the update was to change. No answer that touches
-it is complete until the coordinator has told the outcome.
+the update, and answered its client. The server therefore remembers the nodes that the update was to change. No
+answer that touches it is complete until the coordinator has told the outcome.
 
 Source: docs/protocol.md, "Answers while servers are apart" and "In doubt". A ready participant never decides alone.
 While faults last, no wrong answer is given without saying that it is incomplete.
@@ -77,8 +77,8 @@ class Missed(NamedTuple):
 class UpdatesInDoubt:
     """The updates in doubt of one server, and of the other members of its view.
 
-    Nodes above a node of another server are known from that server. So its updates in doubt make answers of this
-    server uncertain, too.
+    Nodes above a node of another server are known from that server. The updates in doubt of that server make
+    answers of this server uncertain, too.
     """
 
     def __init__(self, durable: DurableState) -> None:

@@ -24,8 +24,8 @@ INCARNATION = "incarnation"
 FIRST_INCARNATION = 0
 
 LEAST_LEAP, GREATEST_LEAP = 2**32, 2**40
-"""Bounds of a leap. It is larger than the number of decisions between two copies of a database, and small enough that
-leaps never exhaust the counters."""
+"""Bounds of a leap. A leap exceeds the number of decisions between two copies of a database, but is too small to
+exhaust the counters."""
 
 
 class Incarnations:

@@ -79,8 +79,8 @@ class PeerTable:
     def configure_no_longer(self, subnet: Subnet) -> None:
         """Remove a subnet that the configuration, read again, no longer names.
 
-        Raises `RefusedError` if the subnet stays: an operator added it too, or a node of it is in use here. It then
-        counts as added by an operator.
+        Raises `RefusedError` if the subnet stays: an operator added it too, or a node of it is in use here. The
+        subnet then counts as added by an operator.
         """
         address = self._configured.pop(subnet, None)
         if address is None:
@@ -153,7 +153,7 @@ class PeerTable:
         return server
 
     def met(self, server: ServerId, subnets: Iterable[Subnet]) -> None:
-        """Record that a server introduced itself. It does not get subnets that another server owns."""
+        """Record that a server introduced itself as the owner of subnets, except those that another server owns."""
         context = self._context
         context.lost.pop(server, None)
         context.retired.pop(server, None)
@@ -220,7 +220,7 @@ class PeerTable:
         graph, context = self._context.graph, self._context
         for number, name in enumerate(graph.ids):
             node = NodeIndex(number)
-            # Of a node above other servers' groups, all but its suspended arcs may be forgotten.
+            # A node above other servers' groups may be known by its suspended arcs alone.
             is_apart = node in graph.suspended_into or node in graph.suspended_from
             if not (is_apart or graph.kinds[node] != NodeKind.ABSENT) or subnet_of(name) != subnet:
                 continue

@@ -3,9 +3,9 @@
     step -> letter number n -> (durable) -> sent -> received, handled -> (durable) -> receipt through n -> forgotten
 
 A letter is kept until the other server confirms that the letter's effects are durable. After a lost connection, or
-a crash of either server, the kept letters are sent again. Numbers rise by one. So a letter that comes twice, late,
-or from before a reconnection is known by its number, and a gap is noticed. One received message is one step: its
-effect, the number reached and the letters it causes become durable together.
+a crash of either server, the kept letters are sent again. Numbers rise by one. A letter that comes twice, late, or
+from before a reconnection is known by its number. A gap is noticed. One received message is one step: its effect,
+the number reached and the letters it causes become durable together.
 
 Two such channels lead from one server to another, one for each `Lane`. Each numbers its own letters. In the lane
 `LETTERS`, a letter is handled in the step that brings it. In the lane `POST`, one step may bring several letters,
@@ -80,13 +80,12 @@ class Channels:
         return server in self._met
 
     def has_unmet_letters(self, server: ServerId) -> bool:
-        """Return True if letters to a server were written while it was not met. They leave once its meeting is
+        """Return True if letters to a server were written while it was not met, and wait until its meeting is
         durable."""
         return server in self._left_through
 
     def begin_again(self, server: ServerId) -> list[bytes]:
-        """Number the letters to and from a server anew. Return the letters that were kept for it; they are kept no
-        longer."""
+        """Number the letters to and from a server anew. Return the letters that were kept for it until now."""
         numbers = range(self.forgotten_through(server) + 1, self.sent_through(server) + 1)
         kept = [self._outbox.pop((server, number)) for number in numbers]
         for part in (self._last_sent, self._forgotten_through, self._sent, self._handled_through, self._left_through):

@@ -109,7 +109,7 @@ def _unpack(request_id: RequestId, packed: bytes) -> OutcomeRecord:
 
 
 def digest_of(command: UpdateCommand | ImportCommand) -> str:
-    """Return a digest that tells a repeated request from another one. It is equal for equal operations."""
+    """Return a digest that tells a repeated request from another one. Equal operations have equal digests."""
     digest = hashlib.blake2b(digest_size=12)
     match command:
         case UpdateCommand():

@@ -13,8 +13,8 @@ another view. The plan of a walk tells which groups below a suspended arc the wa
 
 An update without known outcome is one that this server is ready for. While the view holds, its outcome is on its
 way and its client was not answered, so nothing is uncertain. The uncertainty begins when the coordinator may have
-gone on alone: while a new view is being agreed on, or while the coordinator is not heard. It lasts through later
-views, until the two have healed (`doubts`).
+gone on alone: while a new view is being agreed on, or while the coordinator is not heard. The uncertainty lasts
+through later views, until the two have healed (`doubts`).
 
 Source: docs/protocol.md, "Answers while servers are apart". While faults last, no wrong answer is given without
 saying that it is incomplete, and no answer has a silent gap.

@@ -1,11 +1,11 @@
 """Admission of an update: from the client's operations to the net change of the external group view, or to a refusal.
 
-Operations are read one after another, each as if the earlier ones were done. So one atomic update may join and
-leave, create and delete in any order that would also work step by step. The graph is not changed here.
+Operations are read one after another, each as if the earlier ones were done. One atomic update may therefore join
+and leave, create and delete in any order that would also work step by step. The graph is not changed here.
 
 Each server judges its own nodes. The home of a group judges if the group exists, and the home of an arc's parent if
-the arc is there. The home of the child judges if the child is a group or a process. Of an update over several
-servers, each server sees the operations that concern its own nodes; its judgements need no other operations.
+the arc is there. The home of the child judges if the child is a group or a process. In an update over several
+servers, each server sees the operations that concern its own nodes. Its judgements need no other operations.
 
 Source: docs/protocol.md, "An update, from command to answer" and "What each server judges".
 """
@@ -500,8 +500,7 @@ def unknown_subnet(group: NodeId, server: ServerId) -> RefusedError:
 
 
 def name_in_use(name: NodeId, context: ServerContext, node: NodeIndex) -> RefusedError:
-    """Return the refusal to create a group with a process's id. It names the groups of the process, and their
-    servers."""
+    """Return the refusal to create a group with a process's id, naming the groups of the process, and their servers."""
     ids, graph = context.graph.ids, context.graph
     parents = sorted([ids[parent] for parent in (*graph.parents[node], *graph.suspended_into.get(node, ()))])
     servers = sorted({context.home_of(parent) for parent in parents})

@@ -70,8 +70,8 @@ class Need(Enum):
     SUSPENDED_GROUP = 2
     """Suspended, and either to a group or unknown to the parent's home.
 
-    A process counts as a member whichever server is away. So an arc to a process may be left only by the parent's
-    home, if that knows the arc. The nodes below a group that is away do not count as known.
+    A process counts as a member whichever server is away. If the parent's home knows an arc to a process, it alone
+    may leave the arc. The nodes below a group that is away do not count as known.
     """
     UNCONFIRMED = 3
 

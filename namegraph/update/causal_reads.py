@@ -1,7 +1,7 @@
 """Reflection of a revision: does a server's state include an update whose revision a client got from any server?
 
-A caller is answered when all participants of its update are done. So a revision that a client holds is reflected at
-every server that took part. Three kinds of update can still be missing:
+A caller is answered when all participants of its update are done. A revision that a client holds is therefore
+reflected at every server that took part. Three kinds of update can still be missing:
 
 - a decided update that is not done everywhere; the client read its revision at a server that was done;
 - an update that this server was ready for and dropped, because it was cut off from the coordinator, which did the

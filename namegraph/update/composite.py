@@ -9,9 +9,10 @@ The commands are `LeaveEverywhere`, `RenameGroups` and `TakeOver`.
 At the turn of the update, no other update of the same nodes is under way. The coordinator compares then: if the
 graph now calls for other operations, the update begins again with these. No composite command travels.
 
-The coordinator knows all arcs of a command. It is the home of the group that is renamed or made, the home of the
-member that leaves, or the home of the subnet whose groups the member leaves. A foreign process lives at each of its
-parents' homes. The shell asks other servers for its groups there, and passes them as `elsewhere`.
+The coordinator knows all arcs of a command. The coordinator of a rename or a takeover is the home of the group. The
+coordinator of a leave is the home of the member, or the home of the subnet whose groups the member leaves. A
+foreign process lives at each of its parents' homes. The shell asks other servers for its groups there, and passes
+them as `elsewhere`.
 
 Source: docs/protocol.md, "Renaming, leaving everywhere".
 """

@@ -77,8 +77,8 @@ _MISSING = {
 """Action that servers had not taken when a deadline passed, by phase. The text continues a sentence."""
 
 OWN_PART_LATER_FROM = 10_000
-"""Operations, or arcs of an outcome, from which this server does its own part after the other servers were told. So
-large a part takes a second or more, in which the other servers can work too."""
+"""Operations, or arcs of an outcome, from which this server does its own part after the other servers were told. A part
+of this size takes a second or more, in which the other servers can work too."""
 
 COORDINATED_LIMIT = 1_000
 """Updates of clients, over several servers, that are not over: under way, or queued here."""
@@ -294,7 +294,7 @@ class Coordinator:
     def end_view(self) -> list[Transaction]:
         """End everything under way. Return the updates that were decided in all views since the last open one.
 
-        Decided updates are finished by the other members. Of the other updates, those of clients begin again.
+        Decided updates are finished by the other members. Undecided updates of clients begin again.
         """
         # A view that was never opened may not have reached all its members, so some may still lack decided outcomes.
         found = []
@@ -404,7 +404,7 @@ class Coordinator:
         """Send `Order` to every server whose entry does not cover the wanted nodes.
 
         A server whose vote is due is not asked again before it votes: the vote may say that the entry covers the
-        nodes. This server votes first, within the step. Then it is known if one other vote alone is missing.
+        nodes. This server votes first, within the step, so that it knows if one other vote alone is missing.
         """
         final = None if running.phase is Phase.ORDER else running.final
         to_ask = []
@@ -534,7 +534,8 @@ class Coordinator:
         self._tell(running, Ended(running.update_id, refusal, place), Over(running.update_id, is_done=False))
 
     def _abort_in_order(self, running: Transaction, refusal: Refusal) -> None:
-        """End an update that is refused at its turn. It has a place in the order, unless a server is the cause."""
+        """End an update that is refused at its turn. The refusal has a place in the order, unless a server is the
+        cause."""
         is_for_server = refusal.reason is Reason.UNAVAILABLE
         self._abort(running, refusal, place=None if is_for_server else running.final)
 
@@ -665,8 +666,8 @@ class Coordinator:
         handed_on = self._to_hand_on(running, decision)
         encoded = encode_outcome(outcome)
         self._participant.decided.keep(update_id, encoded)
-        # Sharing helps only among three or more servers. Then one participant can know the outcome and another lack it
-        # when the coordinator is lost, which may have no part itself.
+        # Sharing helps only among three or more servers. When the coordinator is lost, which may have no part itself,
+        # one participant can know the outcome and another lack it.
         is_shared = len({context.server, *running.asked}) > 2
         commit = Commit(update_id, encoded, handed_on, is_shared)
         for server in running.not_done:
@@ -751,7 +752,7 @@ def _may_be_queued(plan: Plan) -> bool:
 
 
 def _begun_later(running: Transaction) -> Transaction:
-    """Return the update as it was before it began. It waits for an open view."""
+    """Return the update as it was before it began, waiting for an open view."""
     return Transaction(
         running.update_id,
         running.request_id,

@@ -1,7 +1,7 @@
 """Decision of a coordinator: the outcome of an update, computed alone from the ancestry that participants sent.
 
-The coordinator knows all nodes above the parents of the update's arcs. So it knows if a child is an ancestor of a
-parent, and every derived node on a way between them. The computation is that of one server
+The coordinator knows all nodes above the parents of the update's arcs. From these nodes it knows if a child is an
+ancestor of a parent, and every derived node on a way between them. The computation is that of one server
 (`virtual_node_changes`), over the collected graph.
 
 The *relay* carries the nodes above a joined parent, which are now above all nodes below the child. All participants

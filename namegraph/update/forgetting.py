@@ -7,17 +7,17 @@
 
     a node is blank --> its name is forgotten, its number is free --> another name gets the number
 
-A tombstone says at which version an arc was left. It serves every holder of an older state of the arc: the home of
-the other end, a coordinator that could not tell its outcome, an update under way (`commit_rules_ancestry`). While
-all servers are in one healed view, and all older updates are over, there is no such holder. The exception is a
-server that goes back to an older copy of its database; for it, `ForgottenArcs` keeps two numbers.
+A tombstone says at which version an arc was left. Every holder of an older state of the arc needs it: the home of
+the other end, a coordinator that could not tell its outcome, an update under way (`commit_rules_ancestry`). No such
+holder exists while all servers are in one healed view, and all older updates are over. The exception is a server
+that goes back to an older copy of its database; for it, `ForgottenArcs` keeps two numbers.
 
 A server that is away for too long (`Absences`) is not waited for. The other servers forget arcs shared with it
 without asking. When it is back, its statements count as those of an older copy. Tombstones that an update in doubt
 concerns are kept, because its coordinator alone knows the outcome.
 
-A forgotten name is like a name that was never heard of. So the number of names and rows follows the number of
-nodes, however many come and go.
+A forgotten name is like a name that was never heard of. The number of names and rows therefore follows the number
+of nodes, however many come and go.
 
 Source: docs/protocol.md, "Forgetting".
 """
@@ -64,8 +64,8 @@ class Forgetting:
         self._entering: dict[ServerId, dict[ArcKey, None]] = {}
         """Tombstones of arcs to here, by the home of their parent, which asks to forget them."""
         self._kept: dict[ServerId, dict[ArcKey, None]] = {}
-        """Tombstones that the home of the child was asked to forget and keeps, by that home. They are asked for again
-        with others."""
+        """Tombstones that the home of the child was asked to forget and keeps, by that home. The next request repeats
+        them."""
         self._asked: dict[ServerId, ViewId] = {}
         """Servers that were asked and have not answered, with the view of the request."""
         self._stuck = 0

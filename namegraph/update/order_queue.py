@@ -185,7 +185,7 @@ class Entries:
         self._context = context
         self._records = records
         self._covers = DurableMap(context.durable, COVER, UPDATES, ValueForm(_write_cover, _read_cover))
-        """The same entries as `_entries`. The parts of an entry that may be large are written separately."""
+        """Same entries as in `_entries`. The parts of an entry that may be large are written separately."""
         self._entries = DurableMap(context.durable, ENTRY, UPDATES, ValueForm(_write_rest, self._read_rest))
         self._updates = DurableMap(context.durable, UPDATE, UPDATES, packed_small(Update))
         self.by_update: Mapping[UpdateId, Entry] = self._entries
@@ -224,7 +224,7 @@ class Entries:
         return held
 
     def of(self, update_id: UpdateId) -> Entry:
-        """Return the entry of an update, to be changed. It is created if there is none."""
+        """Return the entry of an update, to be changed. Create it if there is none."""
         entry = self.by_update.get(update_id)
         if entry is None:
             entry = self._entries[update_id] = self._covers[update_id] = Entry(update_id)
@@ -343,8 +343,8 @@ class Entries:
     def cover_entered(self, entry: Entry) -> tuple[NodeId, ...]:
         """Cover the owned nodes where the affected part is entered from other servers, as if they had been asked for.
 
-        Return those that were not asked for, sorted. They stay covered when arcs that led there are left before the
-        turn of the update, because the votes of other servers may lead there.
+        Return those that were not asked for, sorted. Such nodes stay covered even if the arcs that led there are
+        left before the turn: votes of other servers may lead there.
         """
         assert entry.asked is not None
         graph, above, asked = self._context.graph, self._records.above.keys(), entry.asked.entry_nodes
@@ -417,8 +417,8 @@ class Entries:
         below.
 
         The first must be told, because no other server may know these arcs yet. The second saves asking server
-        after server. While arcs are being suspended, it would name servers of other origins, which have no part in
-        the suspension.
+        after server. It is left out while arcs are being suspended, because it would name servers of other origins,
+        which have no part in that.
         """
         context, ids, leaving = self._context, self._context.graph.ids, self._records.leaving
         found = {ids[node] for node in followed & leaving.keys() if not followed.isdisjoint(leaving[node])} | elsewhere

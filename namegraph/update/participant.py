@@ -5,7 +5,8 @@
                   Abort               Refuse      Abort
 
 The last voter knows the final priority without `Final`, and may be ready at once. `Ready` is a yes vote. A
-participant that gave it never decides alone. It gives `Ready` again when the coordinator asks for more entry nodes.
+participant that gave it never decides alone. The participant gives `Ready` again when the coordinator asks for more
+entry nodes.
 
 Source: NG 6.2, 6.4; docs/protocol.md, "Many servers".
 """
@@ -209,8 +210,8 @@ class Participant:
         entry = self._entries.remove(share.update_id)
         assert entry is not None
         assert entry.is_ready
-        # The order matters in four places. Entries of other updates are handed on to the entry nodes that were ready,
-        # not to later ones; so the entry is narrowed first. Unconfirmed and left arcs follow from the arcs that are
+        # The order matters in four places. The entry is narrowed first, because entries of other updates are handed on
+        # to the entry nodes that were ready, not to later ones. Unconfirmed and left arcs follow from the arcs that are
         # suspended after the outcome. Nothing is pruned while an entry is ready, so this entry is removed before.
         # Controlled nodes follow from the ancestor sets, once these have followed the outcome.
         entry.narrow()

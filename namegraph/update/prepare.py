@@ -180,8 +180,8 @@ def _children(
 def _told(context: ServerContext, update: Update) -> tuple[ArcVersion, ...]:
     """Return the versions of the update's arcs to here that the home of the parent may not know, because it was apart.
 
-    Both ends know the same of a present arc. They know the same of all arcs in a healed view, except rejected arcs
-    and arcs that were left here alone.
+    Both ends know the same of a present arc. In a healed view the ends know the same of all arcs, except rejected
+    arcs and arcs that were left here alone.
     """
     if context.is_healed and not (context.graph.suspended or context.unilateral_leaves):
         return ()

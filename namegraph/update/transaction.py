@@ -1,5 +1,7 @@
 """State of an update that is not over at its coordinator, and the durable part of it.
 
+Durable content of an update, by its phase:
+
     before the decision    the servers that were asked: after a crash they are told that the update came to nothing
     after the decision     the participants that are not done; their tasks are in the durable letters to them
 """
@@ -37,7 +39,8 @@ class Phase(Enum):
     FINISHED = 4
     """The update was decided before the present view was installed. Its caller is answered when that view opens."""
     QUEUED = 5
-    """The update waits for the end of earlier ones: as many updates of this server are under way as may be."""
+    """The update waits for the end of earlier ones, because this server has the most updates under way that it may
+    have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ def _read(encoded: bytes) -> Transaction:
     assert found.final is not None
     running.final, running.not_done = found.final, servers
     running.told = found.told
-    running.apply_own_share_later = True  # It may be False, but that is not known after a restart.
+    running.apply_own_share_later = True  # The former value is not known after a restart.
     return running
 
 

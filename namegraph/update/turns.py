@@ -5,9 +5,9 @@
 
 An entry is in its turn if no entry is before it in any of its lines. Any other entry waits at a single node, for a
 single entry that is before it there, its *guard*. When the guard is over, changes its place, or affects other
-nodes, the first of the entries that wait at that node is looked at again. It becomes the guard of the others,
-because it affects the node as well and is before them. So each change costs a look at few entries, however many
-wait.
+nodes, the first entry that waits at that node is looked at again. That entry becomes the guard of the others,
+because it affects the node as well and is before them. Each change therefore costs a look at few entries, however
+many wait.
 
 An entry that affects very many nodes, a *wide* one, is not put in line node by node. All wide entries that begin at
 the same nodes share one set, and sets are compared.
@@ -229,7 +229,7 @@ class Turns:
             heappush(self._to_look_at, standing.place)
 
     def _wake(self, node: Node) -> None:
-        """Let the first entry that waits at a node be looked at. It becomes the guard of the others."""
+        """Let the first entry that waits at a node be looked at, and make it the guard of the others."""
         waiting = self._waiting.get(node, [])
         while waiting:
             place = heappop(waiting)

@@ -14,7 +14,7 @@ from namegraph.wire.columns import PRESENT, Numbers, place_array, places_in, sta
 from namegraph.wire.update_messages import UpdateOutcome
 
 UNNAMED = 2**32 - 1
-"""Number of a name that no arc of the outcome has. There are never so many names."""
+"""Number of a name that no arc of the outcome has, larger than any real number of a name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -300,7 +300,7 @@ def _can_be_read_back(
     unsure = (tail for tail in tails - relayed.keys() if home_of(tail) in (server, None))
     if not all(_is_group(tail, groups, context) for tail in unsure):
         return False
-    # The kind that a suspended arc assumes for its child may be wrong. Such an arc is rejected later.
+    # The kind that a suspended arc assumes for its child may be wrong; the arc is then rejected later.
     is_process = said.joined & (state_array(columns.kinds) == NodeKind.PROCESS.value)
     processes = chosen_names(columns.names, place_array(columns.children)[is_process])
     if not processes:

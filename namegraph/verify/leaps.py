@@ -19,8 +19,7 @@ LEAP_FROM = 2**24
 """Smallest rise that counts as a leap. Servers decide fewer updates while one of them does not hear of it."""
 
 LEAP_LIMIT = 2**41
-"""Largest leap. It leaves room for two fresh incarnations in a row (`GREATEST_LEAP`) that this server did not hear
-of."""
+"""Largest leap, with room for two fresh incarnations in a row (`GREATEST_LEAP`) that this server did not hear of."""
 
 LEAPS_AT_ONCE = 16
 """Leaps that one server may bring at once: a database may be restored again and again until it is the right one."""

@@ -1,4 +1,6 @@
-"""Judgement of every message of another server before it is acted on: combines the single rules.
+"""Judgement of every message of another server before it is acted on.
+
+This module combines the single rules:
 
     any message       who may send it, and which nodes it may name    `sender_rules`
     Ready, Refuse     the request to the participant                  `prepare_rules`

@@ -9,8 +9,8 @@
 A view is a set of servers of which each reaches each, over a common peer where need be. Its number is higher than
 any that its members have promised. A member that accepts gives up its present view for good, even if the new view
 is never installed. If the leader is lost meanwhile, another server leads, with a higher number. A member that waits
-for a view and accepts another one tells the leader of the first (`Decline`), because that leader may have installed
-it.
+for a view and accepts another one sends `Decline` to the leader of the first. That leader may have installed the
+first view.
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
@@ -41,7 +41,7 @@ class Agreement:
     """One server's part in agreeing on views."""
 
     def __init__(self, context: ServerContext, give_up_view: Callable[[ViewId, tuple[ServerId, ...]], Accept]) -> None:
-        """`give_up_view` takes the promised view and the servers reached. It stops all updates under way, and returns
+        """`give_up_view` takes the promised view and the servers reached, stops all updates under way, and returns
         their state."""
         self._context = context
         self._give_up_view = give_up_view
@@ -238,8 +238,7 @@ class Agreement:
         return sorted({*self._context.table.servers(), self._context.server})
 
     def _clique(self, servers: Iterable[ServerId]) -> tuple[ServerId, ...]:
-        """Return servers that all reach one another, as far as is known. They are taken greedily, in the order
-        given."""
+        """Return servers that all reach one another, as far as is known, taken greedily in the order given."""
         found: list[ServerId] = []
         for server in servers:
             if all(self._reaches(server, other) and self._reaches(other, server) for other in found):
@@ -247,7 +246,7 @@ class Agreement:
         return tuple(found)
 
     def _leaves_this_out(self, server: ServerId) -> bool:
-        """Return True if a server is in a view without this one, as far as is known. It has promised no view since."""
+        """Return True if a server is in a view without this one, as far as is known, and has promised no view since."""
         view = self._outside_of.get(server)
         if view is None:
             return False

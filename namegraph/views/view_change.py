@@ -7,9 +7,9 @@ back.
                 origin (SuspendIncoming, to the smallest of them) --> IncomingSuspended to the leader
     Open    --> updates begin; parents' homes and children's homes compare arcs (ArcDigest, DigestReply), settle them
 
-So all servers of an update agree on which servers are reachable. Members of one origin (`Cohort`) hold states that
-fit together, whatever they missed of other servers. Between members of different origins, all arcs are suspended
-first, and then joined again by ordinary updates.
+All servers of an update therefore agree on the servers that are reachable. Members of one origin (`Cohort`) hold
+states that fit together, whatever they missed of other servers. Between members of different origins, all arcs are
+suspended first, and then joined again by ordinary updates.
 
 Source: docs/protocol.md, "Servers that part"; docs/decisions/0011-views.md.
 """
@@ -74,8 +74,8 @@ class ViewChange:
         self._entering = DurableMap(context.durable, ENTERING, SERVERS, packed_small(tuple[ArcId, ...]))
         """Arcs to be suspended, by the server that they enter."""
         self._due: dict[ServerId, None] = {}
-        """Servers whose arcs into this server may have to be suspended. They come from this view, or from an earlier
-        view that ended before all was done."""
+        """Servers whose arcs into this server may have to be suspended, in this view or in an earlier view that ended
+        before all was done."""
         self._settled: dict[ServerId, None] = {}
         """Origins, by their smallest server, that have suspended all their arcs. Used in a view that this server
         leads."""

@@ -1,8 +1,8 @@
 """Large values in the MessagePack format, encoded one field after another, so that other threads run between two
 fields.
 
-A call of the encoder or decoder holds up all other threads. For the outcome of an import of half a million arcs,
-that would take some 50 ms, during which this server answers no call.
+A call of the encoder or decoder holds up all other threads. The outcome of an import of half a million arcs would
+take some 50 ms, and this server would answer no call meanwhile.
 """
 
 from __future__ import annotations

@@ -277,7 +277,7 @@ def fit_operations(columns: OperationColumns) -> bool:
 
 
 def column_of(numbers: array[int] | Numbers) -> bytes:
-    """Return the column of numbers. They are four or eight bytes wide, as the column requires."""
+    """Return the column of numbers that are four or eight bytes wide."""
     if sys.byteorder == "big":
         numbers = np.asarray(numbers).byteswap()
     return numbers.tobytes()
@@ -294,17 +294,17 @@ def numbers_in(column: bytes) -> array[int]:
 
 
 def place_array(column: bytes) -> Numbers:
-    """Return the column of `places_in` as an array, for computing on it as a whole. It is read-only."""
+    """Return the column of `places_in` as a read-only array, for computing on it as a whole."""
     return np.frombuffer(column, "<u4").astype(np.uint32, copy=False)
 
 
 def number_array(column: bytes) -> Numbers:
-    """Return the column of `numbers_in` as an array, for computing on it as a whole. It is read-only."""
+    """Return the column of `numbers_in` as a read-only array, for computing on it as a whole."""
     return np.frombuffer(column, "<u8").astype(np.uint64, copy=False)
 
 
 def state_array(column: bytes) -> Numbers:
-    """Return a column of kinds, or of states of arcs, as an array, for computing on it as a whole. It is read-only."""
+    """Return a column of kinds, or of states of arcs, as a read-only array, for computing on it as a whole."""
     return np.frombuffer(column, np.uint8)
 
 

@@ -66,7 +66,7 @@ class Vote(Struct, frozen=True, array_like=True, tag=True):
     update_id: UpdateId
     priority: Priority
     leads: OnwardServers
-    """Leads that were not told before. The same holds in `Ready`."""
+    """Leads that were not told before, as also in `Ready`."""
     above: tuple[NodeId, ...] = ()
     """Parents of arcs to be joined, and the groups above them. Sent with the first vote of the parents' home."""
     entered: tuple[NodeId, ...] = ()
@@ -147,8 +147,8 @@ class Refuse(Struct, frozen=True, array_like=True, tag=True):
 class UpdateOutcome(Struct, frozen=True, array_like=True):
     """Outcome of an update, the same for all its participants, each of which takes its share (`commit_share`).
 
-    A `Commit` carries the encoded outcome (`encode_outcome`). It is also kept, and handed on to servers that lost
-    theirs.
+    A `Commit` carries the encoded outcome (`encode_outcome`). Servers also keep it, and hand it on to servers that
+    lost theirs.
     """
 
     update_id: UpdateId
@@ -165,8 +165,8 @@ class UpdateOutcome(Struct, frozen=True, array_like=True):
     renames: tuple[tuple[NodeId, NodeId], ...] = ()
     """Old and new name of each group that the update renames: the old one is deleted, the new one created.
 
-    Servers of earlier versions ignore the field. They take messages that were sent to the old name before for
-    messages to a group that is gone.
+    Servers of earlier versions ignore the field. For them, earlier messages to the old name are messages to a group
+    that is gone.
     """
 
 
@@ -178,8 +178,8 @@ class Commit(Struct, frozen=True, array_like=True, tag=True):
     """An encoded `UpdateOutcome`."""
     handed_on: tuple[PendingEntry, ...]
     is_shared: bool
-    """True if more than two servers know of the update. One of them may need the outcome after the coordinator is lost,
-    so the receiver keeps it."""
+    """True if more than two servers know of the update. The receiver keeps the outcome, because another server may need
+    it after the coordinator is lost."""
 
 
 class Done(Struct, frozen=True, array_like=True, tag=True):

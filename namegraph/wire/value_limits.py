@@ -1,7 +1,7 @@
 """Detection of illegal names and numbers in messages of other servers.
 
-Types are checked when a message is decoded. This module checks all values of one type at once, column by column,
-because an import brings tens of thousands of names, each of them in several messages.
+Types are checked when a message is decoded. This module checks all values of one type at once, column by column.
+The reason is size: an import brings tens of thousands of names, each of them in several messages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NAMES_AT_ONCE = 5_000
 
 
 class _Finder(NamedTuple):
-    """Finds the contents of values of one type: of one value, or of many at once."""
+    """Finds the contents of one value of a type, or of many values at once."""
 
     in_one: Callable[[Any, _Values], None]
     in_many: Callable[[Collection[Any], _Values], None]
