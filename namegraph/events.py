@@ -149,8 +149,8 @@ class PeerMessage:
 
 @dataclass(frozen=True, slots=True)
 class PeerPosts:
-    """Posts that arrived together, each handled as if alone, in this order. One step for several posts costs as one for
-    one."""
+    """Posts that arrived together, each handled as if alone, in this order. They share one step, because a step costs
+    as much as taking several posts."""
 
     posts: tuple[PeerMessage, ...]
 

@@ -88,7 +88,7 @@ def _apply_arcs(graph: NameGraph, changes: GraphDelta, records: Records, *, coun
     # Without a holder of the old state, the plain columns save a call for each of half a million arcs.
     arcs_out = graph.arcs_out if graph.is_held else graph.children.__getitem__
     arcs_in = graph.arcs_in if graph.is_held else graph.parents.__getitem__
-    new_row = tuple.__new__  # half the time of calling the class, and an import makes half a million
+    new_row = tuple.__new__  # This takes half the time of calling the class, and an import makes half a million
     touched: set[NodeIndex] = set()
     for parent, child in changes.removed:
         old = arcs_out(parent).pop(child)

@@ -110,7 +110,7 @@ class AncestryStore:
         is_owned = [home is None or home == context.server for home in context.table.homes_of(relay.names)]
         is_group = bytearray(len(numbers))
         all_in_arcs = in_arcs_of(relay)
-        new_row = tuple.__new__  # half the time of calling the class, and an import brings half a million
+        new_row = tuple.__new__  # This takes half the time of calling the class, and an import brings half a million
         suspended = suspended_in(relay)
         for number, (place, degree, vnid, version) in enumerate(heads_of(relay)):
             in_arcs = list(islice(all_in_arcs, degree))
@@ -197,8 +197,7 @@ class AncestryStore:
         )
 
     def take_over(self, known: KnownArc) -> None:
-        """Take over a change that the other end of an arc made: the arc is suspended, or left. The home of that end is
-        away.
+        """Take over a change of an arc while the home of its other end is away: the arc becomes suspended, or left.
 
         A process of this server that is in no other group ceases to exist when it is left.
         """

@@ -31,7 +31,7 @@ SHARED_NODES_LIMIT = 10_000
 
 
 class Doubt(NamedTuple):
-    """Nodes that an update may have changed here, sorted."""
+    """Possible effect of an update in doubt here: changed nodes and created groups, both sorted."""
 
     nodes: tuple[NodeId, ...]
     groups: tuple[NodeId, ...]

@@ -147,8 +147,7 @@ class Collector:
         says = None if self._is_whole else authority_over(self._context, join)
         owns_parent, owns_child = says is None or says.is_judged_here, says is None or says.is_child_here
         if says is not None and says.acts_for_parent_home and self.kind_of(parent) is NodeKind.PROCESS:
-            # A join would turn the process into a group here, and so the groups that contain it into parents of a
-            # group.
+            # A join would turn the process into a group here, also as a member of the groups that contain it.
             raise refuse(
                 Reason.GROUP_NOT_FOUND,
                 f"there is no group {join.parent}: as far as the server {self._context.server} knows, it is a process",

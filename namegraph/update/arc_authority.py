@@ -32,11 +32,11 @@ class Place(IntEnum):
     HERE = 0
     """This server."""
     THERE = 1
-    """In the view of this server, and within reach."""
+    """Another server in the view, and within reach."""
     LOST = 2
-    """In the view of this server, and out of reach. Another view will follow."""
+    """Another server in the view, and out of reach. A new view will follow."""
     AWAY = 3
-    """In another view, or in none."""
+    """A server in another view, or in none."""
     RETIRED = 4
     """AWAY, and gone for good, as an operator says."""
 
@@ -118,8 +118,8 @@ RULES = (
     Rule(_LEAVE, IN, IN, _BOTH, _PARENT, _PARENT),
     Rule(_LEAVE, IN, OUT, _PARENT, _PARENT, _PARENT, needs=Need.SUSPENDED),
     Rule(_LEAVE, OUT, OUT, _PARENT, _CHILD, _PARENT, needs=Need.SUSPENDED),
-    # The child's end does not leave the arc for another coordinator. If that coordinator were lost, it could offer the
-    # outcome only to homes of parents.
+    # The child's end does not leave the arc for another coordinator. A coordinator that could not tell its outcome in
+    # time could offer it only to homes of parents.
     Rule(_LEAVE, OUT, OTHERS_IN, _BOTH, _CHILD, _PARENT),
     Rule(_LEAVE, AWAY, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED_GROUP),
     Rule(_LEAVE, RETIRED, HERE, _CHILD, _CHILD, _PARENT, needs=Need.SUSPENDED),
@@ -147,7 +147,7 @@ class Authority(NamedTuple):
 
     @property
     def is_judged_here(self) -> bool:
-        """True if this server judges if the arc is there."""
+        """True if this server judges the presence of the arc."""
         return (self.above if self.rule.judge is End.PARENT else self.below) == self.context.server
 
     @property

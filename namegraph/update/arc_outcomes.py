@@ -1,5 +1,7 @@
-"""Outcomes of all arcs of an update, united from the findings of their parents' homes. Arcs are kept in columns,
-because an update may bring a whole graph. Numbers stand for names, as in `ArcColumns`."""
+"""Outcomes of all arcs of an update, united from the findings of their parents' homes.
+
+Arcs are kept in columns, because an update may bring a whole graph. Numbers stand for names, as in `ArcColumns`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reflection of a revision: does a server's state include an update whose revision a client got from any server?
+"""The test if a server's state reflects a revision that a client got from any server.
 
 A caller is answered when all participants of its update are done. A revision that a client holds is therefore
 reflected at every server that took part. Three kinds of update can still be missing:

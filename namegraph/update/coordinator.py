@@ -736,7 +736,7 @@ def _left(plan: Plan, decision: Decision) -> tuple[NodeId, ...]:
 
 
 def _group_gone(running: Transaction, refuse: Refuse) -> NodeId | None:
-    """Return the missing group, if an arc to it was to be left before another group is deleted. Else None."""
+    """Return the missing group, if an arc of it was to be left before another group is deleted. None otherwise."""
     for number, operation in running.plan.operations:
         if number == refuse.number and isinstance(operation, DeleteGroup):
             is_missing = refuse.refusal.reason is Reason.GROUP_NOT_FOUND

@@ -226,7 +226,7 @@ def _read(
     """Return the record of a group that the update changed."""
     graph, ids = after.graph, after.graph.ids
     node = graph.index[name]
-    new_row = tuple.__new__  # half the time of calling the class, and an import relays half a million
+    new_row = tuple.__new__  # This takes half the time of calling the class, and an import relays half a million
     in_arcs = []
     for parent, arc in graph.parents[node].items():
         version = versions.get((parent, node)) if versions else None

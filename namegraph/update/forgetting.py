@@ -44,7 +44,8 @@ LOOKED_AT_ONCE = 100
 """Tombstones, and names, that one step looks at, in some milliseconds."""
 
 LOOKED_AT_MOST = 150
-"""Upper limit of a step's look if many wait: a quarter of the tombstones, and as many names, in some milliseconds."""
+"""Most tombstones, and names, that one step looks at if many wait, in some milliseconds. A step looks at a quarter of
+the waiting ones, up to this limit."""
 
 LOOKED_AGAIN_SECONDS = 0.02
 """Seconds until the next look, after a look that left more to forget."""

@@ -1,4 +1,4 @@
-"""Locality: does an update concern this server alone? Also: the nodes that an update names.
+"""Locality of updates: the test if an update concerns this server alone, and the nodes that an update names.
 
 An update concerns one server if two conditions hold. All affected nodes live there, including the parents of groups
 that it deletes. No entry there affects the same nodes. Such an update is done in one step.

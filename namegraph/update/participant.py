@@ -195,7 +195,7 @@ class Participant:
         self._prune_and_follow()
 
     def take_over(self, known: KnownArc) -> None:
-        """Take over a change that the other end of an arc made while its home was away."""
+        """Take over a change of an arc with an end here, made while the home of its other end is away."""
         context = self._context
         if context.home_of(known.arc.parent) == context.server:
             changes = changes_of_known(context, known)

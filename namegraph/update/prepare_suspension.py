@@ -74,8 +74,7 @@ def _is_declined(context: ServerContext, settle: ReconcileArc, *, owns_child: bo
 
 
 def _was_left(context: ServerContext, settle: ReconcileArc) -> bool:
-    """Return True if an arc with an end here was left and forgotten, and another server was told late that it was
-    joined."""
+    """Return True if an arc with an end here was left and forgotten, and an offer reports its join late."""
     name = ArcId(settle.parent, settle.child)
     return (
         settle.is_present

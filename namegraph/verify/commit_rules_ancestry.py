@@ -4,8 +4,8 @@
     an arc that leaves an own group    is there, or joined by this outcome
     a loop with an own group           has arcs into and out of that group afterwards
 
-A record or an arc may also be ahead because of another update for which this server is ready, whose outcome is on
-the way.
+A record or an arc may also be ahead because of another update for which this server is ready. The outcome of that
+update is on the way.
 
 Source: docs/protocol.md, "Ancestry records" and "What a wrong peer can do".
 """

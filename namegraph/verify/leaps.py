@@ -16,7 +16,7 @@ from namegraph.model.names import ServerId
 from namegraph.state.context import ServerContext
 
 LEAP_FROM = 2**24
-"""Smallest rise that counts as a leap. Servers decide fewer updates while one of them does not hear of it."""
+"""Largest rise that does not count as a leap. Servers decide fewer updates while one of them hears of none."""
 
 LEAP_LIMIT = 2**41
 """Largest leap, with room for two fresh incarnations in a row (`GREATEST_LEAP`) that this server did not hear of."""
