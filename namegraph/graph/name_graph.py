@@ -99,7 +99,7 @@ class LeftBehind(NamedTuple):
     large: list[Any]
     """Objects that take a millisecond or two each."""
     small: list[Any]
-    """Up to hundreds of thousands of small objects, freed from the end. Thousands take a millisecond."""
+    """Small objects, maybe hundreds of thousands, freed from the end. Thousands take a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)

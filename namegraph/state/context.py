@@ -222,8 +222,8 @@ class ServerContext:
             del self.unilateral_leaves[arc]
 
     def note_group(self, group: NodeId, final: Priority, *, is_present: bool) -> None:
-        """Record that a group of this server was created or deleted. Other servers may not know that, or may know of
-        arcs that the group missed.
+        """Record that a group of this server was created or deleted. Other servers may not know that, or may know arcs
+        of the group that are unknown here.
 
         While no server is away, only deletions are noted, and later changes of the same groups: the coordinator of
         a deletion may miss its `Done`.
