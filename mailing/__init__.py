@@ -1,10 +1,10 @@
-"""The mail gateway: groups of a name server are mailing lists, by lookup or by distribution.
+"""The mail gateway: groups of a name server serve as mailing lists, by lookup or by distribution.
 
-    shell/    listens, asks the name server, answers, hands over
+    shell/    listens, asks the name server, answers, hands messages over
     config/   reads `mail.toml`
-    spool/    keeps messages, and who has got them: its only SQL
-    rules/    decides: pure, without I/O, clock or chance
+    spool/    stores messages and their recipients, and holds the only SQL of the gateway
+    rules/    decides: pure functions without I/O, clock or randomness
 
-A gateway is a client of its name server, as any other. By lookup it holds no members longer than a moment; of messages
-that pass through it, it keeps who got them.
+A gateway is an ordinary client of its name server. Lookup keeps the members of a list for a moment only. Distribution
+stores the recipients of every message that passes through the gateway.
 """

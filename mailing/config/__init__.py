@@ -1,1 +1,1 @@
-"""What the postmaster chose."""
+"""Settings of the mail gateway."""

@@ -1,4 +1,4 @@
-"""Listeners of a gateway: no two at one place, and none where a server that the gateway calls is."""
+"""Check that the listeners of a gateway have distinct addresses, which are also no address of a server it calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ _ON_ALL_ADDRESSES = frozenset({"0.0.0.0", "[::]"})  # noqa: S104
 
 
 def clash(found: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key of a listener, and what is wrong with it; None if each has a place of its own."""
+    """Return the key of a clashing listener and a description of the clash.
+
+    None if each listener has its own address.
+    """
     taken: dict[str, str] = {}
     for key in (*CALLED, *LISTENERS):
         for address in str(found[key]).split(",") if key in found else ():

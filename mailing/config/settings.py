@@ -1,4 +1,4 @@
-"""What a mail gateway is told when it starts: one TOML file. A wrong key or value is refused with its file and line."""
+"""Settings of a mail gateway, read from one TOML file. A wrong key or value is refused with its file and line."""
 
 from __future__ import annotations
 
@@ -47,37 +47,40 @@ _AUTHSERV_ID = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,252}[A-Za-z0-9_])?")
 
 @dataclass(frozen=True, slots=True)
 class ArcSettings:
-    """In whose name what is handed over is sealed."""
+    """Key and signing domain of the seals (ARC) that the gateway adds to messages it hands over."""
 
     domain: str
     selector: str
-    """Under which the domain publishes the public key."""
+    """DNS selector at which the domain publishes the public key."""
     key_file: Path
-    """With the private key, in PEM."""
+    """Path of the private key, in PEM."""
     numbers: dict[str, int] | None = field(default=None, repr=False)
-    """Of the key; None: it was not read, since nothing is to be sealed."""
+    """Numbers of the private key. None if the key was not read, because this process seals nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class DistributionSettings:
-    """Where messages come in, are kept and go out."""
+    """Addresses and database of distribution: arrival, storage and handover of messages."""
 
     lmtp_listen: str
-    """``HOST:PORT``; port 0 lets the system choose one."""
+    """Address of the LMTP listener, ``HOST:PORT``. Port 0 lets the system choose a port."""
     database: str
     """``sqlite:///FILE`` or ``postgresql://USER@HOST/DATABASE``, for this gateway alone."""
     smtp: str
-    """``HOST:PORT`` of the mail server that copies are handed over to."""
+    """``HOST:PORT`` of the mail server that takes the copies."""
     control: Path
-    """The UNIX socket that commands speak to the running gateway by."""
+    """Path of the UNIX socket through which commands reach the running gateway."""
     authserv_id: str | None = None
-    """By which name the own mail server says who wrote a message; None: nobody does."""
+    """Name under which this site's mail server reports authentication results. None if no server confirms authors."""
     click_listen: str | None = None
-    """``HOST:PORT`` for leaving by one click; port 0 lets the system choose one; None: copies offer none."""
+    """Address for leaving by one click, ``HOST:PORT``. Port 0 lets the system choose a port.
+
+    None if copies offer no one-click unsubscribe.
+    """
     click_url: str = ""
-    """Where members reach it, without a slash at its end."""
+    """URL at which members reach the click listener, without a trailing slash."""
     arc: ArcSettings | None = None
-    """None: nothing is sealed."""
+    """Settings of seals. None if the gateway seals nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +88,30 @@ class MailSettings:
     """Checked settings."""
 
     server: str
-    """The name server, or several with commas: the next is asked where one cannot be reached."""
+    """Address of the name server.
+
+    Several addresses have commas between them: the next one serves if one is unreachable.
+    """
     lists: Lists
     maps_listen: str | None = None
-    """``HOST:PORT`` for lookups (socketmap); port 0 lets the system choose one; None: none are answered."""
+    """Address for lookups (socketmap), ``HOST:PORT``. Port 0 lets the system choose a port.
+
+    None if the gateway answers no lookups.
+    """
     policy_listen: str | None = None
-    """The same for the policy protocol of Postfix."""
+    """Address for the policy protocol of Postfix, in the form of `maps_listen`."""
     distribution: DistributionSettings | None = None
-    """What messages pass through; None: none do."""
+    """Settings of distribution. None if no messages pass through the gateway."""
     metrics_listen: str | None = None
-    """``HOST:PORT`` where Prometheus reads metrics; port 0 lets the system choose one; None: nowhere."""
+    """``HOST:PORT`` where Prometheus reads metrics. Port 0 lets the system choose a port. None if metrics are off."""
     log: LogSettings = field(default_factory=LogSettings)
-    """Form and level of the log; followed while the gateway runs."""
+    """Form and level of the log. Both can change while the gateway runs."""
 
 
 def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
-    """Read a file, or raise `SettingsError`.
+    """Read a settings file, or raise `SettingsError`.
 
-    `with_key`: read the key of seals, too, which is for the gateway alone.
+    `with_key`: True to read the private key of seals, too. Only the running gateway needs the key.
     """
     try:
         file = ConfigFile.read(path)
@@ -155,7 +164,7 @@ def load_settings(path: Path, *, with_key: bool = False) -> MailSettings:
 def _require_nothing_held(
     file: ConfigFile, defaults: ListSettings | None, settings: Mapping[GroupId, ListSettings]
 ) -> None:
-    """Lookup lets a message through, or refuses it."""
+    """Refuse `otherwise = "hold"` without distribution. A lookup can only let a message through or refuse it."""
     for place, each in ((("defaults",), defaults), *((("lists", group), each) for group, each in settings.items())):
         if each is not None and each.holds_others:
             raise SettingsError(
@@ -164,7 +173,10 @@ def _require_nothing_held(
 
 
 def _require_place_for_shares(file: ConfigFile, found: Mapping[str, Any]) -> None:
-    """A gateway takes shares at one server, with messages that pass through it."""
+    """Refuse `fanout = "shares"` without distribution or with several servers.
+
+    A gateway takes shares from one server, and only for messages that pass through it.
+    """
     every: list[tuple[tuple[str, ...], ListSettings]] = [(("defaults",), found.get("defaults", ListSettings()))]
     every += [(("lists", group), each) for group, each in found.get("lists", {}).items()]
     for place, each in every:
@@ -235,7 +247,7 @@ def _read_server(value: object) -> str:
 def _read_database(value: object) -> str:
     text = text_of(value)
     if not text.startswith(("sqlite:///", "postgresql://")):
-        # A URL may hold a password, so it is not shown.
+        # The URL may hold a password, so the message must not show it.
         raise WrongValueError("sqlite:///FILE or postgresql://USER@HOST/DATABASE is wanted")
     return text
 
@@ -294,7 +306,7 @@ def _read_except(value: object) -> tuple[GroupId, ...]:
 
 
 def _choice_reader(**choices: bool) -> Reader:
-    """Reads one of two words; each stands for a truth, with ``_`` where the word has ``-``."""
+    """Return a reader for words that stand for booleans. A ``_`` in a keyword stands for ``-`` in its word."""
     words = {word.replace("_", "-"): truth for word, truth in choices.items()}
 
     def read(value: object) -> bool:

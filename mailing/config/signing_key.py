@@ -1,4 +1,4 @@
-"""Reads the private key that seals are made with: a PEM file, which nobody else may read."""
+"""Read the private key of seals from a PEM file that other users of the machine can neither read nor change."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from nameserver.config.regular_file import read_regular_file
 
 KEY_FILE_BYTES_LIMIT = 100_000
 LOWEST_BITS, HIGHEST_BITS = 1_024, 4_096
-"""What every verifier takes (RFC 8301)."""
+"""Key lengths that every verifier accepts (RFC 8301)."""
 _WANTED = "a private RSA key in PEM, without a password, is wanted; `openssl genrsa -out FILE 2048` makes one"
 
 
 class KeyFileError(Exception):
-    """The key cannot be used; the message is one line that does not say where."""
+    """The key is unusable. The message is one line without the place in the settings file."""
 
 
 def read_private_key(path: Path) -> dict[str, int]:
-    """The numbers of an RSA key, by their names in RFC 8017; raises `KeyFileError`."""
+    """Return the numbers of an RSA key under their names in RFC 8017, or raise `KeyFileError`."""
     try:
         from dkim.crypto import UnparsableKeyError, parse_pem_private_key
     except ImportError:
@@ -36,7 +36,7 @@ def read_private_key(path: Path) -> dict[str, int]:
     try:
         numbers: dict[str, int] = parse_pem_private_key(content.replace(b"\r\n", b"\n"))
     except (UnparsableKeyError, ArithmeticError, LookupError, TypeError, ValueError):
-        # It is no key, or its parts are not where they should be.
+        # The file is no key, or its parts are misplaced.
         raise KeyFileError(f"{path}: {_WANTED}") from None
     bits = numbers["modulus"].bit_length()
     if numbers["prime1"] * numbers["prime2"] != numbers["modulus"]:
