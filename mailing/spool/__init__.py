@@ -1,1 +1,1 @@
-"""Where messages are kept: the only SQL of the mail gateway."""
+"""Storage of messages: the only SQL of the mail gateway."""

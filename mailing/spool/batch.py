@@ -1,4 +1,4 @@
-"""The rows of one commit: of each key what the changes leave of it, written by one statement a table.
+"""Rows of one commit: the last value of each key in a list of changes, written by one statement for each table.
 
 changes, in order --> { key: last value }, { ids that are gone } --> deletions, then rows
 """
@@ -25,17 +25,17 @@ Key = tuple[str] | tuple[str, int]
 
 
 class Batch:
-    """What some changes, in their order, come to."""
+    """Net effect of an ordered list of changes."""
 
     def __init__(self, changes: Iterable[Change]) -> None:
         self._gone: dict[Table, dict[str, None]] = {table: {} for table in _TABLES}
-        """Ids all rows of which are deleted, before any is written."""
+        """Ids by table. All rows of these ids are deleted before any row is written."""
         self._kept: dict[Table, dict[Key, Any]] = {table: {} for table in _TABLES}
         for change in changes:
             self._take(change)
 
     def write(self, connection: Connection) -> None:
-        """Write it, within a transaction."""
+        """Write the batch within a transaction that is under way."""
         for table, gone in self._gone.items():
             if gone:
                 connection.execute(_DELETING[table], [{"gone": id_} for id_ in gone])
@@ -83,7 +83,7 @@ def _row(table: Table, key: Key, value: Any) -> dict[str, Any]:
 
 
 def _writing(insert: Any) -> Mapping[Table, Any]:
-    """A statement for each table, by the insertion of a dialect, that overwrites a row of the same key."""
+    """Return an upsert statement for each table, made with the `insert` of a dialect."""
     found = {}
     for table in _TABLES:
         statement = insert(table)

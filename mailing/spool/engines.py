@@ -1,4 +1,4 @@
-"""A spool's database for itself: locked, durable at every commit, as those of name servers are."""
+"""Engine of a spool: an exclusively locked database, durable at every commit, like the database of a name server."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ GATEWAY = "mail gateway"
 
 
 class SpoolEngine(Protocol):
-    """What differs between databases."""
+    """Operations that differ between SQLite and PostgreSQL."""
 
     @property
     def database(self) -> str:
-        """The database as error messages name it."""
+        """Name of the database in error messages."""
 
     @property
     def connection(self) -> Connection:
-        """The one connection."""
+        """The only connection."""
 
     @property
     def cautions(self) -> Sequence[str]:
         """Warnings for the operator about this database, found when it is opened."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn errors of the driver that are not our bugs into `StorageError`."""
+        """Turn driver errors that are not our bugs into `StorageError`."""
 
     def check_exclusive(self) -> None:
-        """Raise `StorageError` if exclusive use of the database is gone, or may be."""
+        """Raise `StorageError` if exclusive use of the database is lost or in doubt."""
 
     def resume(self) -> None:
-        """Take exclusive use again after that, or raise `StorageError`."""
+        """Take exclusive use again after its loss, or raise `StorageError`."""
 
     def close(self) -> None:
-        """Give the database up."""
+        """Release the database."""
 
 
 def may_open(url: str) -> bool:
-    """Return True if a URL names a database that can be looked at, False if its file will be made.
+    """Return True if a URL names a database that can be opened now, False if opening would create its file.
 
-    Raises `StorageError` if the file could not be made.
+    Raises `StorageError` if the file could not be created.
     """
     parsed = parse_database_url(url)
     if parsed.get_backend_name() != "sqlite":
@@ -75,7 +75,7 @@ def shown_database(url: str) -> str:
 
 
 def open_engine(url: str) -> SpoolEngine:
-    """Lock the database that a URL names; raises `StorageError`."""
+    """Open and lock the database that a URL names, or raise `StorageError`."""
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _SqliteEngine(check_place(parsed))
@@ -93,7 +93,7 @@ def open_engine(url: str) -> SpoolEngine:
 
 
 class _SqliteEngine:
-    """A file, and its lock."""
+    """A SQLite file and its lock."""
 
     cautions = ()
 
@@ -128,10 +128,10 @@ class _SqliteEngine:
             yield
 
     def check_exclusive(self) -> None:
-        """The lock is ours as long as the process lives."""
+        """Do nothing: this process holds the lock until it ends."""
 
     def resume(self) -> None:
-        """The file is still open."""
+        """Do nothing: the file is still open."""
 
     def close(self) -> None:
         self._connection.close()
@@ -140,7 +140,7 @@ class _SqliteEngine:
 
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    # Before anything is written: a file of another program stays as it is.
+    # The check comes before any write, so that a file of another program stays unchanged.
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if not names or "mail_spool" in names:
         connection.execute("PRAGMA journal_mode = WAL").fetchone()

@@ -1,4 +1,4 @@
-"""Messages and the ledger of who has got them, on disk."""
+"""Messages and the ledger of their recipients, on disk."""
 
 from __future__ import annotations
 
@@ -33,9 +33,12 @@ SpoolInterruptedError = DatabaseInterruptedError
 SpoolLostError = DatabaseLostError
 
 LAYOUT = 3
-"""Of 3, as it is: messages that wait for owners to decide if somebody joins. Those of 2 are read as they are."""
+"""Layout of the tables.
+
+Layout 3 adds messages that wait for owners to decide about a request to join. Messages of layout 2 are read unchanged.
+"""
 WHOLE_SINCE = 2
-"""Since this one there are all tables."""
+"""First layout that has all tables."""
 SPOOL_KEY = 1
 SECRET_BYTES = 32
 ROWS_AT_A_TIME = 100
@@ -52,7 +55,7 @@ Row = Sequence[Any]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a spool holds when it is opened."""
+    """Content of a spool at its opening."""
 
     unfinished: tuple[Spooled, ...]
     finished: tuple[Message, ...]
@@ -61,22 +64,22 @@ class Found:
 
 
 class Spool:
-    """One that is open. Its calls block, and come from one thread at a time; they raise `SpoolError`."""
+    """An open spool. Its calls block, come from one thread at a time, and raise `SpoolError`."""
 
     def __init__(self, engine: SpoolEngine, *, secret: bytes, opened: str) -> None:
         self._engine = engine
         self._opened = opened
         self._commits = 0
         self._found = self._next = opened
-        """The row of the spool as read, and the row that the commit under way writes."""
+        """Value of `opened` in the stored spool row, and the value that the commit under way writes."""
         self._is_open = True
         self.secret = secret
-        """What return paths and traces are signed with."""
+        """Secret that signs return paths and traces."""
 
     def commit(self, changes: Iterable[Change]) -> None:
-        """Make all of these durable, or none.
+        """Make all changes durable, or none of them.
 
-        Raises `SpoolLostError` if the database is not as the last commit left it.
+        Raises `SpoolLostError` if the database differs from the state that the last commit left.
         """
         engine, batch = self._engine, Batch(changes)
         with engine.translate_errors():
@@ -94,7 +97,7 @@ class Spool:
         return self._engine.cautions
 
     def load(self, id_: str) -> Spooled | None:
-        """A message; None: it is not here."""
+        """Return a message with its chunks. None if the spool lacks the message."""
         with self._engine.translate_errors(), self._engine.connection.begin():
             rows = self._rows(MESSAGES, id_)
             if not rows:
@@ -103,15 +106,15 @@ class Spool:
         return Spooled(_MESSAGES.decode(rows[0][1]), tuple(_CHUNKS.decode(row[2]) for row in chunks))
 
     def content(self, id_: str) -> bytes:
-        """What came, of a message that is not final."""
+        """Return the bytes of a message as received. The message must not be final."""
         with self._engine.translate_errors(), self._engine.connection.begin():
             ((_, content),) = self._rows(CONTENTS, id_)
         return bytes(content)
 
     def resume(self) -> None:
-        """Take the database again, where the connection was lost.
+        """Take the database again after its connection was lost.
 
-        Raises `SpoolLostError` if another gateway had it during this time, or if an older copy is in its place.
+        Raises `SpoolLostError` if another gateway used the database meanwhile, or if an older copy replaced it.
         """
         self._engine.resume()
         with self._engine.translate_errors(), self._engine.connection.begin():
@@ -121,7 +124,7 @@ class Spool:
         self._found = opened
 
     def _replace_row(self) -> None:
-        """Replace the row that the last commit left, in a transaction."""
+        """Replace the spool row of the last commit, within a transaction."""
         row = (SPOOL_KEY, LAYOUT, self.secret, self._next)
         replaced = self._engine.connection.execute(
             update(SPOOL).where(SPOOL.c.opened == self._found).values(opened=self._next, checksum=row_checksum(row))
@@ -137,18 +140,18 @@ class Spool:
         )
 
     def close(self) -> None:
-        """Let others have the database; once more does nothing."""
+        """Release the database. A second call does nothing."""
         if self._is_open:
             self._is_open = False
             self._engine.close()
 
     def find(self) -> Found:
-        """Everything, every row of it looked at; raises `DatabaseDamagedError` with the row that is not right."""
+        """Read and check every row, or raise `DatabaseDamagedError` with the damaged row."""
         with self._engine.translate_errors(), self._engine.connection.begin():
             return self.look()
 
     def look(self) -> Found:
-        """Do the same inside a transaction that is under way."""
+        """Read and check every row within a transaction that is under way."""
         messages = [self._message_of(row) for row in self._all(MESSAGES)]
         chunks: dict[str, list[Chunk]] = {each.id: [] for each in messages if each.state not in FINAL_STATES}
         for row in self._all(CHUNKS):
@@ -193,7 +196,7 @@ class Spool:
 
 
 def refuse_row(table: Table, row: Row, what: str, *, database: str) -> None:
-    """Say which row is not right."""
+    """Raise `DatabaseDamagedError` with the keys of the damaged row."""
     keys = ", ".join(
         f"{column.name} {value!r}" for column, value in zip(table.columns, row, strict=False) if column.primary_key
     )
@@ -203,7 +206,7 @@ def refuse_row(table: Table, row: Row, what: str, *, database: str) -> None:
 
 
 def open_spool(url: str) -> Spool:
-    """Open a database for this gateway alone, with tables where it has none; raises `SpoolError`."""
+    """Open a database for this gateway alone, and create missing tables. Raises `SpoolError`."""
     engine = open_engine(url)
     opened = secrets.token_hex(16)
     try:
@@ -221,7 +224,7 @@ def open_spool(url: str) -> Spool:
 
 
 def try_spool(url: str) -> None:
-    """Raise `SpoolError` if a gateway could not start with this database; nothing in it changes."""
+    """Raise `SpoolError` if a gateway could not start with this database. The database stays unchanged."""
     if not may_open(url):
         return
     engine = open_engine(url)

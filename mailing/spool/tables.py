@@ -1,4 +1,4 @@
-"""The tables of a spool. Each row carries the checksum of its other columns, as those of name servers do."""
+"""Tables of a spool. Each row has a checksum of its other columns, as in the tables of name servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ METADATA = MetaData()
 
 
 def _of_json(name: str) -> Table:
-    """A table with a JSON text for each id."""
+    """Return a table that holds one JSON text for each id."""
     return Table(
         name,
         METADATA,
@@ -27,7 +27,10 @@ SPOOL = Table(
     Column("opened", String, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
-"""One row: the layout of the tables, what return paths and traces are signed with, and who opened it last."""
+"""Single row: the layout of the tables, the secret of return paths and traces, and the token of the last commit.
+
+The token names the opening, and the number of the commit since then.
+"""
 
 MESSAGES = _of_json("mail_messages")
 """`Message`, as JSON."""
@@ -39,7 +42,7 @@ CONTENTS = Table(
     Column("content", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
-"""What came, byte for byte; of messages that are not final."""
+"""Bytes of each message as received, while the message is not final."""
 
 CHUNKS = Table(
     "mail_chunks",
@@ -49,7 +52,7 @@ CHUNKS = Table(
     Column("encoded", LargeBinary, nullable=False),
     Column("checksum", BigInteger, nullable=False),
 )
-"""`Chunk`, as JSON: the ledger of who was reached."""
+"""`Chunk`, as JSON: the ledger of the people that were reached."""
 
 FAILING = _of_json("mail_failing")
 """`Failing`, as JSON, by person. Since layout 2."""
@@ -58,4 +61,4 @@ DIGESTS = _of_json("mail_digests")
 """`Digest`, as JSON, by list. Since layout 2."""
 
 FIRST_LAYOUT = (SPOOL, MESSAGES, CONTENTS, CHUNKS)
-"""The tables of layout 1. Layout 2 adds the others, and changes none of these."""
+"""Tables of layout 1. Layout 2 adds the other tables and changes none of these."""
