@@ -1,1 +1,1 @@
-"""What is decided: how addresses are written, what a lookup is answered, who may post. Pure."""
+"""Decisions of the mail gateway: forms of addresses, answers to lookups, rights to post. Pure functions."""

@@ -1,4 +1,4 @@
-"""Messages that are not final: what is under way of each, and how it grows by people and lists."""
+"""Messages that are not final: the work under way for each message, and its growth by people and lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from mailing.rules.spooled import Chunk, Destination, Message, PostState, Standi
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 CHUNK_PEOPLE = 200
-"""What a kill may repeat, for each connection; Postfix takes 1,000 recipients a transaction."""
+"""Most people of a chunk.
+
+A kill may repeat one chunk for each connection. Postfix takes 1,000 recipients a transaction.
+"""
 
 
 @dataclass(slots=True)
@@ -22,24 +25,24 @@ class Work:
     message: Message
     chunks: dict[int, Chunk]
     reached: set[str]
-    """The mailboxes of all people in the chunks, and in those of other messages of the same content."""
+    """Mailboxes of all people in the chunks, and in chunks of other messages with the same content."""
     is_resolving: bool = False
     resolve_at: float | None = None
     chunks_at: dict[int, float] = field(default_factory=dict)
-    """When those that wait are tried again."""
+    """Time of the next attempt of each waiting chunk, by chunk number."""
     under_way: set[int] = field(default_factory=set)
     is_posting: bool = False
     post_at: float | None = None
-    """When it is looked how far the shares are."""
+    """Time of the next look at the progress of the shares. None if no look is planned."""
     own_until: float | None = None
-    """How long the own share is waited for."""
+    """Time until which the message waits for the own share. None if it does not wait."""
     is_admitting: bool = False
     admit_at: float | None = None
-    """When it is tried again to have the person of a request join."""
+    """Time of the next attempt to make the person of a request join. None if no attempt is planned."""
 
     @property
     def going(self) -> dict[int, Destination]:
-        """Whose people are to get it, by position: these are asked for."""
+        """Destinations to resolve, by position: lists of this gateway whose people are to get the message."""
         if self.message.is_letter:
             return {}
         return {
@@ -50,19 +53,22 @@ class Work:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing becomes of it by itself."""
+        """True if no further work on the message is under way or planned."""
         is_busy = self.is_finding or self.is_admitting or self.chunks_at or self.under_way
         return not is_busy and self.admit_at is None
 
     def take(self, chunks: Iterable[Chunk]) -> None:
-        """They are handed over."""
+        """Add chunks that are handed over now."""
         for chunk in chunks:
             self.chunks[chunk.number] = chunk
             self.reached.update(map(mailbox_of, chunk.people))
             self.under_way.add(chunk.number)
 
     def ask(self) -> list[Effect]:
-        """Ask who is in the lists, unless that is being asked: then it is asked once more, with the answer."""
+        """Resolve the lists, unless that is under way.
+
+        If the lists have changed by its answer, they are resolved again.
+        """
         self.resolve_at = None
         self.message = replace(self.message, revision="")
         if self.is_resolving or not self.going:
@@ -71,7 +77,7 @@ class Work:
         return [Resolve(self.message.id, self.going)]
 
     def due_chunks(self, now: Now) -> list[Effect]:
-        """Hand over what has waited long enough."""
+        """Hand over the chunks whose time has come."""
         due = [number for number, at in self.chunks_at.items() if at <= now.ticks]
         for number in due:
             del self.chunks_at[number]
@@ -81,9 +87,12 @@ class Work:
     def set_standing(
         self, old: Standing, new: Standing, why: str, *, only: int | None = None, group: GroupId | None = None
     ) -> bool:
-        """Of the lists that stand so, or of one of them, by its position or its group; whether there were any."""
+        """Set the standing of every list with standing `old`, or of one list by its position or group.
+
+        True if any changed.
+        """
         changed = tuple(
-            # Whoever let it go, or drops it, has seen it.
+            # The person who releases or drops the message has seen it, so no note is due and no limit holds.
             replace(each, standing=new, why=why, is_to_note=False, people_limit=None)
             if each.standing is old and only in (None, at) and group in (None, each.group)
             else each
@@ -94,14 +103,14 @@ class Work:
         return is_changed
 
     def give_up(self, servers: Iterable[SubnetName]) -> None:
-        """Nothing more is tried for the people of these servers, and of those that have lost their shares."""
+        """Give up the people of these servers, and of the servers that have lost their shares."""
         post = self.message.post
         lost = post.lost if post is not None and post.is_settled else ()
         given_up = () if self.message.is_dropped else tuple(sorted({*lost, *servers}))
         self.message = replace(self.message, given_up=given_up)
 
     def admit(self) -> list[Effect]:
-        """Have the person of a request join, unless that is being done."""
+        """Make the person of a request join, unless that is under way."""
         self.admit_at = None
         if self.is_admitting:
             return []
@@ -109,30 +118,30 @@ class Work:
         return [Admit(self.message)]
 
     def send_shares(self) -> list[Effect]:
-        """They are sent, or it is asked how far they are."""
+        """Send the shares, or ask for their progress."""
         post = self.message.post
         assert post is not None, "there are shares"
         self.post_at = None
         if self.is_posting:
-            # They are sent to the other lists, too, once this has ended.
+            # The shares for the other lists follow once this post has ended.
             return []
         self.is_posting = True
         return [Post(self.message, {at: self.message.destinations[at] for at in post.destinations})]
 
     @property
     def is_finding(self) -> bool:
-        """Whether it may still be found out whom it is for, or that a server has its share."""
+        """True if further recipients, or a server that has its share, may still become known."""
         waits = (self.resolve_at, self.post_at, self.own_until)
         return self.is_resolving or self.is_posting or any(at is not None for at in waits)
 
     @property
     def spooled(self) -> Spooled:
-        """As it is decided."""
+        """The message and its chunks, as decided so far."""
         return Spooled(self.message, tuple(self.chunks.values()))
 
     @property
     def state(self) -> State:
-        """As it is told."""
+        """State of the message, as commands show it."""
         if self.is_resolving:
             return State.RESOLVING
         if self.under_way or self.is_posting or self.is_admitting:
@@ -148,7 +157,10 @@ def mailboxes_in(chunks: Iterable[Chunk]) -> set[str]:
 
 
 def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
-    """Chunks of those who are not reached yet, each person with the position of a destination."""
+    """Return chunks of the people that are not reached yet.
+
+    `people`: each person with the position of a destination.
+    """
     destinations, addressed = work.message.destinations, frozenset(work.message.addressed)
     fresh = sorted(
         (at, not person.isascii(), person)
@@ -174,9 +186,9 @@ def chunks_of(work: Work, people: Iterable[tuple[MemberId, int]], revision: str)
 
 
 def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
-    """Shares for the lists that were asked for and go by them, unless they are on their way already.
+    """Send shares to the resolved lists that go by shares, unless these shares are on their way.
 
-    `is_last`: nothing that is missing is asked for again.
+    `is_last`: True if the missing parts are not resolved again.
     """
     message = work.message
     wanted = tuple(
@@ -194,10 +206,10 @@ def shares_for(work: Work, event: Resolved, *, is_last: bool) -> list[Effect]:
 
 
 def is_share_on_its_way(event: Shared, known: Message | None, *, is_final: bool) -> bool:
-    """Return True if this gateway has sent that very share, of a message that it has taken.
+    """Return True if this gateway has sent this very share, of a message that it has taken.
 
-    A share of an earlier version has no proof: it counts where that version began to send the shares, until the
-    message is final.
+    A share of an earlier version has no proof. It counts if that version began to send the shares, until the message is
+    final.
     """
     if known is None or known.post is None:
         return False
@@ -209,7 +221,7 @@ def is_share_on_its_way(event: Shared, known: Message | None, *, is_final: bool)
 
 
 def with_own_share(event: Shared, known: Message) -> tuple[Message, list[tuple[MemberId, int]]]:
-    """Return a message with its own share, and the people of the share by position."""
+    """Return a message with its own share, and the people of the share with their positions."""
     assert known.post is not None, "the share is on its way"
     places = [each.place for each in known.destinations]
     positions = [places.index(each.place) for each in event.destinations]
@@ -220,10 +232,10 @@ def with_own_share(event: Shared, known: Message) -> tuple[Message, list[tuple[M
 
 
 def with_share(event: Shared, known: Message | None, date: int) -> tuple[Message, list[tuple[MemberId, int]]] | None:
-    """Return a message of another gateway with what a share brings, and the people of the share by position.
+    """Return another gateway's message with the content of a share, and the people of the share with their positions.
 
-    `known`: the message as it is, if an earlier share brought it. None if this gateway took it: then the share counts
-    for nothing.
+    `known`: the stored message, if an earlier share brought it. None if this gateway took the message: the share then
+    counts for nothing.
     """
     if known is None:
         known = Message(

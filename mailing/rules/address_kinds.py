@@ -1,4 +1,4 @@
-"""What an address stands for: a list, the owners of one, what people may tell the gateway of one, or nothing."""
+"""Meaning of an address: a list, the owners of a list, a command about a list, or nothing."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from shadowtree.vocabulary import GroupId
 
 @dataclass(frozen=True, slots=True)
 class ListPlace:
-    """A list, by the id of its group."""
+    """A list, named by the id of its group."""
 
     group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
 class OwnersPlace:
-    """Those who look after a list: the people in a group."""
+    """Owners of a list: the people in a group."""
 
     group: GroupId
 
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """Groups whose names differ in case alone, and none is written as the address is."""
+    """Groups whose names differ in case alone, while no name has the exact case of the address."""
 
     groups: tuple[GroupId, ...]
 
     @property
     def why(self) -> str:
-        """Why the address stands for no list, and what an operator does."""
+        """Reason why the address stands for no list, and the remedy for the operator."""
         return f"{' and '.join(self.groups)} differ in case alone: rename one (shadowtree group rename)"
 
 
 class Word(StrEnum):
-    """What people may tell the gateway by mail."""
+    """Commands that people send to the gateway by mail."""
 
     LEAVE = "leave"
     JOIN = "join"
@@ -51,12 +51,12 @@ class Word(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CommandPlace:
-    """Where people write to the gateway about a list."""
+    """Address for a command about a list."""
 
     group: GroupId
     word: Word
     token: str = ""
-    """Of a confirmation or a decision, in lower case."""
+    """Token of a confirmation or a decision, in lower case. Empty for other commands."""
 
 
 Place = ListPlace | OwnersPlace | CommandPlace | Ambiguous
@@ -65,7 +65,7 @@ _COMMAND = re.compile(rf"(.+)-(?:(leave|join|request)|(confirm|approve|reject)\+
 
 
 def place_of(group: GroupId, lists: Lists, index: GroupIndex) -> Place | None:
-    """What a name in a subnet stands for; None: nothing that mail can be sent to."""
+    """Return the meaning of a name in a subnet. None if no mail can be sent to the name."""
     found = index.find(group)
     if len(found) > 1:
         return Ambiguous(found)
@@ -79,7 +79,7 @@ def place_of(group: GroupId, lists: Lists, index: GroupIndex) -> Place | None:
 
 
 def split_command(name: str) -> tuple[str, Word, str] | None:
-    """The name of a list, the word behind it and a token, of a name that may be such an address; None: it is none."""
+    """Split a name into the name of a list, a command word and a token. None if the name has no such form."""
     found = _COMMAND.fullmatch(name)
     if found is None:
         return None
@@ -96,13 +96,13 @@ def _command_place(group: GroupId, index: GroupIndex) -> CommandPlace | None:
 
 
 def _list_place(group: GroupId, index: GroupIndex) -> ListPlace | None:
-    """Those who want no mail of a list are not a list."""
+    """Return the list of a group. None for the group of people that want no mail of another list."""
     muted = without(group, MUTED)
     return None if muted is not None and muted in index else ListPlace(group)
 
 
 def owners_of(group: GroupId, lists: Lists, index: GroupIndex) -> OwnersPlace | None:
-    """The owners of a list; None where it has none."""
+    """Return the owners of a list. None if the list has no owners."""
     owners = lists.of(group).owners
     if owners is None and beside(group, OWNERS) in index:
         owners = beside(group, OWNERS)

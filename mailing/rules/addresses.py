@@ -1,7 +1,7 @@
-"""Addresses of mail, from and to names of the name service; and which of them are one mailbox.
+"""Mail addresses: conversion from and to names of the name service, and equality of mailboxes.
 
-A name may hold what has a meaning in mail: commas, spaces, parentheses. It is quoted by RFC 5321 here, and nowhere
-else. What cannot be sent to is refused: it must never become another address, or a second one.
+A name may hold characters with a meaning in mail: commas, spaces, parentheses. This module alone quotes them, by RFC
+5321. A name that cannot be sent to is refused: it must never become another address, or a second address.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from namegraph import InvalidNameError, NodeId, fold_name, parse_name
 from shadowtree.vocabulary import MemberId
 
 LOCAL_PART_OCTETS_LIMIT = 64
-"""RFC 5321, 4.5.3.1.1; the quotes count."""
+"""Limit of RFC 5321, 4.5.3.1.1. The quotes count."""
 ADDRESS_OCTETS_LIMIT = 254
-"""RFC 5321, 4.5.3.1.3: a path of 256 octets less its brackets."""
+"""Limit of RFC 5321, 4.5.3.1.3: a path of 256 octets less its brackets."""
 
 _ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 _DOT_STRING = re.compile(rf"{_ATOM}(?:\.{_ATOM})*")
@@ -30,13 +30,13 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"@([^@"]+)', re.S)
 
 
 class UndeliverableError(ValueError):
-    """No mail can be sent to a name; the message says why."""
+    """A name that no mail can be sent to. The message gives the reason."""
 
 
 def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
-    """The address of a name as it is written in SMTP; raises `UndeliverableError`.
+    """Return the address of a name as SMTP writes it, or raise `UndeliverableError`.
 
-    `with_smtputf8`: it may hold more than ASCII (RFC 6531).
+    `with_smtputf8`: True if the address may hold more than ASCII (RFC 6531).
     """
     local, at_sign, domain = name.rpartition("@")
     if not at_sign or not local:
@@ -46,7 +46,7 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
     if not local.isascii() and not with_smtputf8:
         raise UndeliverableError("it is not ASCII, and what a lookup answers is sent without SMTPUTF8")
     if local.startswith("-"):
-        # Quoted or not, Postfix bounces it.
+        # Postfix bounces such an address, quoted or not.
         raise UndeliverableError("it begins with '-', where programs expect options")
     if _NOT_IN_QUOTES.search(local):
         raise UndeliverableError("it holds a character that an address cannot hold")
@@ -62,12 +62,15 @@ def quoted(name: MemberId, *, with_smtputf8: bool = False) -> str:
 
 
 def is_mail_domain(domain: str) -> bool:
-    """Return False for a domain to which no mail is sent: a mail server adds to a single label, and keeps localhost."""
+    """Return True if mail can be sent to a domain.
+
+    A mail server completes a single label with another domain, and delivers mail for localhost itself.
+    """
     return _DOMAIN.fullmatch(domain) is not None and _THIS_HOST.fullmatch(domain) is None
 
 
 def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:
-    """Whether mail can be sent to a name."""
+    """Return True if mail can be sent to a name."""
     try:
         quoted(name, with_smtputf8=with_smtputf8)
     except UndeliverableError:
@@ -78,9 +81,9 @@ def is_deliverable(name: MemberId, *, with_smtputf8: bool = False) -> bool:
 def mailbox_of(address: str) -> str:
     """Return the key of a mailbox: the same text for all addresses and names of one person.
 
-    Letter case, quotes that need not be there, a dot behind the domain, and whether a domain is written with letters or
-    as DNS has it, do not count. A sub-address (``ann+lists@``) is a person of its own. An address that is no name is
-    compared as text in lower case.
+    The key ignores letter case, needless quotes, a dot behind the domain, and the form of an international domain
+    (letters or A-labels). A sub-address (``ann+lists@``) is a separate person. An address that is no name is compared
+    as text in lower case.
     """
     if address.isascii() and '"' not in address and address[-1:] != ".":
         return address.lower()
@@ -89,12 +92,12 @@ def mailbox_of(address: str) -> str:
 
 
 def is_same_person(one: str, other: str) -> bool:
-    """Return True if two addresses, or names, are one mailbox."""
+    """Return True if two addresses or names are one mailbox."""
     return bool(one and other) and mailbox_of(one) == mailbox_of(other)
 
 
 def name_of(address: str) -> MemberId | None:
-    """Return the name that an address has in the name service, its case kept; None if no name can be that address."""
+    """Return the name of an address in the name service, with its case kept. None if no name can be that address."""
     local, _, domain = unquoted(address).rpartition("@")
     try:
         return parse_name(f"{local}@{ascii_domain(domain)}")
@@ -103,7 +106,7 @@ def name_of(address: str) -> MemberId | None:
 
 
 def ascii_domain(domain: str) -> str:
-    """Return a domain in lower case and as DNS has it (A-labels); one that is no domain comes back as it is."""
+    """Return a domain in lower case and in its DNS form (A-labels). An invalid domain comes back as it is."""
     domain = domain.removesuffix(".")
     if domain.isascii():
         return domain.lower()
@@ -114,7 +117,7 @@ def ascii_domain(domain: str) -> str:
 
 
 def unquoted(address: str) -> str:
-    """The name that an address stands for: without the quotes of RFC 5321, where it has some."""
+    """Return the name that an address stands for: the address without the quotes of RFC 5321."""
     found = _QUOTED.fullmatch(address)
     if found is None:
         return address

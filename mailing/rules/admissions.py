@@ -1,9 +1,9 @@
-"""The course of requests to join: they wait for owners; who is accepted joins; each person is told what came of it.
+"""Requests to join: each waits for owners, the accepted person joins, and every person is told the outcome.
 
     written -> held -> admitting -> told    or    held -> told
 
-What was decided is durable before anybody joins, and that she has joined before she is told so: a kill repeats a join,
-which changes nothing, and loses none.
+A decision is durable before the person joins, and the join before the person is told. A kill repeats a join, which
+changes nothing, and loses none.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Admissions:
         self._in_progress = in_progress
 
     def began(self, event: Written) -> list[Effect]:
-        """Somebody asks to join; her owners are to be told."""
+        """Start a request to join, and note it for the owners of the list."""
         self._in_progress.open(Spooled(event.message, ()))
         self._in_progress.notes.add(event.message)
         return [Save(event.message, content=event.content), Answer(event.transaction)]
 
     def decided(self, work: Work, new: Standing, why: str, now: Now, group: GroupId | None = None) -> list[Effect]:
-        """Somebody decides, unless that was done; `group`: of whose list she is an owner, None: of all."""
+        """Apply a decision to an undecided request. `group`: list whose owner decides, None for all lists."""
         if not work.set_standing(Standing.HELD, new, why, group=group):
             return []
         if new is not Standing.GOES:
@@ -40,7 +40,7 @@ class Admissions:
         return [Save(work.message), *work.admit()]
 
     def admitted(self, work: Work, event: Admitted | NotAdmitted, now: Now) -> list[Effect]:
-        """It was tried to have her join."""
+        """Process the result of an attempt to make the person join."""
         if not work.is_admitting:
             return []
         work.is_admitting = False
@@ -57,7 +57,7 @@ class Admissions:
         return [Save(work.message)]
 
     def due(self, work: Work, now: Now) -> list[Effect]:
-        """Try again, or give up waiting for owners."""
+        """Retry a join, or stop waiting for owners."""
         if is_outdated(work.message, now.date):
             return self.decided(work, Standing.DROPPED, UNDECIDED, now)
         return work.admit() if work.admit_at is not None and work.admit_at <= now.ticks else []

@@ -1,9 +1,9 @@
-"""What a seal says (ARC, RFC 8617), and what it covers: who a list's copy is from, as the own mail server found out.
+"""Content and coverage of a seal (ARC, RFC 8617): the findings of the local mail server about the author of a copy.
 
-    fields of the own mail server, chain of earlier seals --> nothing to say, broken, or what is said
+    fields of the local mail server, chain of earlier seals --> nothing to say, broken, or an assessment
 
-A seal is told by three fields in front of a copy. What it covers is the same in all copies of a list, so one is enough:
-where one click leads is not covered, nor what mail servers on the way write.
+A seal has three fields in front of a copy. It covers the same parts in all copies of a list, so one seal is enough. It
+covers neither the one-click address nor the fields that mail servers write on the way.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from mailing.rules.message import Content
 
 CHAIN_FIELDS = frozenset(("arc-seal", "arc-message-signature", "arc-authentication-results"))
 INSTANCES_LIMIT = 50
-"""Seals of one message, as RFC 8617 (4.2.1) has it."""
+"""Most seals of one message (RFC 8617, 4.2.1)."""
 RESULT_CHARACTERS_LIMIT = 900
-"""Of one result: a longer line is broken on its way."""
+"""Most characters of one result. A longer line is broken on its way."""
 RESULTS_LIMIT = 30
 
 COVERED_OF_AUTHOR = (
@@ -43,34 +43,34 @@ COVERED_OF_AUTHOR = (
 )
 COVERED_OF_LIST = ("list-id", "list-post", "list-help", "list-owner")
 FROZEN = "from"
-"""Covered once more than it is there: a second one would break the seal."""
+"""Field that a seal covers once more than it occurs: a second From would break the seal."""
 
 
 class Chain(StrEnum):
-    """How earlier seals of a message stand."""
+    """Status of the earlier seals of a message."""
 
     NONE = "none"
     PASS = "pass"  # noqa: S105
     BROKEN = "broken"
     UNKNOWN = "unknown"
-    """The own mail server says nothing of them."""
+    """The local mail server reports nothing about the earlier seals."""
 
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """What seals are made with."""
+    """Key and names with which seals are made."""
 
     domain: str
     selector: str
-    """Under which the domain publishes the public key."""
+    """DNS selector at which the domain publishes the public key."""
     authserv_id: str
-    """The own mail server, which found out what seals say."""
+    """Name of the local mail server, which made the findings in a seal."""
     numbers: dict[str, int]
-    """Of the private RSA key, by their names in RFC 8017."""
+    """Numbers of the private RSA key, under their names in RFC 8017."""
 
 
 def chain_of(content: Content, results: Iterable[authres.AuthenticationResult]) -> Chain:
-    """How earlier seals stand, by `results` of the own mail server."""
+    """Return the status of the earlier seals, according to `results` of the local mail server."""
     if all(field.name not in CHAIN_FIELDS for field in content.fields):
         return Chain.NONE
     said = {each.result.lower() for each in results if each.method == "arc"}
@@ -80,16 +80,17 @@ def chain_of(content: Content, results: Iterable[authres.AuthenticationResult]) 
 
 
 def assessment(results: Iterable[authres.AuthenticationResult], chain: Chain) -> tuple[str, ...]:
-    """What a seal says of a message: each result as it is written; empty: there is nothing to say."""
+    """Return the assessment in a seal: each result as it is written. Empty if there is nothing to say."""
     texts = [str(each) for each in results if each.method != "arc"]
     fit = [text for text in texts if len(text) <= RESULT_CHARACTERS_LIMIT]
     return (*fit[:RESULTS_LIMIT], *(("arc=pass",) if chain is Chain.PASS else ()))
 
 
 def covered_names(fields: Sequence[str], *, is_copy: bool) -> tuple[str, ...]:
-    """The names that a seal covers of the `fields` of a message, in lower case, each as often as it is there.
+    """Return the lower-case names that a seal covers among the `fields` of a message, each as often as it occurs.
 
-    `is_copy`: it is a list's copy; else what another gateway makes copies of, with fields of a list of its own.
+    `is_copy`: True for a list's copy. False for a message from which another gateway makes copies, with fields of its
+    list.
     """
     covered = (*COVERED_OF_AUTHOR, *COVERED_OF_LIST) if is_copy else COVERED_OF_AUTHOR
     return (*(name for name in covered for _ in range(fields.count(name))), FROZEN)

@@ -1,12 +1,14 @@
-"""The author of a message, and whether anybody but the message itself confirms the author.
+"""The author of a message, and the confirmation of the author by the local mail server.
 
-The name in From can be forged. It counts where the own mail server confirms it: by DMARC, in an Authentication-Results
-field of its own (RFC 8601), or by a login that is this very address. Fields of other hosts are ignored.
+The local mail server is the server beside this gateway, which writes results under the name `authserv_id`. The name in
+From can be forged. It counts if the local mail server confirms it: by DMARC, in its own Authentication-Results field
+(RFC 8601), or by a login that equals the address. Fields of other hosts are ignored.
 
-A mail server puts its `Received` in front of what came, and its milters put their fields in front of that or right
-behind it. So a field of results counts above the first `Received`; and below it, up to the next one, where the own mail
-server has written the first. All fields further below came with the message, whatever name they have. The first field
-that a sender wrote stands where a milter's would: `header_checks` of Postfix take it out (`mailing.rules.postfix`).
+A mail server puts its `Received` in front of a message. Its milters put their fields in front of that field or directly
+behind it. So a result field counts above the first `Received`. A result field between the first and the second
+`Received` counts if the local mail server wrote the first. All fields further below came with the message, under any
+name. The first field of a sender stands at the place of a milter's field: `header_checks` of Postfix remove it
+(`mailing.rules.postfix`).
 """
 
 from __future__ import annotations
@@ -28,65 +30,69 @@ from mailing.rules.signatures import signatures_of
 from shadowtree.vocabulary import MemberId
 
 RESULTS_LIMIT = 10
-"""Fields of the own mail server that are read; it writes one to three."""
+"""Most result fields of the local mail server that are read. The server writes one to three."""
 RESULT_CHARACTERS_LIMIT = 4_000
 RECEIVED_CHARACTERS_LIMIT = 2_000
 COMMENTS_LIMIT = 100
-"""Of one field: the parser calls itself for each."""
+"""Most comments of one field, because the parser calls itself for each."""
 FROM_CHARACTERS_LIMIT = 4_000
 TEXT_LIMIT = 100
-"""Characters of a name or a subject that are shown."""
+"""Most characters of a name or a subject that are shown."""
 
 _FEATURES = authres.all_features()
 _LOGIN = re.compile(
     r"\(Authenticated sender: (?P<login>[^()\s]+)\) by (?P<host>\S+) \([^()]*\) with (?:ESMTP|UTF8SMTP)S?A id \w+"
     r"(?: for <[^<>]*>)?; [^;()<>]+(?:\([^()]*\))?$"
 )
-"""The end of the Received field that Postfix writes, with `smtpd_sasl_authenticated_header`.
+"""End of the Received field that Postfix writes with `smtpd_sasl_authenticated_header`.
 
-Up to the date: what a client says of itself stands before that, and may look like a login, as in its certificate.
+The pattern includes the date at the end of the field. Text that the client chose stands further in front, and may look
+like a login, for instance in its certificate.
 """
 
 
 _RECEIVED = re.compile(r"from \S+ \(?[^;]*\[(?:IPv6:)?[0-9A-Fa-f.:]+\][^;]*\) by (?P<host>\S+)\s")
-"""The begin of the Received field that mail servers write for what came by SMTP: it names the address of the client."""
+"""Start of the Received field that mail servers write for mail that came by SMTP. It has the address of the client."""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Whom From names."""
+    """The author that From names."""
 
     address: str
-    """As it is written; empty: nobody, or several."""
+    """Address as written. Empty if From names no mailbox, or several mailboxes."""
     name: str
-    """What stands before the address, decoded; empty: nothing does."""
+    """Decoded text in front of the address. Empty if there is none."""
     doubt: str = ""
-    """Why it may be somebody else; empty: the own mail server confirms it."""
+    """Reason why another person may be the author. Empty if the local mail server confirms the author."""
     rests_on_spf: bool = False
-    """Whether it is confirmed in a way that ends where the message is passed on.
+    """True if the confirmation ends when the message is passed on.
 
     No signature of the domain holds for a list's copy: there is none, or it covers fields of lists.
     """
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the address counts."""
+        """True if the address counts."""
         return not self.doubt
 
     @property
     def answerable(self) -> MemberId:
-        """By which name the author can be written to; empty: it may be somebody else, or cannot be sent to."""
+        """Name under which the author can be written to. Empty if the author is unconfirmed or cannot be sent to."""
         name = name_of(self.address)
         is_fit = name is not None and self.is_confirmed and is_deliverable(name, with_smtputf8=True)
         return name if name is not None and is_fit else ""
 
     def is_sender(self, sender: str) -> bool:
-        """Whether the sender of the envelope is the author."""
+        """Return True if the sender of the envelope is the author."""
         return is_same_person(untagged(sender), self.address)
 
 
 def author_of(content: Content, authserv_id: str | None) -> Author:
-    """The author of a message; `authserv_id`: the name of the own mail server, None: nobody confirms anything."""
+    """Return the author of a message.
+
+    `authserv_id`: name of the local mail server. None if no server confirms authors.
+    """
     found = _named_in_from(content)
     if isinstance(found, str):
         return Author("", "", found)
@@ -112,7 +118,7 @@ def author_of(content: Content, authserv_id: str | None) -> Author:
 
 
 def _named_in_from(content: Content) -> Mailbox | str:
-    """Return the one mailbox that From names, or why there is none. The same one twice is one."""
+    """Return the only mailbox that From names, or the reason why there is none. A repeated mailbox counts once."""
     fields = content.values("from")
     if not fields:
         return "From does not name one author"
@@ -129,19 +135,19 @@ def _named_in_from(content: Content) -> Mailbox | str:
 
 
 def subject_of(content: Content) -> str:
-    """The subject, as far as it is shown."""
+    """Return the subject, as far as it is shown."""
     return shown(next(iter(content.values("subject")), ""))
 
 
 def shown(text: str) -> str:
-    """What a field says, decoded (RFC 2047), on one line, and not too long."""
+    """Return a decoded field (RFC 2047) on one line, with at most `TEXT_LIMIT` characters."""
     with suppress(HeaderParseError, LookupError, ValueError):
         text = str(make_header(decode_header(text)))
     return " ".join("".join(each if each.isprintable() else " " for each in text).split())[:TEXT_LIMIT]
 
 
 def own_results(content: Content, authserv_id: str) -> list[authres.AuthenticationResult]:
-    """Return the results that the own mail server has written around its `Received`, in `Authentication-Results`."""
+    """Return the `Authentication-Results` that the local mail server has written around its `Received`."""
     wanted = authserv_id.lower()
     values = (each.value for each in _own_fields(content, wanted) if each.name == "authentication-results")
     own = [value for value in values if value.lower().startswith(wanted)]
@@ -159,7 +165,7 @@ def own_results(content: Content, authserv_id: str) -> list[authres.Authenticati
 
 
 def _own_fields(content: Content, host: str) -> Iterator[HeaderField]:
-    """Yield the fields that did not come with the message, as far as their place tells."""
+    """Yield the fields that the local mail server added, as far as their place tells."""
     received = 0
     for field in content.fields:
         if field.name == "received":
@@ -171,13 +177,13 @@ def _own_fields(content: Content, host: str) -> Iterator[HeaderField]:
 
 
 def _value(result: authres.AuthenticationResult, kind: str, name: str) -> str:
-    """What a result says of something, in lower case; empty: nothing, or several things."""
+    """Return the lower-case value of a property of a result. Empty if the property is missing or has several values."""
     found = {str(each.value).lower() for each in result.properties if (each.type, each.name) == (kind, name)}
     return found.pop() if len(found) == 1 else ""
 
 
 def _header_from(result: authres.AuthenticationResult) -> str:
-    """Return the domain of From that a result is about; some mail servers write the whole address."""
+    """Return the domain of From that a result is about. Some mail servers write the whole address."""
     return ascii_domain(_value(result, "header", "from").rpartition("@")[2])
 
 
@@ -188,7 +194,7 @@ def _signing_domain(result: authres.AuthenticationResult) -> str:
 def _goes_along(result: authres.AuthenticationResult, content: Content) -> bool:
     """Return True if the signature that passed still holds for a list's copy, which has fields of the list.
 
-    Where the mail server does not say which of several signatures it was, each of them must hold.
+    If the mail server does not identify one of several signatures, each of them must hold.
     """
     domain, selector, value = _signing_domain(result), _value(result, "header", "s"), _value(result, "header", "b")
     meant = [
@@ -202,11 +208,16 @@ def _goes_along(result: authres.AuthenticationResult, content: Content) -> bool:
 
 
 def _is_aligned(signing: str, domain: str) -> bool:
-    """Whether a signature speaks for a domain: it is of that domain, of one above, or of one below."""
+    """Return True if a signature speaks for a domain: it is of the same domain, of a domain above, or of a domain
+    below.
+    """
     return "." in signing and (signing == domain or domain.endswith(f".{signing}") or signing.endswith(f".{domain}"))
 
 
 def _login_at(content: Content, host: str) -> set[str]:
-    """The login with which the message was given to the own mail server, which wrote the first Received field."""
+    """Return the login of the message's submission, if the local mail server wrote the first Received field.
+
+    Else empty.
+    """
     found = _LOGIN.search(next(iter(content.values("received")), ""))
     return {found["login"].lower()} if found is not None and found["host"].lower() == host.lower() else set()

@@ -1,7 +1,7 @@
-"""Leaving by one click (RFC 8058): the address that a copy carries for one person, and what a browser is answered.
+"""Leaving by one click (RFC 8058): the address in a copy for one person, and the page that a browser gets.
 
-Whoever only looks at the address changes nothing: mail servers follow all links that they see. It takes a POST that
-says that it is one click.
+A GET of the address changes nothing, because mail servers follow all links that they see. A change takes a POST with
+the one-click field.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from shadowtree.vocabulary import GroupId, MemberId
 PATH = "/u/"
 SAYS_SO = ("List-Unsubscribe", "One-Click")
 VALID_DAYS = 400
-"""Thirteen months: messages are read late."""
+"""Validity of an address: thirteen months, because people read messages late."""
 DAY_SECONDS = 86_400
 MAC_BYTES = 16
 URL_LIMIT = 900
-"""Characters: a line of a message has at most 998, and this one cannot be folded."""
+"""Most characters of the address: a line of a message has at most 998, and this line cannot be folded."""
 HEAD_LIMIT = 16_384
 BODY_LIMIT = 8_192
 
@@ -39,13 +39,13 @@ _PART = re.compile(
 
 
 def click_token(secret: bytes, group: GroupId, person: MemberId, date: int) -> str:
-    """What names a list and a person in an address, to this gateway alone; `date`: in seconds since 1970."""
+    """Return the token that names a list and a person to this gateway alone. `date`: seconds since 1970."""
     told = f"{date // DAY_SECONDS}\n{group}\n{person}".encode()
     return _written(_mac(secret, told) + told)
 
 
 def clicked_wish(secret: bytes, token: str, date: int) -> Wish | None:
-    """Who wants to leave which list; None: the token is forged, or too old."""
+    """Return the person who wants to leave, with the list. None if the token is forged or too old."""
     try:
         both = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     except (ValueError, binascii.Error):
@@ -67,7 +67,7 @@ def _mac(secret: bytes, told: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """One request."""
+    """One HTTP request."""
 
     method: str
     path: str
@@ -75,7 +75,7 @@ class HttpRequest:
 
     @property
     def is_one_click(self) -> bool:
-        """Whether it is a POST that says that it is one click, in either form that a form is sent in."""
+        """True if the request is a POST with the one-click field, in either encoding of a form."""
         if self.method != "POST":
             return False
         text = self.body.decode("utf-8", "replace")
@@ -84,7 +84,10 @@ class HttpRequest:
 
 
 class HttpReader:
-    """Requests of HTTP/1.0 and 1.1, as h11 reads them. Each answer says its length, so that the next one may follow."""
+    """Reader of HTTP/1.0 and 1.1 requests, by h11.
+
+    Each answer states its length, so that another request may follow.
+    """
 
     def __init__(self) -> None:
         self._connection = _connection()
@@ -93,11 +96,11 @@ class HttpReader:
 
     @property
     def is_within(self) -> bool:
-        """Whether a request has begun that is not whole."""
+        """True if a request has begun and is not complete."""
         return self._begun is not None or bool(self._connection.trailing_data[0])
 
     def feed(self, data: bytes) -> list[HttpRequest]:
-        """The requests that are whole with these bytes; raises `FramingError`."""
+        """Return the requests that these bytes complete, or raise `FramingError`."""
         found = list[HttpRequest]()
         try:
             self._connection.receive_data(data)
@@ -108,7 +111,7 @@ class HttpReader:
         return found
 
     def _take(self, event: object, found: list[HttpRequest]) -> bool:
-        """Whether another one may follow."""
+        """Process an event of h11. True if another event may follow."""
         match event:
             case h11.Request():
                 self._begun, self._body = event, b""
@@ -139,7 +142,7 @@ def _text(part: bytes) -> str:
 
 
 def page(status: str, text: str, *, is_asking: bool = False) -> bytes:
-    """What a browser is answered; `is_asking`: with a button that says that it is one click."""
+    """Return the page for a browser. `is_asking`: True to add a button that sends the one-click POST."""
     name, value = SAYS_SO
     button = f'<form method="post"><button name="{name}" value="{value}">Yes</button></form>' if is_asking else ""
     body = f'<!doctype html><meta charset="utf-8"><title>Mailing list</title><p>{escape(text)}</p>{button}\n'.encode()

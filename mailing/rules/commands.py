@@ -1,7 +1,7 @@
-"""What people ask of the gateway by mail, whether it is certain who asks, and what is to be done.
+"""Commands that people send to the gateway by mail: the wish, the certainty about its author, and the deed.
 
-A wish is granted where the own mail server confirms its author and the message itself is about nothing else, or by a
-token that was mailed to whom it is about. A token counts once, for three days, for one person and one list.
+A wish is granted if the local mail server confirms its author, and the message is about nothing else. Otherwise it
+takes a token that was mailed to the person concerned. A token counts once, for three days, for one person and one list.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 TOKEN_SECONDS = 3 * 86_400
 MESSAGE_SECONDS = 86_400
-"""For so long a message speaks for its author: whoever has a copy could send it again."""
+"""Age up to which a message speaks for its author, in seconds. Anybody who has a copy could send it again."""
 SUBJECT_LIMIT = 1_000
-"""Characters."""
+"""Most characters of a subject that are read."""
 
 _REPLY = re.compile(
     r"(?:\s*(?:re|aw|sv|vs|antw|odp|ynt|r[ée]f|ris?|res|rv|fwd?|wg|tr|vb|回复|答复|返信)(?:\s*[\[(]\d+[\])])?\s*[:：]\s*)+",
@@ -42,7 +42,7 @@ _LISTS = frozenset(("bulk", "junk", "list"))
 
 
 class Asked(StrEnum):
-    """What a message asks for."""
+    """Requests that a message can make."""
 
     LEAVE = "leave"
     JOIN = "join"
@@ -58,27 +58,27 @@ DECISIONS = frozenset((Asked.APPROVE, Asked.REJECT))
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Where a message was sent to, and so what it is about."""
+    """Address of a message to the gateway: the list that the message is about, and the command."""
 
     group: GroupId
     word: Word
     token: str
     address: str
-    """Of the list, quoted, in the mail domain that was written to."""
+    """Quoted address of the list, in the mail domain of the command's address."""
     name: str
-    """What was written to, without quotes."""
+    """Address of the command, without quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a message asks for; `token`: of a confirmation or a decision."""
+    """Request of a message. `token`: token of a confirmation or a decision."""
 
     asked: Asked
     token: str = ""
 
 
 def is_of_a_program(content: Content) -> bool:
-    """Whether an answer might come to a program, or to a list."""
+    """Return True if an answer might come to a program, or to a list."""
     precedences = {value.lower() for value in content.values("precedence")}
     if is_automatic(content) or seems_automatic(content):
         return True
@@ -86,7 +86,7 @@ def is_of_a_program(content: Content) -> bool:
 
 
 def question_of(command: Command, content: Content) -> Question:
-    """What a message asks for: by where it was sent to, or else by its subject, or else by a line of its own."""
+    """Return the request of a message: by its address, else by its subject, else by a separate line of its text."""
     match command.word:
         case Word.LEAVE:
             return Question(Asked.LEAVE)
@@ -111,7 +111,7 @@ def _questions_in(command: Command, content: Content) -> Iterator[Question]:
 
 
 def _is_about(command: Command, text: str) -> bool:
-    """Return True if a text behind a word names the list of a command, or nothing."""
+    """Return True if a text behind a word names the list of a command, or is empty."""
     name = command.address.rpartition("@")[0]
     return text.lower() in ("", name.lower()) or is_same_person(text, command.address)
 
@@ -140,14 +140,14 @@ _WORD = re.compile(
     r"(?:,? +please)?(?:\W*|\W{1,5}(?:thanks|thank +you|regards)\b.{0,60})",
     re.I,
 )
-"""A line that asks for something and says nothing else, as people and other list programs have it."""
+"""Line that asks for something and says nothing else, in the words of people and other list programs."""
 
 
 def speaks_for_author(content: Content, author: Author, command: Command, date: int) -> bool:
-    """Whether it is certain that the author wants just this, so that nobody has to be asked.
+    """Return True if the author certainly wants exactly this, so that no question is needed.
 
-    What somebody once signed, to whomever it was, could be sent here by others: it must be new, and say that it is
-    meant for this address. `date`: in seconds since 1970.
+    Other people could send here a message that the author once signed, for any recipient. So the message must be new,
+    and name this address in To. `date`: seconds since 1970.
     """
     named = content.values("to")
     if not author.is_confirmed or len(named) != 1 or len(content.values("date")) != 1:
@@ -158,7 +158,7 @@ def speaks_for_author(content: Content, author: Author, command: Command, date: 
     if parsed is None:
         return False
     try:
-        # Without a zone it is taken for UTC.
+        # A date without a zone counts as UTC.
         written = mktime_tz((*parsed[:9], parsed[9] or 0))
     except (ValueError, OverflowError):
         return False
@@ -167,20 +167,20 @@ def speaks_for_author(content: Content, author: Author, command: Command, date: 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """How somebody stands to a list."""
+    """Relation of a person to a list."""
 
     name: MemberId
-    """By which the person is in it, or would be."""
+    """Name under which the person is a member, or would become a member."""
     is_member: bool
     is_only_direct: bool = False
-    """Whether nothing but the list's own arc makes a member."""
+    """True if the list's own arc alone makes the person a member."""
     is_muted: bool = False
     spellings: tuple[MemberId, ...] = ()
-    """All names by which the person is in it."""
+    """All names under which the person is a member."""
 
 
 class Deed(StrEnum):
-    """What is done for somebody, or why nothing is."""
+    """Action for a person, or the reason why there is none."""
 
     MUTE = "mute"
     LEAVE = "leave"
@@ -199,12 +199,12 @@ class Deed(StrEnum):
 
     @property
     def is_change(self) -> bool:
-        """Whether something is done."""
+        """True if the deed changes something."""
         return self in (Deed.MUTE, Deed.LEAVE, Deed.JOIN, Deed.UNMUTE, Deed.ASK)
 
 
 def deed_for(wish: Wish, membership: Membership, join: Join) -> Deed:
-    """What a wish comes to. Who mutes a list stays a member, and whoever is one may end that."""
+    """Return the deed for a wish. A person who mutes a list stays a member, and any member may end the mute."""
     if not wish.is_join:
         if not membership.is_member:
             return Deed.IS_NO_MEMBER
@@ -219,17 +219,17 @@ def deed_for(wish: Wish, membership: Membership, join: Join) -> Deed:
 
 
 def token_for(secret: bytes, key: str, wish: Wish) -> str:
-    """What a person shows to confirm a wish of a message, whose key is given: 80 bits."""
+    """Return the token by which a person confirms a wish: 80 bits. `key`: key of the message with the wish."""
     return mac_of(secret, "confirm", key, str(wish.is_join), wish.group, wish.person)
 
 
 def letter_id(token: str) -> str:
-    """The id of the letter that told a person a token: it does not tell the token."""
+    """Return the id of the letter that told a person a token. The id does not reveal the token."""
     return hashlib.sha256(f"letter {token}".encode()).hexdigest()[:ID_DIGITS]
 
 
 def confirmed_wish(letter: Message, command: Command, author: Author, date: int) -> Wish | None:
-    """What somebody confirms by the token of a letter; None: nothing."""
+    """Return the wish that the author confirms by the token of a letter. None if the author confirms nothing."""
     wish = letter.wish
     if wish is None or wish.group != command.group or not 0 <= date - letter.accepted <= TOKEN_SECONDS:
         return None
@@ -241,19 +241,22 @@ class Way:
     """One way into a list."""
 
     pathname: tuple[MemberId, ...]
-    """From the list to the person."""
+    """Pathname from the list to the person."""
     ends: tuple[GroupId, ...]
-    """What the person would be in no more, if she left the last group of it, that one aside."""
+    """Further groups that the person would be in no more after leaving the last group of the pathname."""
     is_told: bool = True
-    """Whether it is known what that would end."""
+    """True if `ends` is known."""
 
     @property
     def last(self) -> GroupId:
-        """The group that the person is an immediate member of."""
+        """Group in which the person is an immediate member."""
         return self.pathname[-2]
 
 
 def ends_of(parents: dict[GroupId, frozenset[GroupId]], leaving: GroupId) -> tuple[GroupId, ...]:
-    """Of somebody whose immediate groups are given, each with all that it is in: what ends with one of these."""
+    """Return the groups that a person would be in no more after leaving the group `leaving`, without that group.
+
+    `parents`: immediate groups of the person, each with all groups that it is in.
+    """
     others = {group for parent, above in parents.items() if parent != leaving for group in (parent, *above)}
     return tuple(sorted(parents[leaving] - others - {leaving}))

@@ -1,7 +1,7 @@
-"""Companions of lists: `NAME+owners` decides about mail of the list NAME, and `NAME+muted` gets none of it.
+"""Companions of lists: members of `NAME+owners` decide about mail of the list NAME, members of `NAME+muted` get none.
 
-Without identities any client of the name server can make and change them. So the gateway marks its own requests, and
-each other change of a companion is told to the operator, with the address that it came from.
+Without identities any client of the name server can create and change companions. So the gateway marks its own
+requests. The operator is told each other change of a companion, with the address of the client.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shadowtree.results import RecordedChange
 from shadowtree.vocabulary import GroupId
 
 NAMED_LIMIT = 10
-"""Members of one change that are named."""
+"""Most members of one change that are named."""
 
 _SAID = {"created": "made", "deleted": "deleted", "joined": "joined by", "left": "left by"}
 _DOES = {OWNERS: "its members decide about mail of", MUTED: "its members get no mail of"}
 
 
 def told_of_companions(changes: Iterable[RecordedChange], index: GroupIndex) -> dict[GroupId, str]:
-    """Return what an update has done to companions of lists, by companion. `index`: the groups after the update."""
+    """Return the changes of an update to companions of lists, by companion. `index`: groups after the update."""
     done: dict[GroupId, dict[str, list[str]]] = {}
     for change in changes:
         if _list_of(change.group, index) is not None:
@@ -30,7 +30,7 @@ def told_of_companions(changes: Iterable[RecordedChange], index: GroupIndex) -> 
 
 
 def _list_of(group: GroupId, index: GroupIndex) -> tuple[str, GroupId] | None:
-    """Return the ending of a companion and its list; None if it is no companion."""
+    """Return the ending of a companion and its list. None if the group is no companion."""
     for ending in (OWNERS, MUTED):
         name = without(group, ending)
         if name is not None and name in index:

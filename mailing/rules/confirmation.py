@@ -1,4 +1,4 @@
-"""Confirmation of authors, as far as the settings tell: whose mail will be held for want of it."""
+"""Confirmation of authors, as far as the settings tell: warnings about mail that will be held for want of it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ _WAYS_OUT = (
 
 
 def needs_confirmation(lists: Lists) -> bool:
-    """Return True if some list takes mail only of authors whom the mail server confirms."""
+    """Return True if some list takes only mail of authors that the mail server confirms."""
     every = (lists.defaults, *lists.settings.values())
     return any(each.is_authenticated and each.post not in (POST_ANYONE, POST_NOBODY) for each in every)
 
 
 def nobody_confirms(lists: Lists, authserv_id: str | None) -> str | None:
-    """Return a warning if no author can be confirmed, so that all mail of members is held; None if one can."""
+    """Return a warning if no author can be confirmed, so that all mail of members is held.
+
+    None if there is no such risk.
+    """
     if authserv_id is not None or not needs_confirmation(lists):
         return None
     return (
@@ -29,14 +32,17 @@ def nobody_confirms(lists: Lists, authserv_id: str | None) -> str | None:
 
 
 def who_confirms(lists: Lists, authserv_id: str | None) -> str | None:
-    """Return what must be there so that mail of members is not held; None if no list needs it, or nothing helps."""
+    """Return the condition under which mail of members is not held.
+
+    None if no list needs it, or no server can confirm.
+    """
     if authserv_id is None or not needs_confirmation(lists):
         return None
     return f"all mail of members will be held unless {authserv_id} confirms authors. It takes {_WAYS_OUT}"
 
 
 def lines_for_postfix(lists: Lists, authserv_id: str | None) -> list[str]:
-    """Return comments that say the same beside the lines for Postfix."""
+    """Return the same text as comments beside the lines for Postfix."""
     said = nobody_confirms(lists, authserv_id) or who_confirms(lists, authserv_id)
     if said is None:
         return []

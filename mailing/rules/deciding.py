@@ -1,7 +1,8 @@
-"""What owners decide by mail about what waits for them: the token that they were sent is the proof, not who wrote.
+"""Decisions of owners by mail about held messages and requests. The proof is the token that owners were sent.
 
-A token is of one list and what waits for it. Whoever has it was written to as an owner, or was given it by one. The
-first decision holds; who comes later, or again, is told what became of it.
+The author of the decision does not matter. A token belongs to one list, and to one message or request. A person who has
+it was written to as an owner, or got it from an owner. The first decision holds. A later or repeated decision is
+answered with the outcome.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from shadowtree.vocabulary import GroupId
 
 DAY_SECONDS = 86_400
 DECISION_SECONDS = 7 * DAY_SECONDS
-"""How long a token counts, once owners were told it; after that a command decides."""
+"""Validity of a token after owners were told it, in seconds. Later only a command decides."""
 
 
 def decision_token(secret: bytes, id_: str, group: GroupId) -> str:
-    """What owners of a list show to decide about a message: 80 bits."""
+    """Return the token by which owners of a list decide about a message: 80 bits."""
     return mac_of(secret, "decide", id_, group)
 
 
 def how_to_decide(destination: Destination, token: str, word: Word) -> str:
-    """Where an owner writes to; where the name of the list is too long for that, with which subject."""
+    """Return the address for a decision. If the name of the list is too long for it, add the subject to use."""
     address = address_beside(destination.address, f"-{word}+{token}")
     if is_deliverable(unquoted(address), with_smtputf8=True):
         return f"write to {address}"
@@ -35,7 +36,7 @@ def how_to_decide(destination: Destination, token: str, word: Word) -> str:
 
 
 class Decidable:
-    """What there are tokens for: held now, or decided about and not yet forgotten."""
+    """Messages and requests that have tokens: held now, or decided and not yet forgotten."""
 
     def __init__(self, secret: bytes, messages: Iterable[Message] = ()) -> None:
         self._secret = secret
@@ -45,7 +46,7 @@ class Decidable:
             self.follow(message)
 
     def follow(self, message: Message) -> None:
-        """A message is as this says."""
+        """Record the tokens of a message in its current state."""
         for each in message.destinations:
             if each.standing is Standing.HELD or each.asked:
                 token = decision_token(self._secret, message.id, each.group)
@@ -53,17 +54,20 @@ class Decidable:
                 self._tokens.setdefault(message.id, set()).add(token)
 
     def forget(self, id_: str) -> None:
-        """There is no such message any more."""
+        """Forget the tokens of a message."""
         for token in self._tokens.pop(id_, ()):
             del self._by_token[token]
 
     def find(self, token: str) -> tuple[str, GroupId] | None:
-        """The id of a message and a list that it is held for, or was; None: the token is not ours, or of long ago."""
+        """Return the id of a message, and the list that holds or held it.
+
+        None if the token is foreign or of long ago.
+        """
         return self._by_token.get(token)
 
 
 class Outcome(StrEnum):
-    """What becomes of a decision, as owners are told it."""
+    """Outcome of a decision, as owners are told it."""
 
     APPROVED = "approved"
     REJECTED = "rejected"
@@ -73,12 +77,12 @@ class Outcome(StrEnum):
 
     @property
     def is_decision(self) -> bool:
-        """Whether it decides."""
+        """True if the decision takes effect."""
         return self in (Outcome.APPROVED, Outcome.REJECTED)
 
 
 def outcome_of_decision(message: Message, group: GroupId, *, approves: bool, date: int) -> Outcome:
-    """What becomes of a message when an owner of a list decides; `date`: in seconds since 1970."""
+    """Return the outcome of an owner's decision about a message. `date`: seconds since 1970."""
     places = [each for each in message.destinations if each.group == group and (each.is_list or message.is_request)]
     place = next((each for each in places if each.standing is Standing.HELD), places[0] if places else None)
     if place is None or place.standing is Standing.DROPPED:

@@ -1,8 +1,8 @@
 """Delivery status notifications (RFC 3464, RFC 6533): the fate of each recipient that a report names.
 
-Mail servers write these fields in any case, order and layout, and leave some out. The reader keeps to one rule: the
-action decides, whatever the status says ("failed" with 4.4.7 is a queue that gave up; RFC 3464, 2.3.3). Without an
-action, the class of the status decides, then the SMTP reply.
+Mail servers write these fields in any case, order and layout, and leave some out. The action decides, regardless of the
+status ("failed" with 4.4.7 is a queue that gave up; RFC 3464, 2.3.3). Without an action, the class of the status
+decides, then the SMTP reply.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from mailing.rules.addresses import is_same_person, unquoted
 from shadowtree.vocabulary import MemberId
 
 RECIPIENTS_LIMIT = 10_000
-"""Recipients of one report that are read; the text is bounded as well."""
+"""Most recipients of one report that are read. The text is bounded as well."""
 FAILED = "failed"
-"""The reason of a recipient that has neither a status nor an SMTP reply."""
+"""Reason of a recipient that has neither a status nor an SMTP reply."""
 
 _FAILED_ACTIONS = frozenset({"failed", "failure", "fail", "expired", "bounced", "undeliverable"})
 _OTHER_ACTIONS = frozenset({"delayed", "deferred", "delivered", "relayed", "expanded"})
@@ -40,7 +40,7 @@ class RecipientStatus:
     """Fate of one recipient."""
 
     addresses: tuple[str, ...]
-    """The recipient as the sender wrote it and as the reporting server has it, as far as the report says so."""
+    """The recipient as the sender wrote it and as the reporting server has it, if the report says so."""
     has_failed: bool
     """True if nothing more is tried for this recipient."""
     why: str
@@ -52,7 +52,7 @@ class RecipientStatus:
 
 
 def recipients_in(text: str) -> list[RecipientStatus]:
-    """Return the recipients of a report, in its order; those without any fate are left out."""
+    """Return the recipients of a report, in its order. Recipients without any fate are left out."""
     found = []
     for fields in _groups(text):
         recipient = _recipient(fields)
@@ -64,7 +64,10 @@ def recipients_in(text: str) -> list[RecipientStatus]:
 
 
 def status_in(text: str) -> str | None:
-    """Return the first status code, or else SMTP reply, of a text that says why delivery failed."""
+    """Return the first status code of a text about a failed delivery, or else its first SMTP reply.
+
+    None if it has neither.
+    """
     found = _STATUS.search(text) or _SMTP_REPLY.search(text)
     return None if found is None else found[0]
 
@@ -72,8 +75,9 @@ def status_in(text: str) -> str | None:
 def _groups(text: str) -> Iterator[dict[str, str]]:
     """Yield the fields of each recipient.
 
-    An empty line ends a recipient (RFC 3464, 2.1). Some servers put one after each field, and some put none between
-    two recipients: so a recipient ends where a field comes again, or where another one is named after an empty line.
+    An empty line ends a recipient (RFC 3464, 2.1). Some servers put an empty line after each field, and some put none
+    between two recipients. So a recipient ends where a field repeats, or where an empty line precedes another
+    recipient.
     """
     fields: dict[str, str] = {}
     name, is_after_empty_line = "", True
@@ -84,7 +88,7 @@ def _groups(text: str) -> Iterator[dict[str, str]]:
         found = _FIELD.fullmatch(line)
         if found is None:
             if name and (line[0] in " \t" or not _OTHER_FIELD.match(line)):
-                # Folded, or broken by a server that does not fold.
+                # The line is folded, or broken by a server that does not fold.
                 fields[name] = f"{fields[name]} {line.strip()}"[:_VALUE_LIMIT]
             else:
                 name = ""
@@ -117,7 +121,7 @@ def _recipient(fields: dict[str, str]) -> RecipientStatus | None:
 
 
 def _address(value: str) -> str:
-    """Return the name that a recipient field holds: type and comments go, RFC 6533 characters are decoded."""
+    """Return the name in a recipient field: type and comments go, RFC 6533 characters are decoded."""
     text = _ADDRESS_TYPE.sub("", value, count=1)
     text = _ENCODED_CHARACTER.sub(_decoded, text)
     text = text if text.lstrip().startswith('"') else _COMMENT.sub(" ", text)
@@ -126,7 +130,7 @@ def _address(value: str) -> str:
     if domain.isascii():
         return text
     try:
-        # Names of the service have their domain in ASCII.
+        # Names of the name service have their domain in ASCII.
         return f"{local}{at_sign}{domain.encode('idna').decode('ascii')}"
     except UnicodeError:
         return text

@@ -1,11 +1,11 @@
-"""The course of all messages: `step(event, now) -> effects`, without clock, socket or chance.
+"""The course of all messages: `step(event, now) -> effects`, without clock, socket or randomness.
 
     accepted -> [held ->] resolving -> sending <-> waiting -> done, and forgotten after some days
 
-Invariants: a person is in at most one chunk of a message, so no message is handed over to anybody twice, unless the
-gateway was killed in the middle of a transaction or the mail server took a chunk whose reply was lost. Whatever an
-effect makes visible was made durable by one before it. Events may be late, repeated, or of what is gone. Whatever a
-list holds or drops, its owners are told; a kill may have them told twice.
+Invariants: a person is in at most one chunk of a message, so no message is handed over to a person twice. Two
+exceptions exist: the gateway was killed within a transaction, or the mail server took a chunk and its reply was lost.
+Each state that an effect makes visible was made durable by an earlier effect. Events may be late, repeated, or about
+forgotten messages. Owners are told of each message that a list holds or drops. A kill may repeat that note.
 """
 
 from __future__ import annotations
@@ -68,15 +68,18 @@ from mailing.rules.spooled import Chunk, Message, PostState, Standing, State
 from shadowtree.vocabulary import GroupId, MemberId
 
 LONGEST_LOOK_S = 300
-"""Between two looks at how far shares are."""
+"""Longest time between two looks at the progress of shares, in seconds."""
 OWN_SHARE_S = 60
-"""How long the own share is waited for once all servers have theirs: those whom it was for may have left."""
+"""Wait for the own share once all servers have their shares, in seconds.
+
+The people of the own share may have left, so the share may never come.
+"""
 KEPT_FOR_S = 7 * 86_400
-"""After that the same message counts as another one."""
+"""Time for which a final message is remembered, in seconds. Later the same message counts as another message."""
 
 
 class Distribution:
-    """All messages that are not final, and when final ones are forgotten."""
+    """All messages that are not final, and the end of the memory of final messages."""
 
     def __init__(
         self,
@@ -86,9 +89,10 @@ class Distribution:
         *,
         secret: bytes,
     ) -> None:
-        """`spooled`: what is not final, as it was when the gateway ended. It goes on when time passes.
+        """Resume unfinished messages. Their work continues as time passes.
 
-        `secret`: what the tokens are made with that owners decide by.
+        `spooled`: messages that were not final when the gateway ended. `secret`: secret of the tokens by which owners
+        decide.
         """
         self.failures = failures or Failures()
         self._in_progress = InProgress(finished)
@@ -105,7 +109,7 @@ class Distribution:
                 work.post_at = 0.0
 
     def step(self, event: Event, now: Now) -> list[Effect]:
-        """What an event leads to; the effects are carried out in their order."""
+        """Return the effects of an event, in the order in which they are to be carried out."""
         match event:
             case Accepted():
                 return self._accepted(event, now)
@@ -128,25 +132,25 @@ class Distribution:
                 return [] if work is None else self._go_on(work, event, now)
 
     def holds(self, id_: str) -> bool:
-        """Whether a message is known that is not final."""
+        """Return True if a message is known and not final."""
         return id_ in self._in_progress.works
 
     @property
     def finished_count(self) -> int:
-        """How many final messages are remembered."""
+        """Number of final messages that are remembered."""
         return len(self._in_progress.finished)
 
     def spooled(self, id_: str) -> Spooled | None:
-        """A message that is not final, as far as it is decided; None: there is none."""
+        """Return an unfinished message, as decided so far. None if there is none."""
         return self._in_progress.spooled(id_)
 
     def requests(self, group: GroupId) -> list[Message]:
-        """Those to join a list about which nobody has decided."""
+        """Return the undecided requests to join a list."""
         works = self._in_progress.works.values()
         return [work.message for work in works if work.message.is_request_for(group)]
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
-        """All messages that are not final, the oldest first."""
+        """Return all messages that are not final, the oldest first."""
         return self._in_progress.unfinished()
 
     def _accepted(self, event: Accepted, now: Now) -> list[Effect]:
@@ -177,7 +181,7 @@ class Distribution:
         )
         fresh = tuple(each for each in event.destinations if each.place not in places)
         if not fresh and before == known.destinations:
-            # What was accepted is safe once it is written, which it may not be yet: this is written behind it.
+            # An accepted message is safe once it is written. That write may be pending, and this write follows it.
             return [Answer(event.transaction)] if work is None else [Save(known), Answer(event.transaction)]
         message = replace(
             known,
@@ -272,13 +276,16 @@ class Distribution:
         return self._in_progress.saved_then(work, more, now, chunks)
 
     def _is_any_too_large(self, work: Work, event: Resolved) -> bool:
-        """Hold what reaches more people than may be without an owner's word; returns whether there is such a list."""
+        """Hold each list that reaches more people than allowed without an owner's word.
+
+        True if there is such a list.
+        """
         destinations = work.message.destinations
         if work.message.is_dropped or all(each.people_limit is None for each in destinations):
             return False
         counts = Counter(at for person, at in dict(event.people).items() if mailbox_of(person) not in work.reached)
         for chunk in work.chunks.values():
-            # Whom the own share named is counted by `own`.
+            # The people that the own share named are counted by `own`.
             if chunk.revision or not destinations[chunk.destination].goes_by_shares:
                 counts[chunk.destination] += len(chunk.people)
         for share in (*event.shares, *event.own):
@@ -290,13 +297,16 @@ class Distribution:
         return work.message.destinations != destinations
 
     def _new_chunks(self, work: Work, event: Resolved, *, is_last: bool) -> list[Chunk]:
-        """`is_last`: nothing that is missing is asked for again."""
+        """Return the chunks of newly resolved people. `is_last`: True if the missing parts are not resolved again."""
         waits = {at for at, each in enumerate(work.message.destinations) if each.waits_for_all and not is_last}
         people = (*event.people, *event.unsure) if is_last else event.people
         return self._chunks(work, [each for each in people if each[1] not in waits], str(event.revision))
 
     def _chunks(self, work: Work, people: Iterable[tuple[MemberId, int]], revision: str) -> list[Chunk]:
-        """Chunks of those who are to get it, each person with the position of a destination."""
+        """Return chunks of the people that are not suppressed.
+
+        `people`: each person with the position of a destination.
+        """
         return chunks_of(work, [each for each in people if not self.failures.is_suppressed(each[0])], revision)
 
     def _posted(self, work: Work, event: Posted, now: Now) -> list[Effect]:
@@ -322,7 +332,7 @@ class Distribution:
         return self._looked(work, replace(work.message.post, why=why), now)
 
     def _looked(self, work: Work, post: PostState, now: Now) -> list[Effect]:
-        """Look again some time later, unless all servers have their shares or it is too late."""
+        """Plan another look, unless all servers have their shares or the time is over."""
         post = replace(post, attempts=post.attempts + 1)
         if not post.is_settled:
             if work.message.is_dropped or self._is_too_old(work, now):
@@ -344,7 +354,7 @@ class Distribution:
             has_come = known.post is not None and known.post.is_here
             reached = mailboxes_in(earlier.chunks) | event.reached if work is None else work.reached
             if known.is_dropped or (has_come and all(mailbox_of(person) in reached for person, _ in people)):
-                # A share comes once more where servers that were away have shown whom else it reaches here.
+                # A share comes again after servers that were away have named further people for it here.
                 return [answer]
         else:
             found = with_share(event, known, now.date)
@@ -416,7 +426,7 @@ class Distribution:
         return self._in_progress.saved_then(work, [], now, changed)
 
     def _dropped_for(self, work: Work, server: str, now: Now) -> list[Effect]:
-        """Look again now, and wait for this server no longer."""
+        """Look again now, and stop waiting for one server."""
         dropped_for = tuple(sorted({*work.message.dropped_for, server}))
         work.message = replace(work.message, dropped_for=dropped_for)
         asked = work.ask() if work.resolve_at is not None else []
@@ -468,6 +478,6 @@ class Distribution:
 
 
 def _is_dropped_for(work: Work, away: Iterable[str]) -> bool:
-    """Whether somebody has said of all who are out of reach that they are waited for no longer."""
+    """Return True if an operator has stopped waiting for all servers that are out of reach. False if none is."""
     out_of_reach = set(away)
     return bool(out_of_reach) and out_of_reach <= {*work.message.dropped_for}

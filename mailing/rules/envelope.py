@@ -4,8 +4,8 @@
     btv1==0123456789a==bob@people.example  the same, of another maker                    bob@people.example
     SRS0=HHH=TT=people.example=bob@fwd.example   a forwarder, which names whom it forwards   bob@people.example
 
-An envelope proves at most its own domain (SPF). A tag leaves the domain as it is, so the untagged address is no easier
-to forge. A forwarder names another domain: its word counts only where the author is looked at once more, by From.
+An envelope proves at most its own domain (SPF). A tag leaves the domain unchanged, so the untagged address is no easier
+to forge. A forwarder names another domain. Its word counts only if the author is checked later, by From.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import re
 from mailing.rules.addresses import unquoted
 
 LAYERS_LIMIT = 4
-"""Tags and forwarders around one address that are taken off."""
+"""Most tags and forwarders that are removed from one address."""
 
 _TAG = r"[0-9A-Fa-f]{8,12}"
 _TAGGED = (
@@ -41,9 +41,9 @@ def untagged(sender: str) -> str:
 
 
 def forwarded_for(sender: str) -> str:
-    """Return the address for which forwarders say that they pass a message on (SRS), or else the untagged one.
+    """Return the address for which forwarders claim to pass a message on (SRS), or else the untagged address.
 
-    Anybody can be such a forwarder: the address counts only where something else confirms the author.
+    Anybody can be such a forwarder. The address counts only if another proof confirms the author.
     """
     return _unwrapped(sender, with_forwarders=True)
 

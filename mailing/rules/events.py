@@ -1,4 +1,4 @@
-"""What happens to messages, and what is to be done about it: the two sides of `Distribution.step`."""
+"""Events and effects: the input and the output of `Distribution.step`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Now:
     """The time, by two clocks."""
 
     ticks: float
-    """Seconds of a clock that never jumps; waiting is by it."""
+    """Seconds of a clock that never jumps. It measures waiting."""
     date: int
-    """Seconds since 1970; what is kept for days is kept by it."""
+    """Seconds since 1970. They measure periods of days."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """A message as it is in the spool."""
+    """A message as the spool holds it."""
 
     message: Message
     chunks: tuple[Chunk, ...]
@@ -38,60 +38,60 @@ class Accepted:
     content: bytes
     addressed: tuple[MemberId, ...]
     transaction: int
-    """Names it to whoever is answered."""
+    """Number that identifies the transaction to answer."""
     needs_smtputf8: bool = False
     earlier: Spooled | None = None
-    """What the spool holds of this message, where that is final."""
+    """The spool's record of this message, if the message is final."""
     author: str = ""
-    """Whom From names, as it is shown; the next, too."""
+    """Author in From, as shown. `subject` has the same form."""
     subject: str = ""
     answerable: MemberId = ""
-    """The author, where the own mail server confirms that; empty: nobody may be written to."""
+    """The author, if the local mail server confirms it. Empty if nobody may be written to."""
     message_id: str = ""
-    """As it came, if it looks like one."""
+    """Message-ID as it came. Empty if it does not look like one."""
     likeness: str = ""
-    """The likeness of the message, as in `Message`."""
+    """Likeness of the message, as in `Message`."""
     reached: frozenset[str] = frozenset()
-    """The mailboxes that final messages of the same content have reached."""
+    """Mailboxes that final messages of the same content have reached."""
 
     @property
     def kinship(self) -> str:
-        """The kinship of the message."""
+        """Kinship of the message."""
         return self.id
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Who is in the lists of a message."""
+    """The lists of a message were resolved."""
 
     id: str
     asked: tuple[int, ...]
-    """The positions of the destinations that were asked for."""
+    """Positions of the destinations that were resolved."""
     people: tuple[tuple[MemberId, int], ...]
-    """Each with the first of these that reaches them."""
+    """People, each with the position of the first destination that reaches the person."""
     revision: Revision
     missing: str = ""
-    """Why somebody may be missing; empty: nobody is."""
+    """Reason why people may be missing. Empty if no people are missing."""
     is_lasting: bool = False
-    """Whether asking again would change nothing about that."""
+    """True if the same people would be missing from another resolution."""
     away: tuple[SubnetName, ...] = ()
-    """The organisations that are out of reach."""
+    """Organisations that are out of reach."""
     shares: tuple[OtherShare, ...] = ()
-    """Whom others' gateways serve, of the lists that go by shares: nobody of these is among `people`."""
+    """Shares of other gateways, for the lists that go by shares. Their people are not among `people`."""
     own: tuple[OtherShare, ...] = ()
-    """Whom this gateway serves, of the same."""
+    """Shares of this gateway, for the same lists."""
     unsure: tuple[tuple[MemberId, int], ...] = ()
-    """Further people whom the gateway of a server that is missing may serve: they wait until it is known."""
+    """Further people that the gateway of a missing server may serve. They wait until that is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotResolved:
-    """Nobody could tell who is in the lists."""
+    """The lists of a message could not be resolved."""
 
     id: str
     why: str
     away: tuple[SubnetName, ...] = ()
-    """The organisations that are out of reach; empty: that of each list."""
+    """Organisations that are out of reach. Empty means the organisation of each list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ class Posted:
 
     id: str
     destinations: tuple[int, ...]
-    """The positions of those that were sent to."""
+    """Positions of the lists whose shares were sent."""
     is_spread: bool
-    """Whether every server has its share, but those that are away or lost."""
+    """True if every server has its share, except the servers that are away or lost."""
     away: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
@@ -117,13 +117,13 @@ class NotPosted:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A share has come: of another gateway's message, or the own one of a message that was taken here."""
+    """A share has come: of another gateway's message, or the own share of a message that was taken here."""
 
     id: str
     sender: str
     destinations: tuple[Destination, ...]
     people: tuple[tuple[MemberId, int], ...]
-    """Each with the position, in `destinations`, of the first that reaches them."""
+    """People, each with the position in `destinations` of the first destination that reaches the person."""
     content: bytes
     addressed: tuple[MemberId, ...]
     is_own: bool
@@ -133,42 +133,45 @@ class Shared:
     author: str = ""
     subject: str = ""
     is_proven: bool = False
-    """Whether this gateway has made it; of an own share."""
+    """True if this gateway has made the share. For an own share only."""
     own_id: str = ""
     """The `own_id` of the message."""
     reached: frozenset[str] = frozenset()
-    """The mailboxes that final messages of the same content have reached."""
+    """Mailboxes that final messages of the same content have reached."""
 
     @property
     def kinship(self) -> str:
-        """The kinship of the message."""
+        """Kinship of the message."""
         return self.own_id or self.id
 
 
 @dataclass(frozen=True, slots=True)
 class ListGone:
-    """A list, or its owners, were deleted since the message came."""
+    """A list, or the group of its owners, was deleted since the message came."""
 
     id: str
     destination: int
-    """Its position."""
+    """Position of the destination."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A transaction with the mail server ended. Whoever is neither refused nor deferred has been taken."""
+    """A transaction with the mail server ended.
+
+    The server has taken each person who is neither refused nor deferred.
+    """
 
     id: str
     chunk: int
     refused: Mapping[int, str] = field(default_factory=dict)
     deferred: Mapping[int, str] = field(default_factory=dict)
     unknown: frozenset[int] = frozenset()
-    """Those of the refused whom the mail server refused by their names, whatever the message."""
+    """Refused people whose names the mail server refused, for any message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounced:
-    """A report came back that somebody cannot be reached."""
+    """A report came back: a person cannot be reached."""
 
     id: str
     chunk: int
@@ -179,7 +182,7 @@ class Bounced:
 
 @dataclass(frozen=True, slots=True)
 class Complained:
-    """Somebody takes a message of a list for abuse, as far as a report at a return path says so."""
+    """A report at a return path says that a person takes a message of a list for abuse."""
 
     person: MemberId
     destination: Destination
@@ -187,30 +190,30 @@ class Complained:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Somebody who cannot be reached is to be sent to again."""
+    """A person who could not be reached is to be sent to again."""
 
     person: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The gateway writes to one person. What it has written before it does not write again."""
+    """The gateway writes to one person. A letter that was written before is not written again."""
 
     message: Message
     person: MemberId
     content: bytes
     transaction: int = 0
-    """Names who waits for it to be safe."""
+    """Number that identifies the caller who waits for the letter to be safe."""
 
     @property
     def id(self) -> str:
-        """Of the letter."""
+        """Id of the letter."""
         return self.message.id
 
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What a letter had asked the person to confirm was done."""
+    """The wish that a letter asked the person to confirm was carried out."""
 
     id: str
     earlier: Spooled | None = None
@@ -218,36 +221,36 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Retried:
-    """Somebody wants what waits to be tried now."""
+    """An operator wants the waiting work of a message to be tried now."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """Somebody wants nothing more to be sent of a message."""
+    """An operator wants nothing more of a message to be sent."""
 
     id: str
     server: str = ""
-    """Only what waits for this server or organisation; empty: all of it."""
+    """Server or organisation that is to be waited for no longer. Empty to drop the whole message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """Somebody lets what is held of a message go."""
+    """A held message is released."""
 
     id: str
     group: GroupId | None = None
-    """The list that holds it; None: all that do."""
+    """List that holds the message. None for all lists that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Somebody lets what is held of a message go nowhere."""
+    """A held message is rejected."""
 
     id: str
     group: GroupId | None = None
-    """The list that holds it; None: all that do."""
+    """List that holds the message. None for all lists that hold it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +267,7 @@ class NotAdmitted:
     id: str
     why: str
     is_lasting: bool = False
-    """Whether trying again would change nothing about that."""
+    """True if another attempt would change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,7 +301,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """Make these durable, all or none, before any effect that follows. A final message needs its content no more."""
+    """Make a message and chunks durable, all or none, before any effect that follows.
+
+    A final message needs no content.
+    """
 
     message: Message
     chunks: tuple[Chunk, ...] = ()
@@ -311,30 +317,30 @@ class Answer:
 
     transaction: int
     is_refused: bool = False
-    """Whether it is a share that counts for nothing."""
+    """True if the transaction is a share that counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Ask who is in these lists, as one set."""
+    """Resolve these lists as one set."""
 
     id: str
     destinations: Mapping[int, Destination]
-    """By position."""
+    """Destinations by position."""
 
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """Send the shares of a message, or find out how far they are: sent twice, they are one message."""
+    """Send the shares of a message, or find out their progress. A repeated post is the same message."""
 
     message: Message
     destinations: Mapping[int, Destination]
-    """By position."""
+    """Destinations by position."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """Give a copy to the mail server, for those of a chunk who wait."""
+    """Give a copy to the mail server, for the people of a chunk who wait."""
 
     message: Message
     chunk: Chunk
@@ -342,40 +348,40 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Admit:
-    """Have the person of a request join, whom owners have accepted."""
+    """Make the person of a request join, after owners have accepted the person."""
 
     request: Message
 
 
 @dataclass(frozen=True, slots=True)
 class Forget:
-    """Delete a message that was final for long."""
+    """Delete a message that has been final for long."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Make durable what is known of somebody who cannot be reached, or of a day."""
+    """Make durable the record of a person who cannot be reached, or the digest of a day."""
 
     kept: Failing | Digest
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailing:
-    """Delete what is known of somebody who could not be reached."""
+    """Delete the record of a person who could not be reached."""
 
     person: MemberId
 
 
 @dataclass(frozen=True, slots=True)
 class ForgetDigest:
-    """Delete what the owners of a list were to be told."""
+    """Delete the digest for the owners of a list."""
 
     group: GroupId
 
 
 Change = Save | Forget | Keep | ForgetFailing | ForgetDigest
-"""What the spool is to write."""
+"""Changes that the spool is to write."""
 
 Effect = Change | Answer | Resolve | Post | HandOver | Admit

@@ -1,9 +1,10 @@
-"""Failure notices of mail servers that write no standard report (RFC 3464), told by their words.
+"""Failure notices of mail servers that write no standard report (RFC 3464), recognised by their words.
 
-The return path names the person already, so one question is left: did a mail server give up? Three answers must not be
-mixed up: a failure, a warning (delivery is still being tried), and an automatic answer of the person, such as that of a
-holiday. So a notice counts where its sender or its subject is that of a mail server, and its text or subject says that
-delivery failed; a warning never does. The words are those that large mail systems write, in their languages.
+The return path already names the person, so one question is left: did a mail server give up? Three kinds of message
+must stay apart: a failure, a warning (delivery is still being tried), and an automatic answer of the person, such as
+that of a holiday. A notice counts under two conditions: its sender or subject is that of a mail server, and its text or
+subject says that delivery failed. A warning never counts. The words are those that large mail systems write, in their
+languages.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from mailing.rules.delivery_status import status_in
 
 LINES_LIMIT = 1_000
 CHARACTERS_LIMIT = 20_000
-"""Characters of a notice that are read; the longest that mail systems write have a quarter of it."""
+"""Most characters of a notice that are read. The longest notices of mail systems have a quarter of them."""
 
 UNKNOWN_REASON = "a report without a status"
 
@@ -99,7 +100,7 @@ _TEXT_OF_FAILURE = _any(
 _SURE_TEXT_OF_FAILURE = _any(
     r"\b(?:could not be delivered|delivery (?:has )?failed|unable to deliver|failed permanently)\b.{0,80}[^\s@]@[^\s@]"
 )
-"""Sentence that no person writes; its sender does not matter."""
+"""Sentence that no person writes. Its sender does not matter."""
 
 _WARNING = _any(
     r"\bwarning (?:message )?only\b",
@@ -144,25 +145,25 @@ _RETURNED_COPY = re.compile(
     r")",
     re.I | re.M,
 )
-"""Begin of the copy of the message: its words are those of its author."""
+"""Start of the copy of the message, whose words are those of its author."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message in words, decoded."""
+    """The decoded words of a message."""
 
     sender: str
     """Name and address in From."""
     subject: str
     text: str
     is_automatic_answer: bool
-    """True if its fields say so (RFC 3834); some mail servers say it of their notices, too."""
+    """True if its fields say so (RFC 3834). Some mail servers mark their notices in the same way."""
 
 
 def why_given_up(notice: Notice) -> str | None:
-    """Return the reason of a notice that says that delivery failed: a status, or none in particular.
+    """Return the reason of a notice about a failed delivery: a status, or `UNKNOWN_REASON`.
 
-    None if it is a warning, an automatic answer, or something else.
+    None if the notice is a warning, an automatic answer, or another message.
     """
     if not may_be_failure(notice):
         return None
@@ -175,7 +176,7 @@ def why_given_up(notice: Notice) -> str | None:
 
 
 def may_be_failure(notice: Notice) -> bool:
-    """Return False for what is certainly no failure: a warning, an automatic answer, what somebody wrote."""
+    """Return False for a message that is certainly no failure: a warning, an automatic answer, a person's own text."""
     is_of_mail_server, has_subject = _is_of_mail_server(notice), _has_subject_of_failure(notice)
     if _AUTOMATIC_ANSWER.search(notice.subject) or _SUBJECT_OF_WARNING.search(notice.subject):
         return False

@@ -1,7 +1,8 @@
-"""Who cannot be reached for long: days of failures, a probe, suppression; and what owners are told of it once a day.
+"""People that mail does not reach for long: days of failures, a probe, suppression, and a daily digest for owners.
 
-A bounce can be forged by whoever got the same message, so no number of them keeps mail from anybody: they lead to a
-probe, a message to that person alone, whose token nobody else sees. Where that comes back, too, nothing more is sent.
+Anybody who got the same message can forge a bounce, so no number of bounces keeps mail from a person. Bounces lead to a
+probe: a message to that person alone, whose token no other person sees. If the probe comes back, too, nothing more is
+sent.
 """
 
 from __future__ import annotations
@@ -25,55 +26,55 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 DAY_S = 86_400
 FAILURE_DAYS = 5
-"""So many days of failures within the next lead to a probe."""
+"""Days of failures within `WITHIN_DAYS` that lead to a probe."""
 WITHIN_DAYS = 30
 PROBE_S = 7 * DAY_S
-"""For so long a probe may come back; a mail server gives up after 5 days."""
+"""Time in which a probe may come back, in seconds. A mail server gives up after 5 days."""
 SUPPRESSED_DAYS = 365
-"""After that somebody is sent to again."""
+"""Days after which a suppressed person is sent to again."""
 FAILING_LIMIT = 100_000
-"""People whose failures are kept."""
+"""Most people whose failures are kept."""
 DIGEST_NAMES = 100
-"""People that a digest names; others are numbers. So many organisations are told apart, too."""
+"""Most people that a digest names. Further people are only counted. The same limit holds for organisations."""
 ELSEWHERE = "others"
 WHY_LIMIT = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """Somebody whom messages did not reach."""
+    """A person whom messages did not reach."""
 
     person: MemberId
     group: GroupId
-    """The list of the last of them."""
+    """List of the last message that did not reach the person."""
     address: str
-    """Of that list, quoted."""
+    """Quoted address of that list."""
     owners: str
-    """Where its owners are written to; empty: it has none."""
+    """Address of that list's owners. Empty if it has none."""
     days: tuple[int, ...]
-    """On which there were failures, since 1970; the last 30 days alone."""
+    """Days with failures, counted since 1970. Only the last 30 days are kept."""
     why: str
-    """What was said last."""
+    """Reason of the last failure."""
     probe: str = ""
-    """The id of the message that is to find out; empty: none is under way."""
+    """Id of the probe under way. Empty if no probe is under way."""
     probed: int = 0
-    """When it was written, in seconds since 1970."""
+    """Time at which the probe was written, in seconds since 1970."""
     suppressed: int = 0
-    """Since when nothing is sent, in seconds since 1970; 0: it is."""
+    """Time since which nothing is sent, in seconds since 1970. 0 if the person is not suppressed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Digest:
-    """What the owners of a list are told of one day."""
+    """Report to the owners of a list about one day."""
 
     group: GroupId
     owners: str
     day: int
-    """Since 1970."""
+    """The day, counted since 1970."""
     counts: Mapping[str, int]
-    """Whom messages did not reach, by organisation: the domain of their names."""
+    """Number of people whom messages did not reach, by organisation: the domain of their names."""
     people: Mapping[MemberId, str]
-    """The first of them, and what was said."""
+    """The first of these people, each with the reason."""
     suppressed: tuple[MemberId, ...] = ()
     away: tuple[SubnetName, ...] = ()
     """Servers for which messages were given up."""
@@ -83,7 +84,7 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Somebody was not reached by a message."""
+    """A message did not reach a person."""
 
     person: MemberId
     destination: Destination
@@ -91,35 +92,38 @@ class Failure:
 
 
 class Failures:
-    """All people whom messages did not reach lately. It says what is to be kept of them; `date`: seconds since 1970."""
+    """All people whom messages did not reach lately. Methods return the records to keep. `date`: seconds since 1970."""
 
     def __init__(self, failing: Iterable[Failing] = (), digests: Iterable[Digest] = ()) -> None:
-        """As they were kept."""
+        """Resume from the kept records."""
         self._failing = {mailbox_of(each.person): each for each in failing}
-        """Entries by mailbox: a person may be in lists by several spellings."""
+        """Entries by mailbox, because a person may be in lists under several spellings."""
         self._digests = {each.group: each for each in digests}
         self._swept = 0
         self.untaken = 0
-        """Failures of people who are one too many to be kept."""
+        """Failures of people who were not kept because `FAILING_LIMIT` was reached."""
         self.suppression_changes = 0
-        """Rises when somebody may be one to whom nothing is sent, or one no more."""
+        """Counter that rises when a person may become suppressed, or stop being suppressed."""
 
     def is_suppressed(self, person: MemberId) -> bool:
-        """Whether nothing is to be sent to somebody."""
+        """Return True if nothing is to be sent to a person."""
         found = self._failing.get(mailbox_of(person))
         return found is not None and found.suppressed != 0
 
     @property
     def count(self) -> int:
-        """Of how many people something is kept."""
+        """Number of people with a kept record."""
         return len(self._failing)
 
     def suppressed(self) -> list[Failing]:
-        """All to whom nothing is sent, sorted by name."""
+        """Return all people to whom nothing is sent, sorted by name."""
         return sorted((each for each in self._failing.values() if each.suppressed), key=lambda each: each.person)
 
     def failed(self, failure: Failure, date: int) -> list[Failing | Digest]:
-        """Somebody was not reached by a list; what is to be kept. Of one person a day counts once."""
+        """Record that a list did not reach a person, and return the records to keep.
+
+        One failure a day counts for a person.
+        """
         kept: list[Failing | Digest] = []
         person, place, today = failure.person, failure.destination, date // DAY_S
         if not place.is_list:
@@ -136,13 +140,13 @@ class Failures:
         days = (*(day for day in (before.days if before is not None else ()) if day > today - WITHIN_DAYS), today)
         fresh = Failing(person, place.group, place.address, place.owners, days, failure.why[:WHY_LIMIT])
         if before is not None:
-            # Kept under the name that it was kept under.
+            # The spool keys the record by its first name, so the name must stay.
             fresh = replace(fresh, person=before.person, probe=before.probe, probed=before.probed)
         self._failing[mailbox_of(person)] = fresh
         return [*kept, fresh]
 
     def gave_up(self, place: Destination, servers: Iterable[SubnetName], date: int) -> list[Digest]:
-        """A message of a list was given up for some servers; what is to be kept."""
+        """Record that a message of a list was given up for some servers, and return the records to keep."""
         digest = self._digest(place.group, place.owners, date // DAY_S)
         if digest is None:
             return []
@@ -151,7 +155,10 @@ class Failures:
         return [digest]
 
     def complained(self, person: MemberId, place: Destination, date: int) -> list[Digest]:
-        """Somebody took mail of a list for abuse; what is to be kept. Nothing else follows: a report proves nobody."""
+        """Record a complaint about mail of a list, and return the records to keep.
+
+        No other effect follows, because a report does not prove its author.
+        """
         digest = self._digest(place.group, place.owners, date // DAY_S) if place.is_list else None
         if digest is None or person in digest.complained or len(digest.complained) >= DIGEST_NAMES:
             return []
@@ -159,7 +166,7 @@ class Failures:
         return [digest]
 
     def probe_of(self, person: MemberId, date: int) -> tuple[Failing, Message, bytes] | None:
-        """The probe that is due: what is to be kept of the person with it, the message and its content."""
+        """Return the due probe: the record to keep, the message and its content. None if no probe is due."""
         found = self._failing.get(mailbox_of(person))
         if found is None or found.suppressed or found.probe or len(found.days) < FAILURE_DAYS:
             return None
@@ -168,7 +175,7 @@ class Failures:
         return found, *_probe(found, id_, date)
 
     def probe_failed(self, person: MemberId, probe: str, why: str, date: int) -> list[Failing | Digest]:
-        """A probe came back: nothing more is sent to the person. What is to be kept; nothing where it is an old one."""
+        """Suppress a person whose probe came back, and return the records to keep. Empty for an old probe."""
         found = self._failing.get(mailbox_of(person))
         if found is None or found.probe != probe:
             return []
@@ -182,19 +189,19 @@ class Failures:
         return [found, digest]
 
     def clear(self, person: MemberId) -> bool:
-        """Send to somebody again, and forget what failed; returns whether anything was kept."""
+        """Send to a person again, and forget the failures. True if a record was kept."""
         self.suppression_changes += 1
         return self._failing.pop(mailbox_of(person), None) is not None
 
     def due_digests(self, date: int) -> list[Digest]:
-        """Those of days that are over: these are to be told, and kept no more."""
+        """Remove and return the digests of days that are over. The caller sends them to the owners."""
         over = [each for each in self._digests.values() if each.day < date // DAY_S]
         for each in over:
             del self._digests[each.group]
         return over
 
     def outdated(self, date: int) -> list[MemberId]:
-        """Those of whom nothing is to be kept any more; looked for once a day."""
+        """Remove and return the people whose records are outdated. The search runs once a day."""
         today = date // DAY_S
         if today == self._swept:
             return []
@@ -205,7 +212,10 @@ class Failures:
         return gone
 
     def _digest_with(self, failure: Failure, today: int) -> Digest | None:
-        """The digest of the list, with one more whom a message did not reach; None: it is as it was."""
+        """Return the digest of the list with one more person whom a message did not reach.
+
+        None if it stays the same.
+        """
         person, place = failure.person, failure.destination
         digest = self._digest(place.group, place.owners, today)
         if digest is None or person in digest.people:
@@ -228,13 +238,13 @@ def _is_outdated(failing: Failing, date: int) -> bool:
     if failing.suppressed:
         return date > failing.suppressed + SUPPRESSED_DAYS * DAY_S
     if failing.probe:
-        # It did not come back.
+        # The probe did not come back.
         return date > failing.probed + PROBE_S
     return failing.days[-1] <= date // DAY_S - WITHIN_DAYS
 
 
 def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
-    """What is written to somebody to find out whether mail arrives. It has a return path, unlike other letters."""
+    """Return a probe, which finds out if mail reaches the person. Unlike other letters it has a return path."""
     person, address = failing.person, failing.address
     request = address_beside(address, REQUEST_ADDRESS)
     is_ascii = f"{person}{address}".isascii()
@@ -261,7 +271,7 @@ def _probe(failing: Failing, id_: str, date: int) -> tuple[Message, bytes]:
 
 
 def digest_note(digest: Digest, date: int) -> tuple[Message, bytes]:
-    """A message to the owners of a list, and its content."""
+    """Return the message to the owners of a list for a digest, and its content."""
     total = sum(digest.counts.values())
     lines = []
     if digest.away:

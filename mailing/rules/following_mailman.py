@@ -1,4 +1,7 @@
-"""What makes the groups of lists as Mailman has them, one way: Mailman decides, nothing is told to it. Pure."""
+"""Updates that make the groups of lists equal to Mailman's lists, one way: Mailman decides, and is told nothing.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,29 +15,29 @@ from shadowtree.updates import Arc, Join, Leave
 from shadowtree.vocabulary import GroupId
 
 REMOVED_PER_CENT_LIMIT: Final = 20
-"""Of the memberships: where more would be removed, it is likelier that Mailman told too little."""
+"""Most memberships that may be removed, in per cent. Above this limit Mailman has probably told too little."""
 OPERATIONS_LIMIT: Final = 100_000
-"""What a name server takes as one atomic update."""
+"""Most operations that a name server takes as one atomic update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What there is to do."""
+    """Difference between the existing and the wanted groups."""
 
     created: tuple[GroupId, ...]
     joined: tuple[Arc, ...]
     left: tuple[Arc, ...]
     unchanged: int
-    """Memberships that are as they should be."""
+    """Number of memberships that are right already."""
 
     @property
     def removed_per_cent(self) -> float:
-        """Of the memberships that there are."""
+        """Removed memberships, in per cent of the existing memberships."""
         before = len(self.left) + self.unchanged
         return 100 * len(self.left) / before if before else 0.0
 
     def why_not(self, *, is_forced: bool) -> str | None:
-        """Why it is not done; None: it may be."""
+        """Return the reason why the update is refused. None if it may run."""
         count = len(self.joined) + len(self.left)
         if count > OPERATIONS_LIMIT:
             return (
@@ -50,16 +53,16 @@ class Difference:
         return None
 
     def operations(self) -> list[Join | Leave]:
-        """The one update."""
+        """Return the operations of the one update."""
         leaves = [Leave(arc.parent, arc.child, arc.kind) for arc in self.left]
         return [*leaves, *(Join(arc.parent, arc.child, arc.kind) for arc in self.joined)]
 
 
 def difference(wanted: Wanted, groups: Collection[GroupId], arcs: Iterable[Arc]) -> Difference:
-    """Return the updates from the groups and arcs that there are to those that are wanted.
+    """Return the updates from the existing groups and arcs to the wanted groups and arcs.
 
-    Groups that stand for no list are left as they are, and so is all that is in them. A person who is in a group by
-    another spelling stays in it by that one.
+    Groups that stand for no list keep all that is in them. A person who is in a group under another spelling keeps that
+    spelling.
     """
     ruled, by_ends = wanted.ruled, {(arc.parent, arc.child): arc for arc in wanted.arcs}
     there = {(arc.parent, arc.child): arc for arc in arcs if arc.child and arc.parent in ruled}
@@ -77,5 +80,5 @@ def difference(wanted: Wanted, groups: Collection[GroupId], arcs: Iterable[Arc])
 
 
 def _in_any_spelling(arc: Arc) -> tuple[GroupId, str]:
-    """Return what the arcs of one person into a group have in common."""
+    """Return the key that the arcs of one person into a group have in common."""
     return arc.parent, mailbox_of(arc.child) if arc.kind == "process" else arc.child

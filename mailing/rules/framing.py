@@ -1,45 +1,45 @@
-"""Requests out of bytes, however these are cut: netstrings (socketmap), and lines until an empty one (policy)."""
+"""Requests from bytes that may be cut anywhere: netstrings (socketmap), and lines up to an empty line (policy)."""
 
 from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
 NETSTRING_LIMIT = 10_000
-"""Bytes; Postfix asks for addresses, which are shorter by far."""
+"""Most bytes of a netstring. Postfix asks for addresses, which are shorter by far."""
 POLICY_REQUEST_LIMIT = 16_384
-"""Bytes; Postfix sends some thirty attributes, the longest of which are addresses and host names."""
+"""Most bytes of a policy request. Postfix sends some thirty attributes. Addresses and host names are the longest."""
 
 Request = TypeVar("Request")
 
 
 class FramingError(ValueError):
-    """Bytes that are no request, nor the begin of one: nothing that follows can be understood."""
+    """Bytes that are neither a request nor the start of a request. No later byte can be understood."""
 
 
 class Reader(Protocol[Request]):
-    """Takes bytes, gives requests."""
+    """Reader that turns bytes into requests."""
 
     @property
     def is_within(self) -> bool:
-        """Whether a request has begun that is not whole."""
+        """True if a request has begun and is not complete."""
 
     def feed(self, data: bytes) -> list[Request]:
-        """The requests that are whole with these bytes; raises `FramingError`."""
+        """Return the requests that these bytes complete, or raise `FramingError`."""
 
 
 class NetstringReader:
-    """``LENGTH:BYTES,`` as D. J. Bernstein wrote it down."""
+    """Reader of netstrings: ``LENGTH:BYTES,``, as D. J. Bernstein defined them."""
 
     def __init__(self) -> None:
         self._held = b""
 
     @property
     def is_within(self) -> bool:
-        """Whether a netstring has begun that is not whole."""
+        """True if a netstring has begun and is not complete."""
         return bool(self._held)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """The contents that are whole with these bytes; raises `FramingError`."""
+        """Return the contents of the netstrings that these bytes complete, or raise `FramingError`."""
         held, found, begin = self._held + data, list[bytes](), 0
         while (colon := held.find(b":", begin, begin + 6)) >= 0:
             digits = held[begin:colon]
@@ -65,23 +65,23 @@ class NetstringReader:
 
 
 def netstring(content: bytes) -> bytes:
-    """A content as a netstring."""
+    """Return a content as a netstring."""
     return b"%d:%b," % (len(content), content)
 
 
 class PolicyReader:
-    """``NAME=VALUE`` lines until an empty one, as Postfix asks whether a recipient is to be accepted."""
+    """Reader of Postfix's questions about recipients: ``NAME=VALUE`` lines up to an empty line."""
 
     def __init__(self) -> None:
         self._held = b""
 
     @property
     def is_within(self) -> bool:
-        """Whether a request has begun that is not whole."""
+        """True if a request has begun and is not complete."""
         return bool(self._held)
 
     def feed(self, data: bytes) -> list[dict[str, str]]:
-        """The requests that are whole with these bytes, as their attributes; raises `FramingError`."""
+        """Return the attributes of each request that these bytes complete, or raise `FramingError`."""
         *whole, self._held = (self._held + data).split(b"\n\n")
         if max(map(len, (*whole, self._held))) > POLICY_REQUEST_LIMIT:
             raise FramingError(f"a policy request of over {POLICY_REQUEST_LIMIT} bytes")

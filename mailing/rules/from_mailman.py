@@ -1,12 +1,12 @@
-"""Lists of Mailman 3 as groups of the name service: pure, from rosters to the groups and arcs that are wanted.
+"""Lists of Mailman 3 as groups of the name service: a pure translation of rosters to the wanted groups and arcs.
 
     a list                          a group, NAME@SUBNET
     a member that is a list         a nested group
     an owner                        a member of NAME+owners@SUBNET
     a member whose delivery is off  a member of the list, and of NAME+muted@SUBNET
 
-What Mailman knows beyond that has no equal here. It is noted, with the line it stands on, and nothing of it is lost in
-silence. Two lists that would be one group are refused.
+Mailman's other data have no equal here. They are noted with their line, so that nothing is lost in silence. Two lists
+that would be one group are refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from shadowtree.updates import Arc
 from shadowtree.vocabulary import GroupId, MemberId, NodeKind, SubnetName
 
 Subnets = Mapping[str, SubnetName]
-"""By mail domain, in lower case: where the groups of its lists are."""
+"""Subnet of the groups of lists, by mail domain in lower case."""
 
 _REGULAR: Final = "regular"
 _NO_MODERATION: Final = ("", "defer", "accept")
@@ -52,11 +52,14 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "reply_goes_to_list": "it sets Reply-To",
     "templates": "texts of its own, footers among them",
 }
-"""Settings of a list that change what becomes of mail, and have no equal, where they are not as Mailman sets them."""
+"""Settings of a list that change the handling of mail and have no equal.
+
+Only values other than Mailman's defaults are noted.
+"""
 
 
 class Kind(StrEnum):
-    """What notes are about."""
+    """Topics of notes."""
 
     BAD_NAME = "bad name"
     DELIVERY = "delivery"
@@ -71,18 +74,21 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something of Mailman's that has no equal, or no place, in the name service."""
+    """An item of Mailman's that has no equal, or no place, in the name service."""
 
     line: int | None
-    """Of the file; None where it came from the REST API."""
+    """Line of the file. None if the item came from the REST API."""
     list: str
-    """The address of the list, or its id where no address is known."""
+    """Address of the list, or its id if no address is known."""
     address: str | None
-    """Of whom it is noted; None: of the list itself."""
+    """Member that the note is about. None if the note is about the list itself."""
     reason: str
     kind: Kind
     is_left_out: bool
-    """Whether nothing came of it; else somebody is a member, but not all that Mailman knows of them is kept."""
+    """True if the item was left out.
+
+    False if the person is a member, but a part of Mailman's data about the person is lost.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +97,18 @@ class Wanted:
 
     lists: tuple[GroupId, ...]
     groups: tuple[GroupId, ...]
-    """These, and those beside them that have members."""
+    """Groups in `lists`, and the companions that have members."""
     arcs: tuple[Arc, ...]
     notes: tuple[Note, ...]
 
     @property
     def ruled(self) -> frozenset[GroupId]:
-        """All groups whose members Mailman knows, whether they have any or not."""
+        """All groups whose members Mailman knows, with or without members."""
         return frozenset(group for each in self.lists for group in (each, beside(each, OWNERS), beside(each, MUTED)))
 
 
 def subnets_of_members(rosters: Rosters, subnets: Subnets) -> frozenset[SubnetName]:
-    """The subnets whose groups must be known to tell which members are groups."""
+    """Return the subnets whose groups must be known to recognise the members that are groups."""
     addresses = [*(each.address for each in rosters.lists), *(each.address for each in rosters.members)]
     domains = {ascii_domain(address.rpartition("@")[2]) for address in addresses}
     return frozenset(
@@ -111,10 +117,10 @@ def subnets_of_members(rosters: Rosters, subnets: Subnets) -> frozenset[SubnetNa
 
 
 def wanted_of(rosters: Rosters, subnets: Subnets, existing: Collection[GroupId]) -> Wanted:
-    """The groups and arcs that stand for all rosters.
+    """Return the groups and arcs that stand for all rosters.
 
-    `existing`: the groups that the name service has in `subnets_of_members`. Raises `RosterError` where two lists
-    would be one group, or none is left.
+    `existing`: groups of the name service in `subnets_of_members`. Raises `RosterError` if two lists would be one
+    group, or if no list is left.
     """
     found = _Translation(subnets, existing)
     for each in rosters.lists:
@@ -135,22 +141,22 @@ class _Translation:
     existing: Collection[GroupId]
     _lists: dict[GroupId, MailmanList] = field(default_factory=dict)
     _groups: dict[str, GroupId | None] = field(default_factory=dict)
-    """By the id of the list; None: it is left out."""
+    """Groups by the id of the list. None if the list is left out."""
     _domains: set[str] = field(default_factory=set)
-    """Those that have a list."""
+    """Mail domains that have a list."""
     _arcs: dict[tuple[GroupId, MemberId], NodeKind] = field(default_factory=dict)
     _parents: dict[GroupId, GroupId] = field(default_factory=dict)
-    """Of nested lists: one that each is in."""
+    """One parent of each nested list."""
     _beside: set[GroupId] = field(default_factory=set)
-    """The groups that may stand beside lists."""
+    """Groups that may stand beside lists."""
     _muted: list[tuple[GroupId, MailmanMember]] = field(default_factory=list)
     _spellings: dict[str, MemberId] = field(default_factory=dict)
     """Names of members by mailbox."""
     _notes: dict[tuple[str, str | None, str], Note] = field(default_factory=dict)
-    """Each once, also where a member stands twice in the rosters."""
+    """Notes without repetition, also if a member occurs twice in the rosters."""
 
     def add_list(self, each: MailmanList) -> None:
-        """Take a list, or note why not."""
+        """Take a list, or note why it is left out."""
         local, _, domain = each.address.lower().rpartition("@")
         domain = ascii_domain(domain)
         subnet = self.subnets.get(domain)
@@ -171,7 +177,7 @@ class _Translation:
         self._groups[each.list_id.lower()] = group
 
     def add_list_of(self, member: MailmanMember) -> None:
-        """Take the list of a member where nothing else tells of it: its id ends with its domain."""
+        """Take the list of a member if no other object describes it. Its id ends with its domain."""
         list_id = member.list_id.lower()
         if list_id in self._groups:
             return
@@ -186,7 +192,7 @@ class _Translation:
         self.add_list(MailmanList(f"{list_id.removesuffix(f'.{domain}')}@{domain}", member.list_id, member.line))
 
     def refuse_mixed_up_names(self) -> None:
-        """Refuse a list whose name is that of a group beside another; and rosters without any list."""
+        """Refuse a list that has the name of a group beside another list, and rosters without any list."""
         for group, each in self._lists.items():
             for name in (beside(group, OWNERS), beside(group, MUTED)):
                 other = self._lists.get(name)
@@ -202,7 +208,7 @@ class _Translation:
             raise RosterError(f"there is no list in it whose domain stands for a subnet; those that do: {domains}")
 
     def add_member(self, member: MailmanMember) -> None:
-        """Take what somebody is in a list, or note why not."""
+        """Take the role of a member in a list, or note why it is left out."""
         group = self._groups[member.list_id.lower()]
         if group is None:
             return
@@ -220,7 +226,7 @@ class _Translation:
                 self._leave_out(each, member, f"the role {shown(role)!r} is not known", Kind.UNKNOWN)
 
     def note_settings(self, address: str, values: Mapping[str, object], line: int | None) -> None:
-        """Note what is set for a list and has no equal."""
+        """Note the settings of a list that have no equal."""
         for key, what in _SETTINGS.items():
             value = values.get(key)
             if value not in _NOTHING_TO_NOTE:
@@ -228,7 +234,7 @@ class _Translation:
                 self._note(each, None, f"{key}: {what}", Kind.SETTING, is_left_out=True)
 
     def finish(self) -> Wanted:
-        """All that was taken."""
+        """Return the whole translation."""
         for group, member in self._muted:
             parent = self._parents.get(group)
             if parent is not None:
@@ -260,7 +266,7 @@ class _Translation:
             self._keep(each, member, why, Kind.MODERATION)
 
     def _join(self, each: MailmanList, parent: GroupId, member: MailmanMember) -> MemberId | None:
-        """Make somebody a member of a group; returns who it is, or None where that is noted and not done."""
+        """Make a person or list a member of a group. Return the member, or None if it is noted and left out."""
         child = self._nested(member)
         kind: NodeKind = "group"
         if child is None:
@@ -283,11 +289,11 @@ class _Translation:
         return child
 
     def _spelled(self, name: MemberId) -> MemberId:
-        """Return the spelling that stands first in the rosters: an owner and a member of one mailbox are one person."""
+        """Return the first spelling in the rosters: an owner and a member of one mailbox are one person."""
         return self._spellings.setdefault(mailbox_of(name), name)
 
     def _nested(self, member: MailmanMember) -> GroupId | None:
-        """The group whose list has the address of a member."""
+        """Return the group whose list has the address of a member. None if there is none."""
         local, _, domain = unquoted(member.address).rpartition("@")
         subnet = self.subnets.get(ascii_domain(domain))
         if subnet is None:

@@ -1,6 +1,6 @@
-"""What an author is told of servers for which a message was given up: one report, which names no person.
+"""Report to an author about servers for which a message was given up. It names no person.
 
-It goes to an address that the own mail server has confirmed, and to nobody else: others may have been made up.
+The report goes to an address that the local mail server has confirmed. Other addresses may have been made up.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ EXPIRED = "4.4.7"
 
 
 def organisation_of(name: GroupId | SubnetName) -> SubnetName:
-    """Whose a group is, or a server."""
+    """Return the organisation of a group or a server."""
     return name.rpartition("@")[2]
 
 
 def report_to_author(message: Message, lists: Sequence[Destination], date: int) -> tuple[Message, bytes]:
-    """A delivery status notification (RFC 3464) about the lists of a message, and its content."""
+    """Return a delivery status notification (RFC 3464) about the lists of a message, and its content."""
     servers, first = _told(message.given_up), lists[0]
     told = "\n".join((message.id, str(message.accepted), *message.given_up))
     id_ = hashlib.sha256(f"report {told}".encode()).hexdigest()[:ID_DIGITS]

@@ -1,4 +1,4 @@
-"""Which connection gives way where places are taken and another connection needs one."""
+"""Choice of the connection that gives way when all places are taken and another connection needs one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 LOOPBACK: Final = "loopback"
 IPV4_PREFIX, IPV6_PREFIX = 24, 64
-"""Bits of the networks of one user: a machine has all IPv6 addresses of its subnet."""
+"""Prefix lengths of the network of one user: a machine has all IPv6 addresses of its subnet."""
 
 Owner = TypeVar("Owner")
 
@@ -29,7 +29,7 @@ class Holder(Generic[Owner]):
 def who_gives_way(holders: Iterable[Holder[Owner]], now: float, *, patience_seconds: float) -> Owner | None:
     """Return the owner of the place to be freed. None if no holder has had its place for `patience_seconds`.
 
-    The network with the most places loses its oldest one: a network that takes all places takes them from itself.
+    The network with the most places loses its oldest place. So a network that takes all places takes them from itself.
     """
     late = [each for each in holders if now >= each.since + patience_seconds]
     if not late:
@@ -39,7 +39,7 @@ def who_gives_way(holders: Iterable[Holder[Owner]], now: float, *, patience_seco
 
 
 def network_of(address: object) -> str:
-    """Return the network that an address of a socket belongs to; empty if it has none, as with a Unix socket."""
+    """Return the network of a socket address. Empty if the address has no network, as with a Unix socket."""
     try:
         found = ip_address(address[0].partition("%")[0])  # type: ignore[index]
     except (TypeError, IndexError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""All messages that are not final, and how each becomes so."""
+"""All messages that are not final, and their way to a final state."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from mailing.rules.spooled import Chunk, Message, Standing, State
 
 
 class InProgress:
-    """Messages by id, those of which owners are still to be told, and when final ones ended."""
+    """Messages by id, notes that owners are still to get, and the ends of final messages."""
 
     def __init__(self, finished: Iterable[Message]) -> None:
-        """`finished`: those that are final, and remembered."""
+        """Start without messages in progress. `finished`: final messages that are remembered."""
         self.works: dict[str, Work] = {}
         self.finished = {message.id: message.ended for message in finished}
-        """When each ended, in seconds since 1970."""
+        """End of each final message, in seconds since 1970."""
         self.notes = Notes()
         self._reached: dict[str, set[str]] = {}
-        """Mailboxes that messages in progress have reached, by their kinship."""
+        """Mailboxes that messages in progress have reached, by kinship."""
         self._kin: Counter[str] = Counter()
-        """Messages in progress, by their kinship."""
+        """Number of messages in progress, by kinship."""
 
     def open(self, spooled: Spooled) -> Work:
-        """Go on with a message as it is in the spool; what waits of it is due now."""
+        """Resume a message from the spool. Its waiting chunks are due now."""
         kinship = spooled.message.kinship
         reached = self._reached.setdefault(kinship, set())
         self._kin[kinship] += spooled.message.id not in self.works
@@ -39,26 +39,29 @@ class InProgress:
         return work
 
     def is_known(self, id_: str) -> bool:
-        """Whether there is such a message, final or not."""
+        """Return True if there is such a message, final or not."""
         return id_ in self.works or id_ in self.finished
 
     def spooled(self, id_: str) -> Spooled | None:
-        """A message that is not final, as far as it is decided; None: there is none."""
+        """Return an unfinished message, as decided so far. None if there is none."""
         work = self.works.get(id_)
         return None if work is None else work.spooled
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
-        """All messages that are not final, the oldest first; those of one second in the order in which they came."""
+        """Return all unfinished messages, the oldest first. Messages of one second keep their order of arrival."""
         works = sorted(self.works.values(), key=lambda work: work.message.accepted)
         return [(work.spooled, work.state) for work in works]
 
     def saved_then(self, work: Work, effects: Iterable[Effect], now: Now, chunks: Iterable[Chunk] = ()) -> list[Effect]:
-        """Write a message down, with chunks that have changed, and then go on, unless it has become final by that."""
+        """Save a message with its changed chunks, then continue with `effects`.
+
+        A message that became final needs no effects.
+        """
         settled = self.settled(work, now, tuple(chunks))
         return settled or [Save(work.message, tuple(chunks)), *effects]
 
     def settled(self, work: Work, now: Now, chunks: tuple[Chunk, ...] = ()) -> list[Effect]:
-        """End a message of which nothing more becomes."""
+        """End a message that has no work left. Empty if work is left."""
         if not work.is_over or work.message.is_held or work.message.is_to_note or work.message.given_up:
             return []
         goes = any(each.standing is Standing.GOES for each in work.message.destinations)

@@ -1,4 +1,4 @@
-"""The names of all groups of the subnets that have a mail domain. It says what is a list without asking anybody."""
+"""Names of all groups of the subnets that have a mail domain. The index recognises lists without a call to a server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from shadowtree.vocabulary import GroupId, SubnetName
 
 
 class GroupIndex:
-    """Groups by subnet. A mail server may write a name in lower case, so they are found by that, too."""
+    """Groups by subnet. A mail server may write a name in lower case, so names are also found by their folded form."""
 
     def __init__(self) -> None:
         self._names: dict[SubnetName, set[GroupId]] = {}
@@ -18,7 +18,7 @@ class GroupIndex:
         return group in self._names.get(group.rpartition("@")[2], ())
 
     def replace(self, subnet: SubnetName, groups: Iterable[GroupId]) -> None:
-        """Hold these of a subnet, and no others."""
+        """Replace the groups of a subnet."""
         for group in tuple(self._names.get(subnet, ())):
             self.remove(group)
         self._names[subnet] = set()
@@ -26,14 +26,14 @@ class GroupIndex:
             self.add(group)
 
     def add(self, group: GroupId) -> None:
-        """Hold a group, of whatever subnet is held."""
+        """Add a group, if its subnet is held."""
         names = self._names.get(group.rpartition("@")[2])
         if names is not None:
             names.add(group)
             self._folded.setdefault(group.casefold(), set()).add(group)
 
     def remove(self, group: GroupId) -> None:
-        """Hold a group no longer."""
+        """Remove a group."""
         self._names.get(group.rpartition("@")[2], set()).discard(group)
         alike = self._folded.get(group.casefold(), set())
         alike.discard(group)
@@ -41,7 +41,7 @@ class GroupIndex:
             self._folded.pop(group.casefold(), None)
 
     def find(self, group: GroupId) -> tuple[GroupId, ...]:
-        """The group of this name, or else all whose names differ from it in case alone, sorted."""
+        """Return the group of this name, or else all groups whose names differ in case alone, sorted."""
         if group in self:
             return (group,)
         return tuple(sorted(self._folded.get(group.casefold(), ())))

@@ -1,4 +1,4 @@
-"""What a transaction is answered: at RCPT by the address, after DATA by the message."""
+"""Replies to a transaction: at RCPT by the address, after DATA by the message."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ class Reply:
     """A reply to one recipient."""
 
     code: str
-    """Both codes: ``550 5.1.1``."""
+    """Reply code and enhanced status code: ``550 5.1.1``."""
     text: str
 
     @property
     def is_good(self) -> bool:
-        """Whether what was sent is taken."""
+        """True if the message is taken."""
         return self.code.startswith("2")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipient:
-    """One that was not refused at RCPT."""
+    """A recipient that was not refused at RCPT."""
 
     place: Destination | BouncePlace | Command
     bytes_limit: int
@@ -48,7 +48,7 @@ TOO_LARGE = "552 5.3.4"
 
 
 def reply_after_data(recipient: Recipient, content: Content, size: int, *, secret: bytes) -> Reply | None:
-    """Why a recipient is not served, or None: it is, once what it takes is durable."""
+    """Return the reply to a recipient that is not served. None if it is served, once the message is durable."""
     if size > recipient.bytes_limit:
         return Reply(TOO_LARGE, f"a message of more than {recipient.bytes_limit:,} bytes is not taken")
     place = recipient.place
@@ -70,9 +70,9 @@ def reply_after_data(recipient: Recipient, content: Content, size: int, *, secre
 def judged(
     destination: Destination, verdict: Verdict, settings: ListSettings, author: Author, sender: str
 ) -> Destination | Reply:
-    """What becomes of a message to a list, by whether its author may post; a reply: it is not taken.
+    """Return the destination of a message after the verdict on its author, or a reply if the message is not taken.
 
-    For good it is refused only where a bounce comes to nobody but the author.
+    A permanent refusal is given only if its bounce reaches nobody but the author.
     """
     match verdict:
         case Permitted():
@@ -89,9 +89,10 @@ def judged(
 
 
 def looked_at_twice(destination: Destination, author: Author, sender: str) -> Destination | Reply:
-    """Return what becomes of a message to a list that seems to be an automatic answer, and does not say so.
+    """Return the destination of a message that seems to be an automatic answer, without a field that says so.
 
-    A person who wrote it is told, and can choose another subject. Where a bounce might go elsewhere, owners decide.
+    A person who wrote the message gets a refusal, and can choose another subject. If a bounce might reach another
+    person, owners decide.
     """
     if author.is_confirmed and author.is_sender(sender):
         return Reply("550 5.7.1", f"{SEEMS_AUTOMATIC}; if you wrote it yourself, send it with another subject")
@@ -99,5 +100,5 @@ def looked_at_twice(destination: Destination, author: Author, sender: str) -> De
 
 
 def came_back(destination: Destination) -> Destination:
-    """Return what becomes of a copy that comes back to its list: it is dropped, and owners are told who sends it."""
+    """Return the destination of a copy that comes back to its list: dropped, and owners are told its sender."""
     return replace(destination, standing=Standing.DROPPED, why=CAME_BACK, is_to_note=destination.owners != "")

@@ -1,7 +1,6 @@
-"""People who ask to join a list, wait for its owners to decide, and are told what these decided.
+"""Requests to join a list: people wait for its owners to decide, and are told the decision.
 
-A request is a letter to the person that is held until then: the spool, `mail held` and the notes to owners have it as
-they have a message that is held.
+A request is a held letter to the person. The spool, `mail held` and the notes to owners treat it like a held message.
 """
 
 from __future__ import annotations
@@ -19,22 +18,25 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 DAY_SECONDS = 86_400
 REQUEST_SECONDS = 14 * DAY_SECONDS
-"""After that nobody has decided, and the person is told so."""
+"""Time after which a request ends undecided, in seconds. The person is told so."""
 PENDING_LIMIT = 100
-"""Requests of one list that wait."""
+"""Most waiting requests of one list."""
 UNDECIDED = "nobody decided in time"
 REJECTED = "rejected"
-"""Why a request came to nothing, or a message goes nowhere; any other reason is what the name service said."""
+"""Reasons of requests that failed, and of rejected messages. Any other reason comes from the name service."""
 
 
 def request_id(group: GroupId, person: MemberId, date: int) -> str:
-    """The same all day: once a day somebody asks the owners of a list. `date`: in seconds since 1970."""
+    """Return the id of a request, the same all day: a person can ask the owners of a list once a day.
+
+    `date`: seconds since 1970.
+    """
     told = f"join {group}\n{mailbox_of(person)}\n{date // DAY_SECONDS}"
     return hashlib.sha256(told.encode()).hexdigest()[:ID_DIGITS]
 
 
 def request_of(command: Command, person: MemberId, owners: str, date: int) -> Message:
-    """A request, as it waits; `owners`: where they are written to, empty: only commands decide."""
+    """Return a waiting request. `owners`: address of the owners, empty if only commands decide."""
     group = command.group
     place = Destination(
         group,
@@ -59,12 +61,12 @@ def request_of(command: Command, person: MemberId, owners: str, date: int) -> Me
 
 
 def is_outdated(message: Message, date: int) -> bool:
-    """Whether a request has waited for too long."""
+    """Return True if a request has waited for too long."""
     return message.is_request and message.is_held and date > message.accepted + REQUEST_SECONDS
 
 
 def answer_to(request: Message, date: int) -> bytes:
-    """What the person of a request is told, once that was decided about."""
+    """Return the letter that tells the person of a request the decision."""
     (place,), wish = request.destinations, request.wish
     assert wish is not None, "somebody asked"
     deed = {UNDECIDED: Deed.IS_UNDECIDED, REJECTED: Deed.IS_REJECTED}.get(place.why, Deed.REFUSED)

@@ -1,4 +1,4 @@
-"""What the gateway writes to people who wrote to it about a list. It quotes nothing of what they wrote."""
+"""Letters of the gateway to people who wrote to it about a list. They quote nothing of the people's messages."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from shadowtree.vocabulary import MemberId
 
 AN_HOUR = 3_600.0
 LETTERS_TO_ONE = 5
-"""An hour: whose address others forge is not flooded."""
+"""Most letters an hour to one address, so that a forged sender is not flooded."""
 LETTERS_TO_DECIDER = 100
-"""An hour: whoever has tokens of many messages decides about one after another."""
+"""Most letters an hour to an owner. An owner with tokens of many messages decides about one after another."""
 LETTERS_TO_ALL = 1_000
-"""An hour."""
+"""Most letters an hour to all people."""
 WAYS_TOLD = 20
 GROUPS_TOLD = 50
 
 
 class LetterLimits:
-    """How many letters go to whom. What is held of the past is as much as goes out in an hour."""
+    """Limits on the letters to each person. The history holds at most the letters of one hour."""
 
     def __init__(self, to_one: int = LETTERS_TO_ONE) -> None:
         self._to_one = to_one
         self._sent: deque[tuple[float, str]] = deque()
 
     def takes(self, person: MemberId, ticks: float) -> bool:
-        """Whether somebody is written to now; if so, it counts."""
+        """Return True if a letter to a person may go now. Such a letter counts."""
         while self._sent and self._sent[0][0] <= ticks - AN_HOUR:
             self._sent.popleft()
         to_one = sum(each == mailbox_of(person) for _, each in self._sent)
@@ -55,7 +55,7 @@ class LetterLimits:
         return True
 
     def give_back(self, person: MemberId) -> None:
-        """Nothing was written after all."""
+        """Uncount a letter that was not written after all."""
         for entry in reversed(self._sent):
             if entry[1] == mailbox_of(person):
                 self._sent.remove(entry)
@@ -64,22 +64,22 @@ class LetterLimits:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is said to somebody about a list."""
+    """Text of a letter to a person about a list."""
 
     subject: str
     lines: Sequence[str]
     reply_to: str = ""
-    """A quoted address; empty: none."""
+    """A quoted address. Empty if there is none."""
     wish: Wish | None = None
-    """What an answer confirms."""
+    """Wish that an answer confirms. None if there is none."""
 
 
 def confirmation_of(command: Command, wish: Wish, token: str) -> Letter:
-    """Ask somebody whether the wish is theirs."""
+    """Return a letter that asks a person to confirm a wish."""
     what = "to get the mail of" if wish.is_join else "to get no more mail of"
     reply_to = address_beside(command.address, f"{CONFIRM_ADDRESS}+{token}")
     if not is_deliverable(unquoted(reply_to), with_smtputf8=True):
-        # The name of the list is too long for that; the subject has the token, too.
+        # The name of the list is too long for that address. The subject has the token, too.
         reply_to = ""
     return Letter(
         f"confirm {token}",
@@ -98,7 +98,7 @@ def confirmation_of(command: Command, wish: Wish, token: str) -> Letter:
 
 
 def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bool) -> Letter:
-    """Say what was done, or why nothing was."""
+    """Return a letter about the deed, or the reason why there is none."""
     address = command.address
     owners = f" Its owners are {owners_address(address)}." if has_owners else ""
     undo = f"To get it again, write to {address_beside(address, JOIN_ADDRESS)}."
@@ -123,7 +123,7 @@ def outcome_of(command: Command, person: MemberId, deed: Deed, *, has_owners: bo
 
 
 def decision_of(command: Command, decided: Message, outcome: Outcome) -> Letter:
-    """Tell an owner what became of a decision."""
+    """Return a letter that tells an owner the outcome of a decision."""
     address, wish = command.address, decided.wish
     if decided.is_request and wish is not None:
         what, yes, no = (
@@ -145,7 +145,7 @@ def decision_of(command: Command, decided: Message, outcome: Outcome) -> Letter:
 
 
 def help_about(command: Command, join: Join, *, has_owners: bool) -> Letter:
-    """Say what can be asked for."""
+    """Return a letter about the available commands."""
     request = address_beside(command.address, REQUEST_ADDRESS)
     again = {
         Join.OPEN: "to join it, or to get it again",
@@ -165,7 +165,7 @@ def help_about(command: Command, join: Join, *, has_owners: bool) -> Letter:
 
 
 def ways_of(command: Command, person: MemberId, ways: Sequence[Way], *, is_muted: bool) -> Letter:
-    """Say by which ways somebody is in a list, and what it would end to leave the last group of each."""
+    """Return a letter about a person's ways into a list, and the effects of leaving the last group of each way."""
     if not ways:
         lines = [f"{person} is not in {command.address}."]
     else:
@@ -191,7 +191,7 @@ def _told_end(way: Way) -> str:
 
 
 def written(letter: Letter, command: Command, person: MemberId, content: Content | None, id_: str, date: int) -> bytes:
-    """A letter as a message, in answer to one whose content is given, or to none."""
+    """Return a letter as a message. `content`: the answered message, None if the letter answers no message."""
     is_ascii = f"{person}{command.address}".isascii()
     message = EmailMessage(policy=SMTP.clone(cte_type="7bit") if is_ascii else SMTPUTF8)
     request = address_beside(command.address, REQUEST_ADDRESS)
@@ -212,7 +212,7 @@ def written(letter: Letter, command: Command, person: MemberId, content: Content
 
 
 def letter_message(letter: Letter, command: Command, person: MemberId, id_: str, date: int) -> Message:
-    """What the spool keeps of it. It has no sender: nobody is told of its bounces."""
+    """Return the spool's record of a letter. It has no sender, so its bounces are reported to nobody."""
     request = address_beside(command.address, REQUEST_ADDRESS)
     return Message(
         id_,

@@ -1,8 +1,8 @@
-"""The header fields that a list puts in front of a message. What stands below stays as it is, byte for byte.
+"""Header fields that a list puts in front of a message. The rest of the message stays as it is, byte for byte.
 
-They are those of the list that was addressed, never of a group in it. Fields of the same names are taken out, even if a
-DKIM signature covers them or says that there are none: members filter and leave by them. Such a signature is broken by
-the copy, and counts as none (`mailing.rules.signatures`).
+The fields are those of the addressed list, never of a group in it. Fields of the same names are taken out, even if a
+DKIM signature covers them or their absence: members filter and leave by these fields. The copy breaks such a signature,
+which then counts as none (`mailing.rules.signatures`).
 """
 
 from __future__ import annotations
@@ -29,21 +29,24 @@ _LABEL_UNSAFE = re.compile(rb"[^A-Za-z0-9!#$%&'*+/?^_`{|}~.-]")
 
 @dataclass(frozen=True, slots=True)
 class ListPlaces:
-    """Where a list says that people may write to, quoted; empty: nowhere."""
+    """Quoted addresses that a list tells people to write to. Empty for no address."""
 
     owners: str = ""
     request: str = ""
-    """The gateway, about the list."""
+    """Address of the gateway for requests about the list."""
     leave: str = ""
-    """The gateway, to get no more mail of it."""
+    """Address of the gateway for leaving the list."""
     is_closed: bool = False
-    """Whether nobody may post."""
+    """True if nobody may post."""
     trace: str = ""
-    """As another gateway wrote it, which took the message; empty: this one did."""
+    """Trace as written by the gateway that took the message. Empty if this gateway took it."""
 
 
 class Copies:
-    """Those of a message for whom one of its destinations reaches first: alike but for where one click is enough."""
+    """Copies of a message for the people that one of its destinations reaches first.
+
+    Only the one-click address differs.
+    """
 
     def __init__(
         self,
@@ -64,12 +67,12 @@ class Copies:
             after.append(_field("Precedence", "list"))
             after.append(_field("Shadowtree-Trace", places.trace or trace_of(secret, message.id, destination.group)))
         author = author_of(content, None)
-        # What is not ASCII cannot be written without SMTPUTF8.
+        # Text beyond ASCII cannot be written without SMTPUTF8.
         if destination.rewrites_from and (message.needs_smtputf8 or f"{author.address}{destination.address}".isascii()):
             after += _from_the_list(author, destination, content)
             replaced = {*replaced, "from"}
         if not content.values("message-id"):
-            # Alike in the copies of all gateways: the id is that of the gateway that took the message.
+            # The copies of all gateways need the same id: it is that of the gateway that took the message.
             named, id_ = host, message.id
             if destination.origin is not None:
                 named, id_ = destination.origin.host, destination.origin.trace.partition(";")[0]
@@ -78,13 +81,16 @@ class Copies:
         self._leave = _mailto(places.leave) if destination.is_list and places.leave else ""
         self._before, header = b"".join(before), b"".join((*after, *kept))
         self.header = self._before + header
-        """Of all copies: those fields that tell how to leave are not in it."""
+        """Header of all copies, without the fields that tell how to leave."""
         self._after = header + content.rest
         self.seal = b""
-        """What stands in front of each copy (`mailing.rules.arc`)."""
+        """Seal in front of each copy (`mailing.rules.arc`)."""
 
     def of(self, click: str = "") -> bytes:
-        """The copy of one person, who leaves by one click there (RFC 8058); or, without that, of all others."""
+        """Return the copy of one person, who leaves at `click` by one click (RFC 8058).
+
+        Without it, the copy of all others.
+        """
         ways = (_field(*each) for each in self._ways_to_leave(click))
         return b"".join((self.seal, self._before, *ways, self._after))
 
@@ -106,12 +112,12 @@ def _places_of(destination: Destination, places: ListPlaces) -> Iterable[tuple[s
 
 
 def trace_of(secret: bytes, id_: str, group: GroupId) -> str:
-    """By which this gateway knows a message again that it has distributed to a list."""
+    """Return the trace by which this gateway recognises a message that it has distributed to a list."""
     return f"{id_}; {_trace_mac(secret, id_, group)}"
 
 
 def _from_the_list(author: Author, destination: Destination, content: Content) -> Iterable[bytes]:
-    """From as a list says it that passes on what its author did not sign, and where to answer the author."""
+    """Yield From in the name of a list, for a message that its author did not sign, and Reply-To of the author."""
     text = f"{author.name or author.address} via {destination.group.rpartition('@')[0]}"
     if f"{text}{destination.address}".isascii():
         yield _field("From", formataddr((text, destination.address)))
@@ -122,14 +128,14 @@ def _from_the_list(author: Author, destination: Destination, content: Content) -
 
 
 def list_id(group: GroupId) -> str:
-    """The identifier of a list (RFC 2919), of the id of its group."""
+    """Return the identifier of a list (RFC 2919), for the id of its group."""
     name, _, subnet = group.rpartition("@")
     label = _LABEL_UNSAFE.sub(lambda found: b"=%02X" % found[0][0], name.encode())
     return f"{label.decode('ascii')}.{subnet}"
 
 
 def traced(content: Content, group: GroupId, secret: bytes) -> bool:
-    """Whether a message went through a list of this gateway before. Forged traces are none."""
+    """Return True if a message went through a list of this gateway before. Forged traces do not count."""
     for value in content.values(TRACE):
         id_, _, mac = value.partition("; ")
         if hmac.compare_digest(mac.encode("utf-8", "replace"), _trace_mac(secret, id_, group).encode()):

@@ -1,4 +1,4 @@
-"""Which groups are lists, by which address, and what holds for each."""
+"""Lists of a gateway: their groups, their addresses and their settings."""
 
 from __future__ import annotations
 
@@ -13,101 +13,104 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 POST_MEMBERS, POST_ANYONE, POST_NOBODY = "members", "anyone", "nobody"
 MUTED, OWNERS = "+muted", "+owners"
-"""Behind the name of a list: the group of those who want no mail of it, and of those who look after it."""
+"""Endings of a list's name: the group of people who want no mail of the list, and the group of its owners."""
 DEFAULT_BYTES_LIMIT = 10_240_000
-"""As Postfix has it (`message_size_limit`)."""
+"""Default of Postfix (`message_size_limit`)."""
 DEFAULT_PEOPLE_LIMIT = 5_000
 OWNER_ADDRESS = "-owner"
-"""Behind the name of a list: the address of its owners."""
+"""Ending of a list's name: the address of its owners."""
 REQUEST_ADDRESS, LEAVE_ADDRESS, JOIN_ADDRESS, CONFIRM_ADDRESS = "-request", "-leave", "-join", "-confirm"
-"""Behind the name of a list: where people write to the gateway about it."""
+"""Endings of a list's name: addresses at which people write to the gateway about the list."""
 
 
 class Join(StrEnum):
-    """Who may join a list by mail."""
+    """People who may join a list by mail."""
 
     OPEN = "open"
     """Everybody."""
     ASK = "ask"
-    """Whom its owners accept."""
+    """People whom its owners accept."""
     CLOSED = "closed"
-    """Nobody."""
+    """No person."""
 
 
 class Unsubscribe(StrEnum):
-    """Who is told in a copy how to leave by one click; everybody else is told an address to write to."""
+    """People whose copies offer leaving by one click. Other copies have an address to write to."""
 
     SHARED = "shared"
-    """Nobody: all copies are the same."""
+    """No person: all copies are the same."""
     PERSONAL = "personal"
-    """Everybody: each has a copy, and a transaction, of their own."""
+    """Everybody. Each person has a separate copy and a separate transaction."""
     FOREIGN = "foreign"
-    """People outside the own domains."""
+    """People outside the domains of the gateway."""
     NONE = "none"
-    """No copy says how to leave."""
+    """No copy tells how to leave."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListSettings:
-    """What holds for one list."""
+    """Settings of one list."""
 
     post: str = POST_MEMBERS
-    """Who may post: ``members``, ``anyone``, ``nobody``, or the id of a group."""
+    """Right to post: ``members``, ``anyone``, ``nobody``, or the id of a group."""
     owners: GroupId | None = None
-    """None: the group whose name is that of the list with ``+owners``, where it exists."""
+    """Group of the owners. None for the group with the list's name and ``+owners``, if it exists."""
     excluding: tuple[GroupId, ...] = ()
     """Groups whose members get no mail of the list."""
     bytes_limit: int = DEFAULT_BYTES_LIMIT
-    """The longest message that is distributed."""
+    """Longest message that is distributed, in bytes."""
     skips_addressed: bool = False
-    """Whether people in To or Cc get no copy of the list."""
+    """True if people in To or Cc get no copy of the list."""
     is_authenticated: bool = True
-    """Whether authors count only where the mail server confirms them; else the sender of the envelope counts."""
+    """True if authors count only if the mail server confirms them. False if the sender of the envelope counts."""
     holds_others: bool = False
-    """Whether an owner decides about messages of those who may not post; else these are refused."""
+    """True if an owner decides about messages of people who may not post. False if such messages are refused."""
     people_limit: int = DEFAULT_PEOPLE_LIMIT
-    """A message that reaches more is held, unless an owner wrote it."""
+    """Most people that a message may reach. A message that reaches more people is held, unless an owner wrote it."""
     waits_for_all: bool = False
-    """Whether nobody gets a message while a part of the list is out of reach."""
+    """True if no person gets a message while a part of the list is out of reach."""
     rewrites_from: bool = True
-    """Whether From is rewritten where DMARC rests on SPF alone."""
+    """True if From is rewritten where DMARC rests on SPF alone."""
     join: Join = Join.CLOSED
     unsubscribe: Unsubscribe = Unsubscribe.FOREIGN
     goes_by_shares: bool = False
-    """Whether the gateways of other organisations hand its messages to their own people."""
+    """True if the gateways of other organisations hand messages of the list to their own people."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The mail domains of a gateway, and what holds for their lists."""
+    """Mail domains of a gateway, and the settings of their lists."""
 
     subnets: Mapping[str, SubnetName]
-    """By mail domain, in lower case: where the groups are that its addresses stand for."""
+    """Subnet of the groups that addresses stand for, by mail domain in lower case."""
     defaults: ListSettings = ListSettings()
     settings: Mapping[GroupId, ListSettings] = field(default_factory=dict)
 
     def group_of(self, name: str) -> GroupId | None:
-        """The group that a name in a mail domain stands for, whether it exists or not; None: it has another domain."""
+        """Return the group of a name in a mail domain.
+
+        The group need not exist. None if the name has another domain.
+        """
         local, _, domain = name.rpartition("@")
         subnet = self.subnets.get(domain) or self.subnets.get(ascii_domain(domain))
         return None if subnet is None or not local else f"{normalize('NFC', local)}@{subnet}"
 
     @property
     def bytes_limit(self) -> int:
-        """The longest message that any list takes."""
+        """Longest message that any list takes, in bytes."""
         return max(each.bytes_limit for each in (self.defaults, *self.settings.values()))
 
     @property
     def have_shares(self) -> bool:
-        """Whether the messages of some list go by shares: then those of others are taken, too."""
+        """True if the messages of some list go by shares. The gateway then takes shares of other gateways, too."""
         return any(each.goes_by_shares for each in (self.defaults, *self.settings.values()))
 
     def of(self, group: GroupId) -> ListSettings:
-        """What holds for a list."""
+        """Return the settings of a list."""
         return self.settings.get(group, self.defaults)
 
     def has_personal_copy(self, group: GroupId, person: MemberId) -> bool:
-        """Whether a copy tells its person alone how to leave by one click."""
+        """Return True if a copy offers its person alone to leave by one click."""
         match self.of(group).unsubscribe:
             case Unsubscribe.PERSONAL:
                 return True
@@ -119,9 +122,9 @@ class Lists:
                 return False
 
     def join_rule(self, group: GroupId) -> Join:
-        """Who may join a list by mail.
+        """Return the people who may join a list by mail.
 
-        A default does not open a group whose members have a say in lists, or decide who gets their mail.
+        A default does not open a group whose members decide about lists, or about the recipients of their mail.
         """
         if group in self.settings:
             return self.settings[group].join
@@ -132,30 +135,30 @@ class Lists:
 
 
 def address_beside(address: str, ending: str) -> str:
-    """The quoted address of a list with an ending behind its name."""
+    """Return the quoted address of a list with an ending behind its name."""
     local, _, domain = address.rpartition("@")
     return f'{local[:-1]}{ending}"@{domain}' if local.endswith('"') else f"{local}{ending}@{domain}"
 
 
 def owners_address(address: str) -> str:
-    """Where the owners of a list are written to, of the quoted address of the list."""
+    """Return the address of a list's owners. `address`: quoted address of the list."""
     return address_beside(address, OWNER_ADDRESS)
 
 
 def beside(group: GroupId, ending: str) -> GroupId:
-    """The group whose name is that of another with an ending."""
+    """Return the group with the name of another group and an ending."""
     name, _, subnet = group.rpartition("@")
     return f"{name}{ending}@{subnet}"
 
 
 def without(group: GroupId, ending: str) -> GroupId | None:
-    """The group to whose name an ending was added; None where it has no such ending."""
+    """Return the group with the same name but without an ending. None if the name has no such ending."""
     name, _, subnet = group.rpartition("@")
     stem = name.removesuffix(ending)
     return f"{stem}@{subnet}" if stem and stem != name else None
 
 
 def target_of(group: GroupId, settings: ListSettings, *, is_muted: bool) -> Target:
-    """What is resolved for a list; `is_muted`: the group of those who muted it exists."""
+    """Return the target to resolve for a list. `is_muted`: True if the group of people that muted the list exists."""
     muted = (beside(group, MUTED),) if is_muted else ()
     return Target(group, tuple(sorted({*settings.excluding, *muted})))

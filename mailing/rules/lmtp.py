@@ -1,4 +1,4 @@
-"""LMTP (RFC 2033) out of bytes: commands, and messages that end at CR LF dot CR LF and nowhere else."""
+"""Reader of LMTP (RFC 2033): commands, and messages that end at CR LF dot CR LF and nowhere else."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 
 COMMAND_LIMIT = 4_096
-"""Bytes of a line; an address takes at most 256, its parameters little more."""
+"""Most bytes of a line. An address takes at most 256 bytes, its parameters little more."""
 LISTS_LIMIT = 50
-"""Recipients of a transaction: what Postfix sends at once."""
+"""Most recipients of a transaction: the number that Postfix sends at once."""
 EXTENSIONS = ("PIPELINING", "8BITMIME", "SMTPUTF8", "ENHANCEDSTATUSCODES")
 
 _END = b"\r\n.\r\n"
@@ -17,7 +17,7 @@ _PARAMETERS = re.compile(r"SIZE=\d{1,20}|BODY=(?:7BIT|8BITMIME)|SMTPUTF8", re.I)
 
 
 class LmtpError(ValueError):
-    """What is no command; both codes of the reply, and its text."""
+    """A line that is no command. It has both codes of the reply, and its text."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -29,24 +29,24 @@ class Command:
     """One line."""
 
     verb: str
-    """In upper case."""
+    """Verb in upper case."""
     rest: str
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Of MAIL FROM or RCPT TO."""
+    """Path of MAIL FROM or RCPT TO."""
 
     address: str
-    """As it is written; empty: nobody."""
+    """Address as written. Empty for the null address."""
     size: int | None = None
-    """How long the message will be, where that was said."""
+    """Announced length of the message, in bytes. None if it was not announced."""
     needs_smtputf8: bool = False
-    """Whether the message, or an address, is not ASCII and says so (RFC 6531)."""
+    """True if the command says that the message, or an address, is not ASCII (RFC 6531)."""
 
 
 class LmtpReader:
-    """Takes bytes; gives commands, and after `expect_message` one message."""
+    """Reader of bytes. It returns commands, and after `expect_message` one message."""
 
     def __init__(self) -> None:
         self._held = bytearray()
@@ -64,13 +64,13 @@ class LmtpReader:
         self._held += data
 
     def expect_message(self, limit: int) -> None:
-        """What follows is a message; one of more than `limit` bytes is read to its end and not held."""
+        """Expect a message. A message of more than `limit` bytes is read to its end and not held."""
         self._limit, self._looked, self._is_too_large = limit, 0, False
-        # A message may be empty: then its end stands at the begin of a line that was ended before.
+        # A message may be empty: its end then stands at the start of a line, and needs a line end in front.
         self._held[:0] = b"\r\n"
 
     def command(self) -> Command | None:
-        """The next command; None: more bytes are needed. Raises `LmtpError`, with the line gone."""
+        """Return the next command. None if more bytes are needed. Raises `LmtpError` after the line is removed."""
         end = self._held.find(b"\n")
         if end < 0:
             if len(self._held) > COMMAND_LIMIT:
@@ -89,9 +89,9 @@ class LmtpReader:
         return Command(verb.upper(), rest.strip(" "))
 
     def message(self) -> tuple[bytes | None] | None:
-        """The message that was expected, without the dots that were put in; None: more bytes are needed.
+        """Return the expected message, without the dots that were put in. None if more bytes are needed.
 
-        What was too large is there as None.
+        The tuple holds None if the message was too large.
         """
         assert self._limit is not None, "a message is expected"
         end = self._held.find(_END, self._looked)
@@ -110,7 +110,7 @@ class LmtpReader:
 
 
 def read_path(rest: str, word: str) -> Path:
-    """What follows MAIL or RCPT; `word`: FROM or TO. Raises `LmtpError`."""
+    """Return the path behind MAIL or RCPT, or raise `LmtpError`. `word`: FROM or TO."""
     found = _PATH.fullmatch(rest)
     if found is None or found[1].upper() != word:
         raise LmtpError("501 5.5.4", f"{word}:<ADDRESS> is wanted")
@@ -125,6 +125,6 @@ def read_path(rest: str, word: str) -> Path:
 
 
 def reply_line(code: str, text: str) -> bytes:
-    """One reply: what is not ASCII, or no text, is shown as question marks."""
+    """Return one reply. Control characters and characters beyond ASCII become question marks."""
     shown = "".join(character if " " <= character <= "~" else "?" for character in " ".join(text.split()))
     return f"{code} {shown[:480]}\r\n".encode("ascii")

@@ -1,4 +1,4 @@
-"""What a socketmap is asked, and what it answers. The words are those of Postfix's socketmap_table(5)."""
+"""Questions to a socketmap, and the answers. The words are those of Postfix's socketmap_table(5)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from shadowtree.results import Check, Resolution
 from shadowtree.vocabulary import GroupId, MemberId
 
 REPLY_BYTES_LIMIT = 100_000
-"""What Postfix reads of a reply, whatever it is configured to."""
+"""Most bytes that Postfix reads of a reply, under any configuration."""
 NAMES_SHOWN = 10
 TEXT_LIMIT = 1_000
-"""Characters of an explanation."""
+"""Most characters of an explanation."""
 
 
 class MapName(StrEnum):
-    """What is asked for."""
+    """Maps that can be asked."""
 
     MEMBERS = "members"
     LISTS = "lists"
@@ -28,7 +28,7 @@ class MapName(StrEnum):
 
 
 class Status(StrEnum):
-    """How a lookup ended. Only `NOTFOUND` says that there is nothing; the last two say that nobody knows."""
+    """Result of a lookup. Only `NOTFOUND` says that there is nothing. `TEMP` and `PERM` leave it open."""
 
     OK = "OK"
     NOTFOUND = "NOTFOUND"
@@ -38,13 +38,13 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to a lookup: what was found, or why not."""
+    """Answer to a lookup: the value, or an explanation."""
 
     status: Status
     text: str = ""
 
     def encode(self) -> bytes:
-        """The content of the netstring."""
+        """Return the content of the netstring."""
         text = self.text if self.status is Status.OK else self.text[:TEXT_LIMIT]
         return f"{self.status} {text}".encode()
 
@@ -53,7 +53,7 @@ NOT_FOUND = Reply(Status.NOTFOUND)
 
 
 def temporary(why: str) -> Reply:
-    """Nobody can tell now."""
+    """Return the answer to a question that cannot be answered now."""
     return Reply(Status.TEMP, " ".join(why.split()))
 
 
@@ -66,7 +66,7 @@ class Lookup:
 
 
 def read_lookup(content: bytes) -> Lookup | Reply:
-    """The question in a netstring, or the answer to what is none."""
+    """Return the question in a netstring, or the answer to a malformed question."""
     try:
         name, space, key = content.decode().partition(" ")
     except UnicodeDecodeError:
@@ -80,14 +80,17 @@ def read_lookup(content: bytes) -> Lookup | Reply:
 
 
 def split_why(key: str) -> tuple[str, str] | None:
-    """The address of a list and that of a person: between them is the first space behind an '@'."""
+    """Split a key into the address of a list and that of a person, at the first space behind an '@'.
+
+    None if it has no such form.
+    """
     at_sign = key.find("@")
     space = key.find(" ", at_sign) if at_sign >= 0 else -1
     return None if space < 0 or not key[space + 1 :] else (key[:space], key[space + 1 :])
 
 
 def people_reply(what: GroupId, found: Resolution) -> Reply:
-    """Everybody in what was resolved, as addresses with commas between; `what` names it in explanations."""
+    """Return all people of a resolution as addresses with commas between. `what`: name of the group in explanations."""
     if (missing := missing_of(what, found)) is not None:
         return temporary(missing)
     addresses = ",".join(deliverable(found.processes))
@@ -103,7 +106,7 @@ def people_reply(what: GroupId, found: Resolution) -> Reply:
 
 
 def missing_of(what: GroupId, found: Resolution) -> str | None:
-    """Why an answer is not the whole one; None where it is."""
+    """Return the reason why an answer is incomplete. None if it is complete."""
     if found.unreachable:
         return f"out of reach: {shown(found.unreachable)}"
     if found.in_transition:
@@ -114,7 +117,7 @@ def missing_of(what: GroupId, found: Resolution) -> str | None:
 
 
 def deliverable(people: Iterable[MemberId]) -> list[str]:
-    """The addresses of those to whom mail can be sent, one for each mailbox."""
+    """Return the addresses of the people to whom mail can be sent, one for each mailbox."""
     found: dict[str, str] = {}
     for person in people:
         try:
@@ -125,7 +128,7 @@ def deliverable(people: Iterable[MemberId]) -> list[str]:
 
 
 def why_reply(check: Check, left_out: Sequence[GroupId]) -> Reply:
-    """By which way somebody is in a list; `left_out`: its exceptions that the person is in."""
+    """Return a person's way into a list. `left_out`: exceptions of the list that the person is in."""
     if not check.is_member:
         return NOT_FOUND
     way = " -> ".join(check.pathname)
@@ -133,18 +136,18 @@ def why_reply(check: Check, left_out: Sequence[GroupId]) -> Reply:
 
 
 def failure_reply(error: ShadowtreeError) -> Reply:
-    """What could not be answered."""
+    """Return the answer to a question that failed with an error."""
     return temporary(why_not(error))
 
 
 def why_not(error: ShadowtreeError) -> str:
-    """What keeps an answer away, the groups named first."""
+    """Return the reason of an error. Groups that are out of reach replace its message."""
     if isinstance(error, Unavailable) and error.unreachable:
         return f"out of reach: {shown(error.unreachable)}"
     return error.message
 
 
 def shown(names: Sequence[str]) -> str:
-    """Names in a line, the first of many."""
+    """Return names in one line: the first names, and the number of the rest."""
     rest = len(names) - NAMES_SHOWN
     return ", ".join(names[:NAMES_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")

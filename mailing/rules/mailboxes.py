@@ -1,4 +1,4 @@
-"""Reads the mailboxes that From, To and Cc name, as mail programs write them and not only as RFC 5322 has it.
+"""Mailboxes in From, To and Cc, as mail programs write them and not only as RFC 5322 has it.
 
     ann@people.example <ann@people.example>    an address as a name, without quotes
     Lee, Ann (Sales) <ann@people.example>      a comma, and a comment, in a name
@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 TEXT_LIMIT = 40_000
-"""Characters that are read: some thousand people. A hostile text of that length takes half a second."""
+"""Most characters that are read: some thousand people. A hostile text of that length takes half a second."""
 PART_LIMIT = 1_000
-"""Characters of a name, and of an address."""
+"""Most characters of a name, and of an address."""
 
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"', re.S)
 _ORDINARY = re.compile(r'\\.|[^\\"()<>,;:]+|.', re.S)
@@ -30,21 +30,21 @@ _GAP = re.compile(r" ?([@.]) ?")
 
 @dataclass(frozen=True, slots=True)
 class Mailbox:
-    """One address, as it is written, and the name beside it."""
+    """One address as it is written, and the name beside it."""
 
     name: str
-    """The name, encoded words as they are, without quotes; empty if there is none."""
+    """Name without quotes. Encoded words stay encoded. Empty if there is no name."""
     address: str
 
 
 def mailboxes_in(text: str) -> list[Mailbox]:
-    """Return the mailboxes of a field, in order; whatever names none is passed over."""
+    """Return the mailboxes of a field, in order. Parts without a mailbox are passed over."""
     found = list[Mailbox]()
     names = list[str]()
     for part in _Reader(text[:TEXT_LIMIT]).parts():
         mailbox = part.mailbox()
         if mailbox is None:
-            # "Lee, Ann <ann@...>": the begin of a name.
+            # "Lee, Ann <ann@...>": the part is the start of a name.
             names += [part.text] if part.text else []
         else:
             found.append(Mailbox(", ".join((*names, mailbox.name)) if mailbox.name else "", mailbox.address))
@@ -57,17 +57,17 @@ class _Part:
 
     def __init__(self) -> None:
         self.words: list[str] = []
-        """Outside of brackets, comments left out."""
+        """Text outside of brackets and comments."""
         self.comments: list[str] = []
         self.brackets: list[str] = []
 
     @property
     def text(self) -> str:
-        """The words, with single spaces between; what is too long for a name and an address is cut."""
+        """Words with single spaces between. A text that is too long for a name and an address is cut."""
         return " ".join("".join(self.words).split())[:PART_LIMIT]
 
     def mailbox(self) -> Mailbox | None:
-        """Return the one mailbox of this part; None if there is none, or several that differ."""
+        """Return the only mailbox of this part. None if there is none, or several that differ."""
         words = self.text
         inner = {address for each in self.brackets if (address := _address_in(each))}
         if inner:
@@ -85,7 +85,7 @@ class _Part:
 
 
 def _address_in(text: str) -> str:
-    """Return the address in angle brackets, without a route and gaps; empty if it is none."""
+    """Return the address in angle brackets, without a route and gaps. Empty if the text is no address."""
     text = " ".join(text[:PART_LIMIT].split())
     if text.startswith("@") and ":" in text:
         text = text.rpartition(":")[2]
@@ -99,7 +99,10 @@ def _without_quotes(name: str) -> str:
 
 
 class _Reader:
-    """Goes once through a text. What is looked for ahead is found before, so that no text takes long."""
+    """Reader that passes once through a text.
+
+    Look-ahead positions are computed in advance, so that no text takes long.
+    """
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -144,7 +147,7 @@ class _Reader:
         yield part
 
     def _end_of_quoted(self, at: int) -> int | None:
-        """Return where a quoted text ends that begins here; None if none does."""
+        """Return the end of a quoted text that begins here. None if none begins here."""
         if self._text[at] != '"' or not self._have_quotes_ends:
             return None
         found = _QUOTED.match(self._text, at)
@@ -152,7 +155,7 @@ class _Reader:
         return None if found is None else found.end()
 
     def _end_of_bracket(self, begin: int) -> int:
-        """Return where an angle bracket ends: with another one that opens, or with the text, if it is not closed."""
+        """Return the end of an angle bracket: its `>`, the next `<`, or the end of the text."""
         text, at = self._text, begin + 1
         while at < len(text):
             if text[at] == ">":

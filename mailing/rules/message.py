@@ -1,4 +1,4 @@
-"""A message as bytes: its header fields as far as they matter, and its key. Nothing of it is written anew."""
+"""A message as bytes: its relevant header fields, and its key. No part of it is written anew."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from mailing.rules.mailboxes import mailboxes_in
 HEADER_BYTES_LIMIT = 1_000_000
 HEADER_LINES_LIMIT = 10_000
 RECEIVED_LIMIT = 50
-"""As Postfix's `hopcount_limit`: who has passed on a message so often goes in circles."""
+"""Most `Received` fields, as in Postfix's `hopcount_limit`. A message with more fields goes in circles."""
 ADDRESSED_LIMIT = 1_000
-"""People in To and Cc that are looked at."""
+"""Most people in To and Cc that are looked at."""
 ID_DIGITS = 32
 
 _MESSAGE_ID = re.compile(r"<[!-;=?-~]{1,200}>")
@@ -24,7 +24,7 @@ _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:")
 
 
 class MalformedError(ValueError):
-    """What no message may hold; `code` is its enhanced status code."""
+    """Content that no message may hold. `code`: its enhanced status code."""
 
     def __init__(self, code: str, why: str) -> None:
         super().__init__(why)
@@ -33,35 +33,35 @@ class MalformedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class HeaderField:
-    """One field; `raw` is all of its lines, each with its end."""
+    """One field. `raw`: all of its lines, each with its end."""
 
     name: str
-    """In lower case."""
+    """Name in lower case."""
     raw: bytes
 
     @property
     def value(self) -> str:
-        """What stands behind the colon, on one line."""
+        """Text behind the colon, on one line."""
         text = self.raw.partition(b":")[2].decode("utf-8", "replace")
         return " ".join(text.split())
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A message that holds what a message may."""
+    """A message with valid content."""
 
     fields: tuple[HeaderField, ...]
     rest: bytes
-    """From the empty line on."""
+    """Bytes from the empty line on."""
 
     def values(self, name: str) -> list[str]:
-        """What all fields of a name say."""
+        """Return the values of all fields of a name."""
         return [field.value for field in self.fields if field.name == name]
 
 
 def read_content(data: bytes) -> Content:
-    """Split a message, whose lines end with CR LF; raises `MalformedError`."""
-    # As many of both as of pairs: none is alone.
+    """Split a message whose lines end with CR LF, or raise `MalformedError`."""
+    # Each CR and each LF belongs to a pair if all three counts are equal.
     if not data.count(b"\r\n") == data.count(b"\r") == data.count(b"\n"):
         raise MalformedError("5.6.0", "a line of the message does not end with CR LF")
     empty_line = data.find(b"\r\n\r\n")
@@ -90,9 +90,9 @@ def _fields(header: bytes) -> Iterator[HeaderField]:
 
 
 def key_of(content: Content) -> str:
-    """What tells a message from all others, however often it comes: ID_DIGITS hexadecimal digits.
+    """Return the key of a message: ID_DIGITS hexadecimal digits, the same however often the message comes.
 
-    It rests on Message-ID, From, Date and body; without a Message-ID, on everything.
+    The key rests on Message-ID, From, Date and body. Without a Message-ID it rests on the whole message.
     """
     named = content.values("message-id")
     parts = (
@@ -116,7 +116,7 @@ def id_of(secret: bytes, key: str) -> str:
 
 
 def message_id_of(content: Content) -> str:
-    """Its Message-ID, to be named in an answer; empty: it has none, several, or one that does not look like one."""
+    """Return the Message-ID to name in an answer. Empty if the message has none, several, or an invalid Message-ID."""
     found = content.values("message-id")
     return found[0] if len(found) == 1 and _MESSAGE_ID.fullmatch(found[0]) else ""
 

@@ -1,4 +1,7 @@
-"""What owners are told of messages that their list holds, or has dropped: gathered, so that a flood is one note."""
+"""Notes to owners about messages that their list holds or has dropped.
+
+Notes are gathered, so that a flood is one note.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +20,34 @@ from mailing.rules.spooled import Destination, Message, Standing
 from shadowtree.vocabulary import GroupId
 
 PAUSE_S = 600
-"""Between two notes of one list; what comes meanwhile is in the next."""
+"""Pause between two notes of one list, in seconds. The next note tells the messages that come meanwhile."""
 TOLD_LIMIT = 50
-"""Messages that a note names; of more it says the number."""
+"""Most messages that a note names. Further messages are only counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """A message, and its destination of which owners are told."""
+    """A message, and its destination whose owners are told."""
 
     message: Message
     destination: Destination
 
 
 class Notes:
-    """Of which messages the owners of which lists are still to be told."""
+    """Messages of which the owners of lists are still to be told."""
 
     def __init__(self) -> None:
         self._waiting: dict[GroupId, dict[str, None]] = {}
         self._told_at: dict[GroupId, float] = {}
 
     def add(self, message: Message) -> None:
-        """Take note of what is to be told of a message, if anything is."""
+        """Record the lists of a message whose owners are still to be told."""
         for each in message.destinations:
             if each.is_to_note:
                 self._waiting.setdefault(each.group, {})[message.id] = None
 
     def due(self, ticks: float) -> list[list[tuple[GroupId, str]]]:
-        """What is to be told now: a note each, of a list and the ids of messages."""
+        """Return the notes that are due now. Each note is a list of pairs: the list and the id of a message."""
         found = []
         for group in [*self._waiting]:
             if ticks < self._told_at.get(group, ticks):
@@ -56,7 +59,7 @@ class Notes:
 
 
 def without_note(message: Message, group: GroupId, date: int) -> Message:
-    """The message, once the owners of a list were told of it."""
+    """Return the message after the owners of a list were told of it."""
     return replace(
         message, destinations=tuple(_told(each, date) if each.group == group else each for each in message.destinations)
     )
@@ -68,9 +71,9 @@ def _told(destination: Destination, date: int) -> Destination:
 
 
 def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[Message, bytes]:
-    """A message to the owners of the list that all of these destinations are, and its content.
+    """Return a message to the owners of a list, and its content. All destinations in `noted` are that list.
 
-    `secret`: what the tokens in it are made with, by which they decide.
+    `secret`: secret of the tokens by which the owners decide.
     """
     destination = noted[0].destination
     asking = sum(each.message.is_request for each in noted)
@@ -92,7 +95,10 @@ def note_about(noted: Sequence[Noted], date: int, secret: bytes) -> tuple[Messag
 def owners_note(
     group: GroupId, owners: str, subject: str, lines: Iterable[str], parts: Iterable[str], date: int
 ) -> tuple[Message, bytes]:
-    """A message to the owners of a list, and its content; `parts` tell it from other notes to them."""
+    """Return a message to the owners of a list, and its content.
+
+    `parts`: texts that tell it from other notes to them.
+    """
     digest = hashlib.sha256("\n".join((group, *parts)).encode())
     id_ = digest.hexdigest()[:ID_DIGITS]
     note = EmailMessage(policy=SMTP.clone(cte_type="7bit") if owners.isascii() else SMTPUTF8)

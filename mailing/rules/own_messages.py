@@ -1,4 +1,4 @@
-"""What the gateway writes by itself: letters to one person, probes, notes and digests to owners."""
+"""Messages that the gateway writes by itself: letters to one person, probes, notes and digests to owners."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from shadowtree.vocabulary import MemberId
 
 
 class OwnMessages:
-    """They are messages as others: among those in progress, and in the spool."""
+    """Messages of the gateway. They are in progress, and in the spool, like any message."""
 
     def __init__(self, in_progress: InProgress, failures: Failures, admissions: Admissions, secret: bytes) -> None:
-        """`secret`: what tokens are made with."""
+        """Work on the parts of a distribution. `secret`: secret of the tokens."""
         self._in_progress = in_progress
         self._admissions = admissions
         self._failures = failures
         self._secret = secret
 
     def written(self, event: Written, now: Now) -> list[Effect]:
-        """Begin a letter, unless it was begun; it is handed over at once, but for a request, which waits for owners."""
+        """Start a letter, unless it was started before. It is handed over at once, but a request waits for owners."""
         answer, id_ = Answer(event.transaction), event.message.id
         known = self._in_progress.works.get(id_)
         if known is not None:
-            # It is safe once it is written, which it may not be yet: this is written behind it.
+            # A letter is safe once it is written. That write may be pending, and this write follows it.
             return [Save(known.message), answer]
         if id_ in self._in_progress.finished:
             return [answer]
@@ -52,7 +52,7 @@ class OwnMessages:
         return [*saved, answer, *self._in_progress.works[id_].due_chunks(now)]
 
     def granted(self, event: Granted) -> list[Effect]:
-        """A letter asks to confirm nothing more."""
+        """Clear the wish of a letter that was confirmed."""
         work = self._in_progress.works.get(event.id)
         if work is not None:
             work.message = replace(work.message, wish=None)
@@ -60,7 +60,7 @@ class OwnMessages:
         return [] if event.earlier is None else [Save(replace(event.earlier.message, wish=None))]
 
     def failed(self, message: Message, chunk: Chunk, people: Iterable[tuple[MemberId, str]], now: Now) -> list[Effect]:
-        """Somebody cannot be reached, as far as one message tells."""
+        """Record that one message did not reach some people, and start the probes that are due."""
         effects: list[Effect] = []
         for person, why in people:
             if message.is_probe:
@@ -76,7 +76,7 @@ class OwnMessages:
         return effects
 
     def gave_up(self, work: Work, now: Now) -> list[Effect]:
-        """Tell author and owners for which servers nothing more is tried, once all is known."""
+        """Tell author and owners the servers that were given up, once all recipients are known."""
         message, lists = work.message, [each for each in work.going.values() if each.is_list]
         if not message.given_up or work.is_finding:
             return []
@@ -91,11 +91,11 @@ class OwnMessages:
         return [*effects, Save(work.message)]
 
     def due(self, now: Now) -> list[Effect]:
-        """Tell owners what they are to be told by now."""
+        """Write the notes and digests to owners that are due."""
         return [*self._due_notes(now), *self._due_digests(now)]
 
     def _letter(self, message: Message, person: MemberId, content: bytes) -> list[Effect]:
-        """Begin one that was not begun; it goes when time passes."""
+        """Start a letter that was not started before. It is handed over as time passes."""
         chunk = Chunk(message.id, 0, 0, (person,), (0,), is_international=not person.isascii())
         self._in_progress.open(Spooled(message, (chunk,)))
         return [Save(message, (chunk,), content)]
@@ -129,7 +129,7 @@ class OwnMessages:
         return effects
 
     def _note(self, message: Message, content: bytes, told: Iterable[Effect] = ()) -> list[Effect]:
-        """Write to owners, unless they were written just that; `told`: what is to be durable with it."""
+        """Write to owners, unless the same note was written before. `told`: effects to make durable with it."""
         if self._in_progress.is_known(message.id):
             return [*told]
         note = self._in_progress.open(Spooled(message, ()))

@@ -1,4 +1,4 @@
-"""What Postfix must be told so that groups are lists, by lookup or by distribution, and why each line."""
+"""Settings of Postfix that make groups into lists, by lookup or by distribution, with the reason of each line."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import re
 from collections.abc import Iterable
 
 ROLES = ("postmaster", "abuse")
-"""Local parts that each domain has (RFC 2142): mail to them is no mail to a list."""
+"""Local parts that each domain has (RFC 2142). Mail to them is no mail to a list."""
 MOST_ADDRESSES = 25_000
-"""What fits a reply of a socketmap, 100,000 bytes, of the shortest addresses."""
+"""Number of the shortest addresses that fit a reply of a socketmap, 100,000 bytes."""
 
 _ON_THIS_MACHINE = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104
 
 
 class NoPortError(ValueError):
-    """A setting that Postfix needs is not there; the message says which and what to do."""
+    """A setting that Postfix needs is missing. The message names the setting and the remedy."""
 
 
 def lookup_lines(domains: Iterable[str], *, maps: str | None, policy: str | None) -> list[str]:
-    """Lines for `main.cf`; lookups need none in `master.cf`. `maps`, `policy`: ``HOST:PORT``; raises `NoPortError`."""
+    """Return lines for `main.cf`, or raise `NoPortError`. Lookups need no lines in `master.cf`.
+
+    `maps`, `policy`: ``HOST:PORT``.
+    """
     if maps is None:
         raise NoPortError("maps_listen: no value; Postfix looks lists up there")
     _require_port("maps_listen", maps)
@@ -54,10 +57,10 @@ def distribution_lines(
     authserv_id: str | None = None,
     notes: Iterable[str] = (),
 ) -> list[str]:
-    """Lines for `main.cf` and `master.cf` by which messages pass through the gateway; raises `NoPortError`.
+    """Return lines for `main.cf` and `master.cf` that pass messages through the gateway, or raise `NoPortError`.
 
-    `authserv_id`: the name under which this mail server confirms authors; None: it confirms none. `notes`: comments to
-    stand in front.
+    `authserv_id`: name under which this mail server confirms authors. None if it confirms no author. `notes`: comments
+    to stand in front.
     """
     if maps is None:
         raise NoPortError("maps_listen: no value; Postfix asks there which lists there are")
@@ -151,6 +154,9 @@ def _results_lines(authserv_id: str | None) -> list[str]:
 
 
 def _for_postfix(address: str) -> str:
-    """Postfix connects to where a gateway listens on all addresses, on this machine."""
+    """Return the address at which Postfix connects to a listener.
+
+    A listener on all addresses is reached on this machine.
+    """
     host, _, port = address.rpartition(":")
     return f"{_ON_THIS_MACHINE.get(host, host)}:{port}"

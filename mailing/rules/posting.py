@@ -1,4 +1,4 @@
-"""Who may post to a list, by the sender of the envelope. The words are those of Postfix's access(5)."""
+"""Right to post to a list, by the sender of the envelope. The words are those of Postfix's access(5)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Unconfirmed:
-    """Nobody but the message says who wrote it."""
+    """Only the message itself names its author."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Uncertain:
-    """Nobody can tell now."""
+    """The right to post cannot be decided now."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class AskWhether:
-    """The sender may post if one of these people is in the group, in whatever spelling, and none of them is a group."""
+    """The sender may post if one of these people is in the group, under any spelling. None of them may be a group."""
 
     group: GroupId | None
-    """None: everybody may, but groups."""
+    """Group to ask. None if all people may post, but no groups."""
     people: tuple[MemberId, ...]
 
 
@@ -56,14 +56,17 @@ Verdict = Permitted | Refused | Unconfirmed | Uncertain
 
 
 def asked_recipient(attributes: Mapping[str, str]) -> str | None:
-    """The recipient that a request is about; None: it asks for something else, which is left to others."""
+    """Return the recipient that a request is about.
+
+    None if it asks for something else, which is left to other rules.
+    """
     if attributes.get("protocol_state") != STATE_OF_RECIPIENTS:
         return None
     return unquoted(attributes.get("recipient", "")) or None
 
 
 def poster_of(settings: ListSettings, author: Author, sender: str) -> str | Unconfirmed:
-    """Whose address counts for a message that has come, or why nobody's does."""
+    """Return the address that counts for a message that has come, or the reason why no address counts."""
     if settings.post in (POST_ANYONE, POST_NOBODY) or not settings.is_authenticated:
         return sender
     return author.address if author.is_confirmed else Unconfirmed(author.doubt)
@@ -72,9 +75,10 @@ def poster_of(settings: ListSettings, author: Author, sender: str) -> str | Unco
 def who_may_post(
     group: GroupId, settings: ListSettings, sender: str, *, is_looked_at_again: bool = False
 ) -> Verdict | AskWhether:
-    """Return what the settings say of a sender, or what must be asked for it.
+    """Return the verdict of the settings on a sender, or the question that must be asked for it.
 
-    `is_looked_at_again`: the author counts later on, whatever the envelope says; so a forwarder's word is enough here.
+    `is_looked_at_again`: True if the author counts later on, regardless of the envelope. A forwarder's word is enough
+    then.
     """
     if not sender:
         return Refused(f"{group} distributes no bounces and no automatic mail")
@@ -88,14 +92,14 @@ def who_may_post(
 
 
 def not_in(group: GroupId, asked: GroupId) -> Refused:
-    """The sender is not in the group whose members may post."""
+    """Return the refusal of a sender who is not in the group whose members may post."""
     return Refused(
         f"only members of {asked} may post to {group}" if asked != group else f"only members may post to {group}"
     )
 
 
 def people_of_sender(sender: str, *, trusts_forwarders: bool = False) -> tuple[MemberId, ...]:
-    """Return the names by which a sender may be a member: as written, and without what mail servers put around it.
+    """Return the names under which a sender may be a member: as written, and without additions of mail servers.
 
     Empty if no name can be the sender.
     """
@@ -104,9 +108,9 @@ def people_of_sender(sender: str, *, trusts_forwarders: bool = False) -> tuple[M
 
 
 def is_list_address(address: str, lists: Lists, index: GroupIndex) -> bool:
-    """Return True if an address is a list's, its owners', or one where the gateway is written to about a list.
+    """Return True if an address belongs to a list, to its owners, or to commands about a list.
 
-    The id of a group counts too, where the mail domain has another name than the subnet.
+    The id of a group counts too, if the mail domain has another name than the subnet.
     """
     for name in people_of_sender(address):
         subnet_is_served = name.rpartition("@")[2] in lists.subnets.values()
@@ -117,12 +121,15 @@ def is_list_address(address: str, lists: Lists, index: GroupIndex) -> bool:
 
 
 def written_by_a_list(group: GroupId, sender: str) -> Refused:
-    """The sender is a list or a group, which writes nothing by itself: a loop, or a forgery."""
+    """Return the refusal of a sender that is a list or a group.
+
+    A group writes nothing: the mail is a loop, or a forgery.
+    """
     return Refused(f"{untagged(sender)} is a list or a group, and {group} takes mail of people alone")
 
 
 def action_of(verdict: Verdict, recipient: str) -> bytes:
-    """The answer to Postfix."""
+    """Return the answer to Postfix."""
     match verdict:
         case Permitted():
             action = "DUNNO"
@@ -135,4 +142,4 @@ def action_of(verdict: Verdict, recipient: str) -> bytes:
 
 
 IS_WORD = frozenset((POST_MEMBERS, POST_ANYONE, POST_NOBODY))
-"""What `post` may be besides a group."""
+"""Values of `post` other than a group."""

@@ -1,4 +1,4 @@
-"""What the commands say of messages; the fields are the keys of the JSON."""
+"""Answers of the commands about messages. The fields are the keys of the JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Of a message: what one gateway does of it, this one, or that of another server."""
+    """Part of a message that one gateway serves: this gateway, or the gateway of another server."""
 
     server: str
     state: State
@@ -28,24 +28,24 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """A message, as it is told."""
+    """A message as commands show it."""
 
     id: str
     lists: tuple[str, ...]
     author: str
     accepted: int
-    """When it came first, in seconds since 1970."""
+    """Time of the first arrival, in seconds since 1970."""
     state: State
     people: int
-    """How many are reached by the lists, as far as they were asked."""
+    """Number of people whom the lists reach, as far as they were resolved."""
     done: int
-    """How many of these the mail server has taken it for."""
+    """Number of these people for whom the mail server has taken the message."""
     bounced: int
     shares: tuple[Share, ...]
 
 
 def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
-    """What is told of a message in a state; `host`: the name of this gateway."""
+    """Return the description of a message in a state. `host`: name of this gateway."""
     message, chunks = spooled.message, spooled.chunks
     is_counted = message.state in FINAL_STATES
     people = message.people if is_counted else sum(len(chunk.people) for chunk in chunks)
@@ -75,7 +75,7 @@ def queued(spooled: Spooled, state: State, *, host: str) -> Queued:
 
 
 def _own_state(message: Message, chunks: Sequence[Chunk], state: State) -> State:
-    """The own share may be done while others wait."""
+    """Return the state of the own share. The own share may be done while other shares wait."""
     post = message.post
     waits_for_others = state in (State.SENDING, State.WAITING) and post is not None and not post.is_settled
     is_done = post is not None and (post.is_here or not message.own_people) and message.revision and not message.missing
@@ -83,7 +83,7 @@ def _own_state(message: Message, chunks: Sequence[Chunk], state: State) -> State
 
 
 def _others(message: Message) -> tuple[Share, ...]:
-    """A share for each other server, by name. What its gateway has, it alone sees to."""
+    """Return a share for each other server, by name. A gateway that has its share is alone responsible for it."""
     post = message.post
     if post is None:
         return ()
@@ -107,29 +107,32 @@ def _others(message: Message) -> tuple[Share, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """Whether a message reached somebody, and how."""
+    """Result of a message for one person, and the way to it."""
 
     address: MemberId
-    """The name by which the person was found in the list, or else what was asked for."""
+    """Name under which the person was found in the list, or else the name in the question."""
     reached: bool
-    """Whether the mail server has taken it for the person, and no bounce came back."""
+    """True if the mail server has taken the message for the person, and no bounce came back."""
     list: GroupId | None
-    """By which of the lists the person was found; None: by none."""
+    """List by which the person was found. None if no list has the person."""
     pathname: tuple[MemberId, ...]
-    """From that list to the person, as it is when this is asked; empty: nobody was asked, or there is none any more."""
+    """Pathname from that list to the person, at the time of the question.
+
+    Empty if no server was asked, or if there is no pathname any more.
+    """
     gateway: str | None
-    """Who handed it over; None: nobody was to."""
+    """Gateway that handed the message over. None if no gateway was to."""
     revision: str
-    """Of the answer that named the person; empty: that was not kept."""
+    """Revision of the answer that named the person. Empty if it was not kept."""
     bounces: int
     why: str
-    """Why it did not reach the person, or why there is no pathname; empty where both are told."""
+    """Reason why the message did not reach the person, or why there is no pathname. Empty if both are told."""
 
 
 def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, int | None]:
-    """What the ledger says of somebody, still without a pathname; and the destination that reaches the person.
+    """Return the ledger's result for a person, still without a pathname, and the destination that reaches the person.
 
-    `host`: the name of this gateway.
+    `host`: name of this gateway.
     """
     message = spooled.message
     place = People(spooled.chunks).find(person)
@@ -158,7 +161,7 @@ def reached(spooled: Spooled, person: MemberId, *, host: str) -> tuple[Reached, 
 
 
 def served_elsewhere(found: Reached, server: str) -> Reached:
-    """What is told of somebody of a server whose gateway has a share of the message."""
+    """Return the result for a person of a server whose gateway has a share of the message."""
     return replace(found, gateway=server, why=f"the gateway at {server} serves its people, and knows")
 
 
@@ -170,16 +173,16 @@ def _why_not_reached(chunk: Chunk, index: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ListMembership:
-    """How somebody who was not reached stands to a list when this is asked."""
+    """Relation to a list of a person who was not reached, at the time of the question."""
 
     group: GroupId
     is_member: bool
     exceptions: Sequence[GroupId] = ()
-    """Those of the list that the person is in."""
+    """Exceptions of the list that the person is in."""
 
 
 def why_left_out(memberships: Sequence[ListMembership]) -> str:
-    """Why a message to these lists is not for somebody, as far as the memberships of the moment tell."""
+    """Return the reason why a message to these lists is not for a person, according to the current memberships."""
     within = [each for each in memberships if each.is_member]
     if not within:
         return f"in none of its lists: {shown([each.group for each in memberships])}"
@@ -192,50 +195,53 @@ def why_left_out(memberships: Sequence[ListMembership]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Suppressed:
-    """Somebody to whom this gateway sends nothing, since mail came back."""
+    """A person to whom this gateway sends nothing, since mail came back."""
 
     address: MemberId
     since: int
-    """In seconds since 1970."""
+    """Start of the suppression, in seconds since 1970."""
     list: GroupId
-    """Of the last message that did not reach the person."""
+    """List of the last message that did not reach the person."""
     why: str
 
 
 def suppressed(failing: Failing) -> Suppressed:
-    """What is told of one."""
+    """Return the description of a person to whom nothing is sent."""
     return Suppressed(failing.person, failing.suppressed, failing.group, failing.why)
 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """How a gateway is, and what there was since it started."""
+    """State of a gateway, and its counts since its start."""
 
     messages: Mapping[str, int]
-    """Those that are not final, by state."""
+    """Number of messages that are not final, by state."""
     oldest: int
-    """When the oldest of them came, in seconds since 1970; 0: there is none."""
+    """Arrival of the oldest of these messages, in seconds since 1970. 0 if there is none."""
     people_waiting: int
-    """To whom a message is still to be handed over."""
+    """Number of people to whom a message is still to be handed over."""
     kept: int
-    """Messages that are done or dropped, and remembered."""
+    """Number of done or dropped messages that are remembered."""
     accepted: int
-    """Transactions that brought a message, since the start; so are the next two."""
+    """Number of transactions that brought a message, since the start.
+
+    `copies` and `reports` count since the start, too.
+    """
     copies: Mapping[str, int]
-    """People of transactions with the mail server, by what it said of them."""
+    """People of transactions with the mail server, by its answer."""
     reports: Mapping[str, int]
-    """Bounces and complaints, by what became of them."""
+    """Bounces and complaints, by result."""
     failing: int
-    """People whom messages did not reach lately."""
+    """Number of people whom messages did not reach lately."""
     suppressed: int
-    """Those of them to whom nothing is sent."""
+    """Number of these people to whom nothing is sent."""
     database_failing: bool
     seals: Mapping[str, int] = field(default_factory=dict)
-    """Seals of what was handed over since the start, by what became of them."""
+    """Seals of messages that were handed over since the start, by result."""
     held_without_owners: int = 0
-    """Messages that are held by a list without owners, so that nobody was told."""
+    """Number of messages that are held by a list without owners, so that nobody was told."""
     authors: Mapping[str, int] = field(default_factory=dict)
-    """Messages that came since the start, by whether their author was confirmed."""
+    """Messages that came since the start, by the confirmation of their author."""
 
 
 def held_by_nobody(message: Message) -> list[GroupId]:

@@ -1,8 +1,8 @@
-"""Reader of messages that come to a return path, or to owners: somebody cannot be reached, or complains.
+"""Reader of messages to a return path, or to owners: a person cannot be reached, or complains.
 
-Only the begin of a message is read. The copy of the message that came back is never searched for a failure: its words
-are those of its author. What a complaint asks for counts by the address for one click that this copy carries; a return
-path proves nobody, since all who got a message know its token.
+Only the start of a message is read. The returned copy is never searched for a failure, because its words are those of
+its author. A complaint counts by the one-click address in the returned copy. A return path proves no person, since all
+recipients of a message know its token.
 """
 
 from __future__ import annotations
@@ -23,28 +23,31 @@ from shadowtree.vocabulary import MemberId
 
 READ_BYTES = 200_000
 PARTS_LIMIT = 50
-"""Parts within parts; a report has three."""
+"""Most parts within parts. A report has three."""
 COMPLAINTS_LIMIT = 10
-"""People of one report."""
+"""Most people of one report."""
 
 Detector = Callable[[Message], bool]
-"""Return True if a report in a format that is no standard says that somebody cannot be reached for good."""
+"""Function that returns True if a report in a non-standard format says that a person cannot be reached for good."""
 
 _COMPLAINTS = frozenset({"abuse", "fraud", "opt-out", "opt-out-list", "miscategorized"})
-"""Feedback types that mean "send me no more of this"; not so: not-spam, auth-failure, virus, other."""
+"""Feedback types that mean "send me no more of this". The types not-spam, auth-failure, virus and other do not."""
 
 _MULTIPART = re.compile(rb"multipart/", re.I)
 _MESSAGE_TYPE = re.compile(rb"(?im)^(content-type:[ \t]*(?:\r?\n[ \t]+)?\"?)message/")
 _COPY = re.compile(rb"(?im)^content-type:[ \t]*(?:\r?\n[ \t]+)?\"?x-message/(?:rfc822|global)\b")
 _LEAF = "x-message/"
-"""Python's parser reads `message/...` as messages, without their encoding. Under this type they are bytes to it."""
+"""Type in place of `message/`: Python's parser reads `message/...` as messages, without their encoding.
+
+The parser takes parts of this type for bytes.
+"""
 _STATUS_TYPES = frozenset({f"{_LEAF}delivery-status", f"{_LEAF}global-delivery-status"})
 _FEEDBACK_TYPE = f"{_LEAF}feedback-report"
 _RETURNED_TYPES = frozenset(
     {f"{_LEAF}rfc822", f"{_LEAF}global", f"{_LEAF}global-headers", "text/rfc822-headers", f"{_LEAF}rfc822-headers"}
 )
 _MICROSOFT_COMPLAINT = "x-hmxmroriginalrecipient"
-"""Field of a copy that Microsoft's complaints (JMRP) carry; they have no feedback report."""
+"""Field of the copy in Microsoft's complaints (JMRP), which have no feedback report."""
 
 _CLICK = re.compile(rf"<https?://[^<>\s]*{re.escape(PATH)}([A-Za-z0-9_-]+)>")
 _TAG = re.compile(r"<[^<>]{0,2000}>")
@@ -53,18 +56,18 @@ _LINE_TAG = re.compile(r"<(?:br|p|div|tr|h\d)\b[^<>]{0,2000}>", re.I)
 
 @dataclass(frozen=True, slots=True)
 class FailureReport:
-    """A report that says that delivery failed, of one recipient at least."""
+    """A report of a failed delivery to at least one recipient."""
 
     recipients: tuple[RecipientStatus, ...] = ()
-    """Recipients that it names. Empty if it is no standard report."""
+    """Recipients that the report names. Empty if it is no standard report."""
     why: str = UNKNOWN_REASON
     """Reason of a report that is no standard."""
 
     def failure_of(self, person: MemberId) -> str | None:
-        """Return the reason why the person of the return path was not reached; None if others failed.
+        """Return the reason why the person of the return path was not reached. None if only other people failed.
 
         Mail may be forwarded, so the report may name another address than that of the person. A report that names the
-        person says what became of that copy; one that does not is about where the copy went.
+        person tells the fate of that copy. A report that does not is about the address to which the copy went.
         """
         if not self.recipients:
             return self.why
@@ -73,10 +76,10 @@ class FailureReport:
 
 
 def failure_report(data: bytes, detects: Detector = lambda _: False) -> FailureReport | None:
-    """Return what a report says of delivery that failed; None if it says no such thing.
+    """Return the failed delivery that a report tells. None if it tells no such thing.
 
-    Standard reports (RFC 3464, RFC 6533) are taken at their word. The words of a mail server count for others;
-    `detects` is asked about those that are still not understood.
+    Standard reports (RFC 3464, RFC 6533) are taken at their word. The words of a mail server count for other reports.
+    `detects` is asked about reports that are still not understood.
     """
     report = _read(data)
     if report is None or _is_complaint(report):
@@ -96,13 +99,13 @@ def failure_report(data: bytes, detects: Detector = lambda _: False) -> FailureR
 
 
 def is_complaint(data: bytes) -> bool:
-    """Return True if somebody takes a message for abuse (RFC 5965), or wants no more of it."""
+    """Return True if a person takes a message for abuse (RFC 5965), or wants no more of it."""
     report = _read(data)
     return report is not None and _is_complaint(report)
 
 
 def complaints(data: bytes, secret: bytes, date: int) -> list[Wish]:
-    """Return who wants no more mail of which list, of a complaint; `date`: in seconds since 1970."""
+    """Return the people who want no more mail, and their lists, in a complaint. `date`: seconds since 1970."""
     report = _read(data)
     if report is None or not _is_complaint(report):
         return []
@@ -116,10 +119,10 @@ def complaints(data: bytes, secret: bytes, date: int) -> list[Wish]:
 
 
 def _read(data: bytes) -> Message | None:
-    """Parse the begin of a message, without the inside of what it carries; None if it nests without end."""
+    """Parse the start of a message, without the inside of the messages in it. None if it nests without end."""
     begin = _MESSAGE_TYPE.sub(rb"\1x-message/", data[:READ_BYTES])
     if len(_MULTIPART.findall(begin)) > PARTS_LIMIT:
-        # Those of the copy do not count.
+        # Parts of the copy do not count.
         copy = _COPY.search(begin)
         begin = begin if copy is None else begin[: copy.end()]
         if len(_MULTIPART.findall(begin)) > PARTS_LIMIT:
@@ -142,7 +145,7 @@ def _text(part: Message) -> str:
 
 
 def _notice(report: Message) -> Notice:
-    """Return a report in words: its text in front of whatever it carries."""
+    """Return the words of a report: its text in front of the parts that it carries."""
     plain, marked = list[str](), list[str]()
     for part in report.walk():
         kind = part.get_content_type()
@@ -151,7 +154,7 @@ def _notice(report: Message) -> Notice:
         if kind == "text/html":
             marked.append(html.unescape(_TAG.sub(" ", _LINE_TAG.sub("\n", _text(part)))))
         elif not part.is_multipart() and part.get_content_maintype() in ("text", "multipart"):
-            # A multipart without parts has a boundary that is not there.
+            # A multipart without parts has a boundary that does not occur, so the text is its own.
             plain.append(_text(part))
     words = plain if any(text.strip() for text in plain) else marked
     is_automatic = _field(report, "Auto-Submitted").lower().startswith("auto-replied")

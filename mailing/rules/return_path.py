@@ -1,6 +1,6 @@
-"""Where bounces of a message come back to: ``LIST-bounces-TOKEN+PERSON``, the token known to this gateway alone.
+"""Return path of a message, ``LIST-bounces-TOKEN+PERSON``, with a token that is known to this gateway alone.
 
-PERSON is ``user=domain`` where the mail server writes it (XVERP), or else ``CHUNK.INDEX``.
+PERSON is ``user=domain`` if the mail server writes it (XVERP), or else ``CHUNK.INDEX``.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from shadowtree.vocabulary import MemberId
 
 XVERP_DELIMITERS = "+="
 NAMELESS = "list"
-"""The stand-in for a list's name that is not ASCII; the token says which message it is."""
+"""Substitute for a list's name that is not ASCII. The token identifies the message."""
 _BOUNCES = re.compile(r".+-bounces-([a-z2-7]{16})\+(.+)", re.S)
 _INDEXED = re.compile(r"(\d{1,9})\.(\d{1,9})")
 
 
 @dataclass(frozen=True, slots=True)
 class BouncePlace:
-    """What a return path names, whether it is one of ours or not."""
+    """Token and person in a return path, genuine or forged."""
 
     token: str
     person: str
 
     def find_in(self, people: People) -> tuple[int, int] | None:
-        """The chunk and the index of the person; None: it is nobody whom the message went to."""
+        """Return the chunk and the index of the person. None if the message did not go to the person."""
         indexed = _INDEXED.fullmatch(self.person)
         if indexed is not None:
             at = int(indexed[1]), int(indexed[2])
@@ -40,15 +40,17 @@ class BouncePlace:
 
 
 def token_of(secret: bytes, message: str) -> str:
-    """80 bits that name a message to this gateway, and to nobody else."""
+    """Return the token that names a message to this gateway alone: 80 bits."""
     mac = hmac.new(secret, f"bounces {message}".encode(), hashlib.sha256).digest()[:10]
     return base64.b32encode(mac).decode("ascii").lower()
 
 
 def return_path(address: str, token: str, person: str = "") -> str:
-    """The sender of a copy, of the quoted address of its list; without a person: for a server that adds it.
+    """Return the sender of a copy, for the quoted address of its list.
 
-    It is ASCII, whatever the list is called: else a copy would reach only whose servers know SMTPUTF8.
+    Without `person` the mail server adds the person.
+
+    It is ASCII for any name of a list: otherwise a copy would reach only people whose servers know SMTPUTF8.
     """
     local, _, domain = address.rpartition("@")
     if not local.isascii():
@@ -58,12 +60,12 @@ def return_path(address: str, token: str, person: str = "") -> str:
 
 
 def fits_verp(address: str, token: str, person: MemberId) -> bool:
-    """Whether the return path stays within what a local part may have, once the server adds the person."""
+    """Return True if the return path fits a local part after the server has added the person."""
     local, _, domain = return_path(address, token).rpartition("@")
     return domain != "" and len(local) + 1 + len(person.encode()) <= LOCAL_PART_OCTETS_LIMIT and '"' not in local
 
 
 def bounce_place(name: str) -> BouncePlace | None:
-    """What the name of an unquoted address stands for, as a return path; None: it is none."""
+    """Return the return path in the name of an unquoted address. None if it is none."""
     found = _BOUNCES.fullmatch(name.rpartition("@")[0])
     return None if found is None else BouncePlace(found[1], found[2])

@@ -1,8 +1,8 @@
 """Copies of a list that come back to it, changed on their way: a member's forwarder sends them to the list again.
 
-An unchanged copy is known by its key or by `Shadowtree-Trace`. A forwarder may have added a footer, written a new
-Message-ID and lost the fields that it does not know. So all that is left of a copy is looked for: fields that name the
-list, the gateway's own `Received`, the return path, and Message-ID and Date of a message that the list has distributed.
+An unchanged copy is recognised by its key or by `Shadowtree-Trace`. A forwarder may have added a footer, written a new
+Message-ID and lost unknown fields. So every possible remainder of a copy is searched: fields that name the list, the
+gateway's own `Received`, the return path, Message-ID and Date. The last two are those of a distributed message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mailing.rules.spooled import Message, Standing
 from shadowtree.vocabulary import GroupId
 
 ADDRESSES_LIMIT = 50
-"""Addresses in fields of lists, and `Received` fields, that are looked at."""
+"""Most addresses in fields of lists, and most `Received` fields, that are looked at."""
 
 _LIST_FIELDS = ("list-post", "list-unsubscribe", "list-help", "list-owner", "list-subscribe", "list-archive")
 _MAILTO = re.compile(r"<\s*mailto:([^>?\s]+)", re.I)
@@ -38,13 +38,16 @@ def addresses_of_lists(content: Content) -> list[str]:
 
 
 def ids_of_copies(content: Content, host: str) -> list[str]:
-    """Return the ids of messages of which this is a copy of the gateway of that name, by its `Received` fields."""
+    """Return the ids of messages of which this is a copy, by the `Received` fields of the gateway `host`."""
     found = (_OWN_RECEIVED.match(value) for value in content.values("received")[:ADDRESSES_LIMIT])
     return [each[2] for each in found if each is not None and each[1].lower() == host.lower()]
 
 
 def likeness_of(content: Content) -> str:
-    """Return what a changed copy has in common with what was sent: ID_DIGITS digits; empty without a Message-ID."""
+    """Return the likeness of a message: ID_DIGITS digits that a changed copy keeps.
+
+    Empty unless the message has one Message-ID and one Date.
+    """
     message_ids, dates = content.values("message-id"), content.values("date")
     if len(message_ids) != 1 or len(dates) != 1:
         return ""
@@ -63,7 +66,7 @@ class Distributed:
             self.follow(message)
 
     def follow(self, message: Message) -> None:
-        """Take up a message as it is now."""
+        """Record a message in its current state."""
         if message.likeness:
             self._alike.setdefault(message.likeness, {})[message.id] = lists_that_took(message)
             self._likeness[message.id] = message.likeness

@@ -1,7 +1,8 @@
 """Rosters in the text of a file: objects of Mailman's REST API, with the line each begins on.
 
-A file holds any number of them, one behind the other, with or without line ends between. Answers of the API (objects
-with `entries`) and JSON arrays stand for what is in them, so answers may be put together in one file as they came.
+A file holds any number of objects, one behind the other, with or without line ends between. Answers of the API (objects
+with `entries`) and JSON arrays stand for their elements. Answers may therefore be put together in one file as they
+came.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from mailing.rules.rosters import RosterError, Rosters, entry_of
 
 _ENTRIES: Final = "entries"
 _ANSWER_KEYS: Final = frozenset({"start", "total_size"})
-"""Of an answer that may have no entries."""
+"""Keys of an answer that may have no entries."""
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
 _BETWEEN_KEY_AND_VALUE: Final = re.compile(r"[ \t\r\n:]*")
 _BETWEEN_VALUES: Final = re.compile(r"[ \t\r\n,]*")
 
 _Values = Generator[tuple[int, object], None, int]
-"""Values and their lines; returns where they end."""
+"""Values and their lines. The generator returns the position behind them."""
 
 
 def read_rosters(text: str) -> Rosters:
-    """The rosters in a text; raises `RosterError` with the line of the first thing that is none."""
+    """Return the rosters in a text. Raises `RosterError` with the line of the first invalid object."""
     found = Rosters()
     for line, value in _values(text):
         found.add(entry_of(value, line))
@@ -36,7 +37,7 @@ def read_rosters(text: str) -> Rosters:
 
 @dataclass(slots=True)
 class _Lines:
-    """Finds the line of each of many places, which come in order."""
+    """Line of each of many positions, which come in order."""
 
     text: str
     line: int = 1
@@ -61,7 +62,7 @@ def _values(text: str) -> Iterator[tuple[int, object]]:
 
 
 def _object(text: str, start: int, lines: _Lines) -> _Values:
-    """One object; of an answer of the API, its entries."""
+    """Yield one object, or the entries of an answer of the API."""
     line = lines.at(start)
     found, end = _value(text, start, lines)
     if not isinstance(found, dict) or not (_ENTRIES in found or found.keys() >= _ANSWER_KEYS):
@@ -72,7 +73,10 @@ def _object(text: str, start: int, lines: _Lines) -> _Values:
 
 
 def _entries(text: str, start: int, lines: _Lines) -> Iterator[tuple[int, object]]:
-    """What an answer has, which is known to be sound, looked through once more for the lines of its entries."""
+    """Yield the entries of an answer.
+
+    The answer is known to be sound, and is read once more for the lines of its entries.
+    """
     position = _after(_SPACE, text, start + 1)
     while not text.startswith("}", position):
         key, position = _value(text, position, lines)
@@ -85,7 +89,7 @@ def _entries(text: str, start: int, lines: _Lines) -> Iterator[tuple[int, object
 
 
 def _elements(text: str, start: int, lines: _Lines, *, may_be_answers: bool) -> _Values:
-    """The values of an array, one by one; where they may be answers, what is in those."""
+    """Yield the elements of an array. `may_be_answers`: True to yield the entries of answers among them."""
     position, is_first = _after(_SPACE, text, start + 1), True
     while not text.startswith("]", position):
         if not is_first:
@@ -112,7 +116,7 @@ def _value(text: str, position: int, lines: _Lines) -> tuple[object, int]:
 
 
 def _past_comma(text: str, position: int, lines: _Lines) -> int:
-    """Where the text goes on behind a comma that must stand there, and space."""
+    """Return the position behind a required comma and space."""
     if not text.startswith(",", position):
         why = "a comma is wanted" if position < len(text) else "it ends too early (cut off?)"
         raise RosterError(f"this is no JSON: {why}", lines.at(position))

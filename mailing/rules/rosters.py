@@ -1,6 +1,6 @@
-"""What Mailman 3 says of its lists: the objects of its REST API.
+"""Objects of Mailman 3's REST API, which describe its lists.
 
-Three of them matter, and are told apart by their keys, whatever else they hold:
+Three kinds of object matter. Their keys tell them apart, and further keys are ignored:
 
     a list       fqdn_listname, list_id
     a member     list_id, email, role; delivery_mode, delivery_status, moderation_action where they are there
@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 SHOWN_CHARACTERS: Final = 300
-"""Of a text of Mailman's that is told to a person."""
+"""Most characters of a text of Mailman's that is told to a person."""
 
 DELIVERY_ENABLED: Final = "enabled"
 
 
 class RosterError(Exception):
-    """Rosters that cannot be taken; the message is one line that says where and why."""
+    """Rosters that cannot be taken. The message is one line with the place and the reason."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
         self.line = line
-        """Of the file; None where there is no file, or the fault is in no one line."""
+        """Line of the file. None if there is no file, or the fault is in no single line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +33,15 @@ class MailmanList:
     """A list."""
 
     address: str
-    """Where mail to it goes, ``all@lists.ubc.example``."""
+    """Address for mail to the list, ``all@lists.ubc.example``."""
     list_id: str
-    """By which its members name it, ``all.lists.ubc.example``."""
+    """Id by which its members name the list, ``all.lists.ubc.example``."""
     line: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MailmanMember:
-    """What somebody is in one list: member, owner, moderator, or a stranger whom Mailman remembers (nonmember)."""
+    """Role of a person in one list: member, owner, moderator, or a stranger whom Mailman remembers (nonmember)."""
 
     list_id: str
     address: str
@@ -54,7 +54,7 @@ class MailmanMember:
 
 @dataclass(frozen=True, slots=True)
 class MailmanSettings:
-    """Settings of a list, or things that belong to it, as Mailman names them."""
+    """Settings of a list, or objects that belong to it, under Mailman's names."""
 
     address: str
     values: Mapping[str, object]
@@ -66,14 +66,14 @@ Entry: TypeAlias = MailmanList | MailmanMember | MailmanSettings
 
 @dataclass(frozen=True, slots=True)
 class Rosters:
-    """All that was read."""
+    """All objects that were read."""
 
     lists: list[MailmanList] = field(default_factory=list)
     members: list[MailmanMember] = field(default_factory=list)
     settings: list[MailmanSettings] = field(default_factory=list)
 
     def add(self, entry: Entry) -> None:
-        """Add one."""
+        """Add an object."""
         match entry:
             case MailmanList():
                 self.lists.append(entry)
@@ -84,7 +84,7 @@ class Rosters:
 
 
 def entry_of(value: object, line: int | None = None) -> Entry:
-    """What an object of the API stands for; raises `RosterError`."""
+    """Return the entry for an object of the API, or raise `RosterError`."""
     if not isinstance(value, Mapping):
         raise RosterError(f"an object is wanted, not {_kind(value)}", line)
     if "email" in value or "role" in value:
@@ -106,7 +106,7 @@ def entry_of(value: object, line: int | None = None) -> Entry:
 
 
 def shown(text: str) -> str:
-    """A text of Mailman's for a line that a person reads."""
+    """Return a text of Mailman's for a line that a person reads."""
     printable = "".join(character if character.isprintable() else "?" for character in text)
     return printable if len(printable) <= SHOWN_CHARACTERS else f"{printable[:SHOWN_CHARACTERS]}..."
 

@@ -1,10 +1,11 @@
-"""Shares: what the gateway that takes a message sends to those of other organisations, and to itself, as one message.
+"""Shares: parts of a message for the gateways of other organisations and for the own gateway, sent as one message.
 
-It goes to the set of groups that the message was addressed to. Whom it reaches at a server, that server tells its own
-gateway. A share says for which lists it is, and what a copy says of each; it has no list that is to be expanded.
+The gateway that takes a message sends its shares to the set of groups that the message was addressed to. Each server
+tells its own gateway the people that the share reaches there. A share has the lists that it is for, and the text of a
+copy about each. It has no list that is to be expanded.
 
-Any client of any name server can send a share. So a share of an own list carries a proof that this gateway made it, and
-a share of another gateway's list is a message of its own: it never meets a message that this gateway has taken.
+Any client of any name server can send a share. So a share of an own list carries a proof that this gateway made it. A
+share of another gateway's list is a message of its own: it never meets a message that this gateway has taken.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from namegraph import InvalidNameError, parse_name
 from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 PATTERN = "*"
-"""For whom a gateway listens: all whom its name server delivers to."""
+"""Pattern of a gateway's mailbox: all people to whom its name server delivers."""
 SUBSCRIPTION = "mail"
-"""By which: where a server has it, its organisation has a mail gateway."""
+"""Subscription of a gateway. A server that has it belongs to an organisation with a mail gateway."""
 HEADER, FORMAT = "shadowtree-mail", "share 1"
-"""Of the message that carries a share."""
+"""Header, and its value, of the message that carries a share."""
 PAYLOAD_BYTES = 1_048_576
-"""As servers take it."""
+"""Most bytes of a payload that servers take."""
 AROUND_BYTES = 65_536
-"""What a share holds besides the message."""
+"""Bytes of a share for everything but the message."""
 CONTENT_BYTES_LIMIT = PAYLOAD_BYTES - AROUND_BYTES
-"""The longest message that goes by shares."""
+"""Most bytes of a message that goes by shares."""
 LISTS_LIMIT = 50
 GROUPS_LIMIT = 1_000
 TEXT_LIMIT = 2_000
@@ -45,7 +46,7 @@ _TRACE = re.compile(r"[0-9a-f; ]{1,200}")
 
 
 class NotAShareError(ValueError):
-    """What came is no share that this gateway serves."""
+    """Data that are no share for this gateway."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,10 @@ class SharedList:
     origin: Origin
 
     def destination(self, host: str) -> Destination:
-        """As a gateway keeps it that did not take the message; `host`: its own mail domain."""
+        """Return the destination for a gateway that did not take the message.
+
+        `host`: own mail domain of that gateway.
+        """
         local = self.address.rpartition("@")[0]
         return Destination(
             self.group,
@@ -78,7 +82,7 @@ class Share:
 
     id: str
     sender: str
-    """Of the envelope."""
+    """Sender of the envelope."""
     author: str
     subject: str
     needs_smtputf8: bool
@@ -88,17 +92,17 @@ class Share:
     lists: tuple[SharedList, ...]
     content: bytes
     proof: str = ""
-    """The gateway's own word for it (`proof_of`); empty: a gateway of an earlier version sent it."""
+    """Proof of the gateway that made the share (`proof_of`). Empty if a gateway of an earlier version sent it."""
 
     def is_proven(self, secret: bytes) -> bool:
         """Return True if the gateway with this secret made the share."""
         return hmac.compare_digest(self.proof.encode(), proof_of(secret, self).encode())
 
     def id_here(self, secret: bytes) -> str:
-        """Return the id by which a gateway that did not take the message keeps it.
+        """Return the id under which a gateway that did not take the message keeps it.
 
-        It rests on the home of the list, the id there, and the body: no share reaches a message of another home, and
-        none that holds what the sender of the share did not know.
+        The id rests on the home of the list, the id there, and the body. So no share reaches a message of another home,
+        or a message with content that the sender of the share did not know.
         """
         home = self.lists[0].group.rpartition("@")[2]
         body = hashlib.sha256(read_content(self.content).rest).hexdigest()
@@ -111,19 +115,21 @@ _DECODER = msgspec.msgpack.Decoder(Share)
 
 
 def encoded(share: Share) -> bytes:
-    """As it travels."""
+    """Return a share in its form for transport."""
     return _ENCODER.encode(share)
 
 
 def proof_of(secret: bytes, share: Share) -> str:
-    """Return the word of the gateway with a secret that a share is its own: for whom, and what."""
+    """Return the proof that the gateway with a secret made a share, for its content, its addressed people and its
+    lists.
+    """
     groups = (each.group for each in share.lists)
     content = hashlib.sha256(share.content).hexdigest()
     return mac_of(secret, "share", share.id, content, str(len(share.addressed)), *share.addressed, *groups)
 
 
 def read_share(payload: bytes) -> Share:
-    """What `encoded` wrote; raises `NotAShareError` for what could do harm in a copy."""
+    """Decode a share, or raise `NotAShareError` for values that could do harm in a copy."""
     try:
         share = _DECODER.decode(payload)
         read_content(share.content)
@@ -153,7 +159,10 @@ def _require_addresses(each: SharedList) -> None:
 
 
 def why_refused(share: Share, addressed: GroupId, own: frozenset[SubnetName]) -> str:
-    """Why a share is not served; empty: it is. `addressed`: where its message was sent to; `own`: subnets of here."""
+    """Return the reason why a share is refused. Empty if it is served.
+
+    `addressed`: group to which its message was sent. `own`: subnets of this gateway.
+    """
     if share.lists[0].group != addressed:
         return f"it was sent to {addressed}, and says {share.lists[0].group}"
     subnets = {each.group.rpartition("@")[2] for each in share.lists}
@@ -161,13 +170,16 @@ def why_refused(share: Share, addressed: GroupId, own: frozenset[SubnetName]) ->
 
 
 def shares_of(shares: tuple[OtherShare, ...], post: PostState) -> list[OtherShare]:
-    """The shares of other servers, as far as they are known: those too that are away and were not counted."""
+    """Return the shares of other servers, as far as they are known.
+
+    Servers that were away and not counted are included.
+    """
     known = {each.server for each in shares}
     return [*shares, *(OtherShare(server, -1, 0) for server in (*post.away, *post.lost) if server not in known)]
 
 
 People = tuple[tuple[MemberId, int], ...]
-"""Each with the position of the first destination that reaches them."""
+"""People, each with the position of the first destination that reaches the person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +187,11 @@ class Named:
     """People whom the gateway that takes a message is told by name."""
 
     certain: People = ()
-    """No other gateway serves these."""
+    """People that no other gateway serves."""
     unsure: People = ()
-    """Another one may, once its server is back."""
+    """People that another gateway may serve, once its server is back."""
     away: tuple[MemberId, ...] = ()
-    """Those among them whose homes are away: the homes of groups that they are in have told of them."""
+    """People in `unsure` whose homes are away. The homes of groups that they are in have named them."""
 
 
 def sort_out(
@@ -189,10 +201,10 @@ def sort_out(
     without_gateway: Collection[SubnetName],
     is_whole: bool,
 ) -> Named:
-    """Who is served here, of the people that are named.
+    """Sort out the people to serve here, among the people that are named.
 
-    `owned`: all subnets of servers; `without_gateway`: those of servers that have none. `is_whole`: nothing is out of
-    reach; else a server that is may have a gateway for those whom nobody owns.
+    `owned`: all subnets of servers. `without_gateway`: subnets of servers without a gateway. `is_whole`: True if no
+    server is out of reach. Otherwise a server that is out of reach may have a gateway for foreign people.
     """
     certain, unsure, away = list[tuple[MemberId, int]](), list[tuple[MemberId, int]](), list[MemberId]()
     for person, at in people:

@@ -1,8 +1,8 @@
-"""DKIM signatures of a message (RFC 6376): which of them still hold for a list's copy.
+"""DKIM signatures of a message (RFC 6376), and their validity for a list's copy.
 
-A signature covers the fields that its `h=` names, and the absence of those that are not there. A copy has fields of its
-list, so a signature that covers one of their names is broken. Anybody can write a signature: none keeps a field of its
-author in a copy, and it counts only where the own mail server calls it valid.
+A signature covers the fields that its `h=` names, and the absence of missing fields. A copy has fields of its list, so
+a signature that covers one of their names is broken. Anybody can write a signature. So no signature keeps a field of
+its author in a copy. A signature counts only if the local mail server calls it valid.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from mailing.rules.message import Content
 LIST_FIELDS = frozenset(
     ("list-id", "list-post", "list-help", "list-owner", "list-unsubscribe", "list-unsubscribe-post")
 )
-"""Fields that a copy has of its list, whatever was there; in lower case, as are the next ones."""
+"""Fields that a copy has of its list, in place of existing fields. All names are in lower case, also below."""
 TRACE = "shadowtree-trace"
 REPLACED_FIELDS = LIST_FIELDS | {"precedence", "list-subscribe", "list-archive"}
 """Fields that a copy has of its list, or not at all."""
 ADDED_FIELDS = LIST_FIELDS | {"precedence", TRACE}
-"""Fields that the gateway writes: a signature that covers one of these names is broken."""
+"""Fields that the gateway writes. A signature that covers one of these names is broken."""
 SIGNATURES_LIMIT = 50
-"""Signatures of one message that are read."""
+"""Most signatures of one message that are read."""
 
 _GAPS = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One signature, as it says of itself."""
+    """One signature, by its own tags."""
 
     domain: str
     selector: str
     value: str
     """The signature proper, in base64."""
     holds_for_a_copy: bool
-    """Whether it covers nothing that a copy has otherwise than the message."""
+    """True if the signature covers nothing that differs between the message and its copy."""
 
 
 def signatures_of(content: Content) -> list[Signature]:
@@ -47,7 +47,7 @@ def signatures_of(content: Content) -> list[Signature]:
 
 def _signatures_in(content: Content) -> Iterator[Signature]:
     present = {field.name for field in content.fields}
-    # A copy of a message without a Message-ID has one.
+    # The copy of a message without a Message-ID has a Message-ID.
     changed = ADDED_FIELDS | (REPLACED_FIELDS & present) | ({"message-id"} - present)
     for text in content.values("dkim-signature")[:SIGNATURES_LIMIT]:
         tags = {

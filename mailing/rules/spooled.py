@@ -1,4 +1,4 @@
-"""What is kept of a message: to whom it was addressed, who is to get it, who has got it."""
+"""Stored state of a message: its destinations, its recipients, and the people who have got it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 
 
 class Standing(StrEnum):
-    """Whether a message is for those whom one of its destinations reaches."""
+    """Decision about a message at one of its destinations."""
 
     GOES = "goes"
     HELD = "held"
@@ -19,7 +19,7 @@ class Standing(StrEnum):
 
 
 class State(StrEnum):
-    """How far a message is, as the command line says it."""
+    """Progress of a message, as the command line shows it."""
 
     HELD = "held"
     RESOLVING = "resolving"
@@ -30,123 +30,133 @@ class State(StrEnum):
 
 
 FINAL_STATES = frozenset((State.DONE, State.DROPPED))
-"""Nothing becomes of such a message, unless it comes again for other lists."""
+"""States in which a message stays, unless it comes again for other lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What the gateway that took a message says of a list: others do not know it."""
+    """Facts about a list from the gateway that took the message. Other gateways do not know the list."""
 
     host: str
-    """The name of that gateway."""
+    """Name of that gateway."""
     trace: str
-    """By which it knows a message again that comes back."""
+    """Trace by which that gateway recognises a message that comes back."""
     owners: str = ""
-    """Where they are written to; empty: there are none. The next two are places of that gateway, in the same way."""
+    """Address of the owners.
+
+    Empty if there are none. `request` and `leave` are addresses of that gateway, in the same form.
+    """
     request: str = ""
     leave: str = ""
     is_closed: bool = False
-    """Whether nobody may post."""
+    """True if nobody may post."""
     here: str = ""
-    """The address of the list with the mail domain of the gateway that hands it over: bounces come back there."""
+    """Address of the list in the mail domain of the gateway that hands the message over. Bounces come back there."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherShare:
-    """People whom another server's gateway hands the message to."""
+    """People to whom another server's gateway hands the message."""
 
     server: str
     destination: int
-    """The position of the first destination that reaches them."""
+    """Position of the first destination that reaches these people."""
     people: int
 
 
 @dataclass(frozen=True, slots=True)
 class PostState:
-    """How far the shares of a message are, which go out as one."""
+    """Progress of the shares of a message, which go out as one message."""
 
     destinations: tuple[int, ...]
-    """The positions of the lists that they are for."""
+    """Positions of the lists that the shares are for."""
     is_settled: bool = False
-    """Whether every server has its share, or nothing more is tried."""
+    """True if every server has its share, or nothing more is tried."""
     is_here: bool = False
-    """Whether this gateway's own share has come."""
+    """True if this gateway's own share has come."""
     is_spread: bool = False
-    """Whether all servers have theirs but those that are away."""
+    """True if all servers have their shares, except the servers that are away."""
     away: tuple[str, ...] = ()
-    """Servers that get theirs once they are back."""
+    """Servers that get their shares once they are back."""
     lost: tuple[str, ...] = ()
-    """Servers that do not get theirs."""
+    """Servers that do not get their shares."""
     attempts: int = 0
     why: str = ""
-    """Why they do not go out."""
+    """Reason why the shares do not go out."""
     is_proven: bool = False
-    """Whether they carry a proof; False: an earlier version began to send them without one."""
+    """True if the shares carry a proof. False if an earlier version began to send them without a proof."""
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A list, or the owners of one, that a message was addressed to."""
+    """A list, or the owners of a list, to which a message was addressed."""
 
     group: GroupId
-    """The list; for owners the list that they look after."""
+    """The list. For owners, the list that they look after."""
     address: str
-    """As it was addressed, quoted."""
+    """Quoted address to which the message was addressed."""
     is_list: bool
-    """False: its owners."""
+    """True for a list, False for its owners."""
     standing: Standing = Standing.GOES
     why: str = ""
-    """Why it is held, or was dropped."""
+    """Reason why the message is held, or was dropped."""
     skips_addressed: bool = False
-    """Whether people in To or Cc get no copy of the list."""
+    """True if people in To or Cc get no copy of the list."""
     people_limit: int | None = None
-    """How many it may reach without an owner's word; None: an owner wrote it, or decides about it."""
+    """Most people that the message may reach without an owner's word.
+
+    None if an owner wrote it, or decides about it.
+    """
     waits_for_all: bool = False
-    """Whether nobody gets the list's copy while somebody may be missing."""
+    """True if no person gets the list's copy while people may be missing."""
     rewrites_from: bool = False
-    """Whether the copy says that it comes from the list, since it would not be believed that the author sent it."""
+    """True if From of the copy names the list, because no server would believe that the author sent the copy."""
     owners: str = ""
-    """Where the owners of the list are written to; empty: it has none."""
+    """Address of the list's owners. Empty if it has none."""
     is_to_note: bool = False
-    """Whether they are still to be told that it holds the message, or has dropped it."""
+    """True if the owners are still to be told that the list holds the message, or has dropped it."""
     asked: int = 0
-    """When they were asked to decide about what it holds, in seconds since 1970; 0: they were not."""
+    """Time at which owners were asked to decide about a held message, in seconds since 1970. 0 if they were not asked.
+    """
     goes_by_shares: bool = False
-    """Whether its people are handed the message by the gateways of their own organisations."""
+    """True if the gateways of other organisations hand the message to their own people."""
     origin: Origin | None = None
-    """Of a list of another gateway, which took the message: its people come with shares."""
+    """Facts about a list of another gateway, which took the message. The list's people come with shares.
+
+    None if this gateway took the message.
+    """
 
     @property
     def return_address(self) -> str:
-        """To whose gateway bounces of its copies go, as an address of the list."""
+        """Address of the list at the gateway to which bounces of its copies go."""
         return self.address if self.origin is None else self.origin.here
 
     @property
     def place(self) -> tuple[GroupId, bool]:
-        """What tells destinations apart, by whichever domain they were addressed."""
+        """Key of a destination, the same for every domain under which it was addressed."""
         return self.group, self.is_list
 
     @property
     def waits_for_its_author(self) -> bool:
-        """Whether it was held when it came: the same message, from whom it may come, lets it go."""
+        """True if the message was held when it came. The same message from a permitted author releases it."""
         return self.standing is Standing.HELD and self.people_limit is not None
 
     def held_if_large(self, count: int) -> Destination:
-        """The same, held where it would reach so many people and an owner has not said so."""
+        """Return the destination, held if `count` people need an owner's word that is not given."""
         limit = self.people_limit
         if self.standing is not Standing.GOES or limit is None or count <= limit:
             return self
         why = f"it would reach {count:,} people, and more than {limit:,} takes an owner's word"
-        # An owner who lets it go has said so.
+        # An owner who releases the message gives that word, so no limit remains.
         return replace(self, standing=Standing.HELD, why=why, people_limit=None, is_to_note=self.owners != "")
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a person asked for by mail."""
+    """Request of a person by mail."""
 
     is_join: bool
-    """Whether to get the mail of the list; else to get it no more."""
+    """True to get the mail of the list, False to get it no more."""
     group: GroupId
     person: MemberId
 
@@ -156,132 +166,132 @@ class Message:
     """One message, however often it comes."""
 
     id: str
-    """Hexadecimal digits that no other gateway can compute; of a message that an earlier version took, its key."""
+    """Hexadecimal digits that no other gateway can compute. A message that an earlier version took has its key here."""
     sender: str
-    """Of the envelope; empty: none."""
+    """Sender of the envelope. Empty if there is none."""
     accepted: int
-    """When it came first, in seconds since 1970."""
+    """Time of the first arrival, in seconds since 1970."""
     destinations: tuple[Destination, ...]
     addressed: tuple[MemberId, ...] = ()
-    """The mailboxes of the people in To and Cc, where a list skips these."""
+    """Mailboxes of the people in To and Cc, if a list skips them."""
     attempts: int = 0
-    """How often it was asked who is in the lists, since anything was missing."""
+    """Number of resolutions of the lists since anything was missing."""
     missing: str = ""
-    """Who was not reached, and why; empty: everybody was, as far as is known."""
+    """People that were not reached, and the reason. Empty if everybody was reached, as far as is known."""
     revision: str = ""
-    """Of the last answer to who is in all of the lists; empty: that is to be asked."""
+    """Revision of the last answer about all of the lists. Empty if they are to be resolved."""
     needs_smtputf8: bool = False
-    """Whether it came with SMTPUTF8, and goes on with it alone."""
+    """True if the message came with SMTPUTF8, and needs SMTPUTF8 to go on."""
     is_dropped: bool = False
-    """Whether nobody more is to get it."""
+    """True if no further person is to get the message."""
     state: State = State.RESOLVING
-    """`RESOLVING` until it is final: what it is meanwhile is seen from its chunks."""
+    """State once the message is final, `RESOLVING` until then. The chunks show the progress meanwhile."""
     ended: int = 0
-    """When it became final, in seconds since 1970."""
+    """Time at which the message became final, in seconds since 1970."""
     people: int = 0
-    """All of its chunks, once it is final; so are the next two."""
+    """Number of people in all chunks, once the message is final. `done` and `bounced` are set at the same time."""
     done: int = 0
     bounced: int = 0
     author: str = ""
-    """Whom From names, as it is shown."""
+    """Author in From, as shown."""
     subject: str = ""
     answerable: MemberId = ""
-    """The author, where the own mail server confirms that; empty: nobody may be written to."""
+    """The author, if the local mail server confirms it. Empty if nobody may be written to."""
     message_id: str = ""
-    """As it came, if it looks like one."""
+    """Message-ID as it came. Empty if it does not look like one."""
     likeness: str = ""
-    """The part that a changed copy keeps (`mailing.rules.returned`); empty: not known."""
+    """Part of a message that a changed copy keeps (`mailing.rules.returned`). Empty if it is not known."""
     given_up: tuple[SubnetName, ...] = ()
-    """Organisations out of reach until nothing more was tried, of which author and owners are to be told."""
+    """Organisations that were given up, of which author and owners are still to be told."""
     released: int = 0
-    """When owners let it go last, in seconds since 1970; 0: nobody had to."""
+    """Time at which owners last released the message, in seconds since 1970. 0 if no release was needed."""
     is_letter: bool = False
-    """Whether the gateway wrote it to one person: nobody is asked whom it reaches."""
+    """True if the gateway wrote the message to one person, so that no list is resolved."""
     wish: Wish | None = None
-    """What the person confirms by an answer to it; None: nothing, or that was done."""
+    """Wish that the person confirms by an answer. None if there is none, or if it was carried out."""
     is_request: bool = False
-    """Whether such a letter waits for owners to decide if its person joins, and then tells what they decided."""
+    """True for a letter that waits for owners to decide about a join, and then tells the person their decision."""
     is_probe: bool = False
-    """Whether such a letter is to find out if mail reaches the person at all."""
+    """True for a letter that finds out if mail reaches the person at all."""
     shares: tuple[OtherShare, ...] = ()
-    """Whom others' gateways hand it to."""
+    """Shares that other gateways hand to their people."""
     own_people: int = 0
-    """How many this gateway's own share is expected to name."""
+    """Number of people that this gateway's own share is expected to name."""
     post: PostState | None = None
-    """None: no shares are to go out."""
+    """Progress of the shares. None if no shares are to go out."""
     away: tuple[SubnetName, ...] = ()
-    """The organisations that are out of reach and asked again."""
+    """Organisations that are out of reach and are asked again."""
     dropped_for: tuple[str, ...] = ()
-    """Servers and organisations that are waited for no longer, since somebody has said so."""
+    """Servers and organisations for which an operator has stopped the waiting."""
     own_id: str = ""
-    """The id that this gateway gives the same message if it takes it itself. Empty: it took this one."""
+    """Id that this gateway gives the same message if it takes it itself. Empty if it took this message."""
 
     @property
     def kinship(self) -> str:
-        """The id that messages of the same content share, whichever gateways took them."""
+        """Id that messages of the same content share, for any gateway that took them."""
         return self.own_id or self.id
 
     @property
     def is_of_another_gateway(self) -> bool:
-        """Whether it came as a share alone."""
+        """True if the message came only as shares."""
         return bool(self.destinations) and all(each.origin is not None for each in self.destinations)
 
     @property
     def without_own_share(self) -> Message:
-        """The same, once its own share is waited for no longer."""
+        """The message without the wait for its own share."""
         assert self.post is not None, "there are shares"
         return replace(self, post=replace(self.post, why="this gateway's own share named nobody"))
 
     @property
     def waits_for(self) -> tuple[str, ...]:
-        """Servers that are to get their shares once they are back, and organisations that are asked again; sorted."""
+        """Servers that get their shares once they are back, and organisations that are asked again. Sorted."""
         without_share = self.post.away if self.post is not None else ()
         return tuple(sorted({*self.away, *without_share} - {*self.dropped_for}))
 
     @property
     def is_to_note(self) -> bool:
-        """Whether owners are still to be told of it."""
+        """True if owners are still to be told of the message."""
         return any(each.is_to_note for each in self.destinations)
 
     def is_request_for(self, group: GroupId) -> bool:
-        """Whether somebody waits for the owners of a list to decide."""
+        """Return True if the message is a request to join a list that waits for the list's owners."""
         return self.is_request and self.is_held and self.destinations[0].group == group
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has to decide about it, for one list at least."""
+        """True if a decision about the message is needed, for one list at least."""
         return any(each.standing is Standing.HELD for each in self.destinations)
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """People who get the same copy in one SMTP transaction, and what became of each. Indexes are those of `people`."""
+    """People who get the same copy in one SMTP transaction, and the result of each. Indexes are those of `people`."""
 
     message: str
     number: int
     destination: int
-    """The position of the first destination that reaches them; it is the list of the copy."""
+    """Position of the first destination that reaches these people. It is the list of the copy."""
     people: tuple[MemberId, ...]
     waiting: tuple[int, ...]
-    """To whom it is still to be handed over."""
+    """Indexes of the people to whom the copy is still to be handed over."""
     bounced: Mapping[int, str] = field(default_factory=dict)
-    """Who cannot be reached, and what their server said. Whoever is neither here nor waiting has got it."""
+    """Reason of each person who cannot be reached. A person who is neither here nor waiting has got the copy."""
     attempts: int = 0
     why: str = ""
-    """Why some wait."""
+    """Reason why some people wait."""
     is_international: bool = False
-    """Whether their addresses need SMTPUTF8."""
+    """True if the addresses need SMTPUTF8."""
     revision: str = ""
-    """Of the answer that named them as people of the list; empty: nobody was asked, or that was not kept."""
+    """Revision of the answer that named these people. Empty if no server was asked, or if it was not kept."""
 
     @property
     def done(self) -> int:
-        """How many have got it."""
+        """Number of people who have got the copy."""
         return len(self.people) - len(self.waiting) - len(self.bounced)
 
 
 class People:
-    """All people of a message, to be found by their names."""
+    """All people of a message, indexed by their names."""
 
     def __init__(self, chunks: Iterable[Chunk]) -> None:
         self._sizes: dict[int, int] = {}
@@ -291,7 +301,7 @@ class People:
             self.add(chunk)
 
     def add(self, chunk: Chunk) -> None:
-        """Find those of a chunk, too; its people never change."""
+        """Add the people of a chunk, which never change."""
         if chunk.number in self._sizes:
             return
         self._sizes[chunk.number] = len(chunk.people)
@@ -300,9 +310,12 @@ class People:
             self._alike.setdefault(mailbox_of(person), (chunk.number, index))
 
     def has(self, chunk: int, index: int) -> bool:
-        """Whether there is somebody at an index of a chunk."""
+        """Return True if a chunk has a person at an index."""
         return 0 <= index < self._sizes.get(chunk, 0)
 
     def find(self, person: MemberId) -> tuple[int, int] | None:
-        """The chunk and the index of somebody, by the very name or else by one of the same mailbox."""
+        """Return the chunk and the index of a person, by the exact name or else by the mailbox.
+
+        None if there is none.
+        """
         return self._places.get(person) or self._alike.get(mailbox_of(person))

@@ -1,7 +1,7 @@
-"""Reads the text that a person wrote in a message: decoded, without quoted lines and the signature.
+"""Reader of the text that a person wrote in a message: decoded, without quoted lines and the signature.
 
-Text stands in the first part that is text, in whatever encoding. A part in HTML is read if there is no plain one.
-Quoted lines, and all below a signature or the begin of an earlier message, are not the person's.
+The text is the first text part, in any encoding. An HTML part is read if there is no plain part. Quoted lines, and all
+lines below a signature or the start of an earlier message, are not the person's.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from html.parser import HTMLParser
 from mailing.rules.message import Content
 
 LINES_LIMIT = 50
-"""Lines with text that are read."""
+"""Most lines with text that are read."""
 LINE_LIMIT = 200
 BYTES_LIMIT = 200_000
-"""Bytes of a message that are read: the text stands in front of attachments."""
+"""Most bytes of a message that are read: the text stands in front of attachments."""
 PARTS_LIMIT = 100
 
 _FIELDS = frozenset(("mime-version", "content-type", "content-transfer-encoding"))
@@ -27,17 +27,17 @@ _ENDS = re.compile(
     r"weitergeleitete nachricht|message d.origine|mensaje original|messaggio originale)\s*-*",
     re.I,
 )
-"""Lines below which nothing is new: the begin of a signature, or of an earlier message."""
+"""Lines below which nothing is new: the start of a signature, or of an earlier message."""
 _BREAKS = frozenset(
     ("br", "p", "div", "li", "tr", "td", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "table", "ul", "ol", "hr")
 )
 _UNSEEN = frozenset(("head", "style", "script", "title", "blockquote"))
 _CHARSETS = {"unicode-1-1-utf-8": "utf-8", "us-ascii": "utf-8", "iso-8859-1": "cp1252"}
-"""Names that are out of use or too narrow, as programs write them."""
+"""Replacements of names that are out of use or too narrow, as programs write them."""
 
 
 def lines_of(content: Content) -> list[str]:
-    """Return the first lines that the author of a message wrote, without empty ones."""
+    """Return the first lines that the author of a message wrote, without empty lines."""
     found = list[str]()
     for line in _text_of(content).splitlines():
         text = " ".join(line.split())
@@ -55,7 +55,7 @@ def _text_of(content: Content) -> str:
     try:
         whole = message_from_bytes(header + content.rest[:BYTES_LIMIT], policy=compat32)
     except RecursionError:
-        # Parts within parts: whoever has a thousand of them asks for nothing.
+        # A message with a thousand parts within parts asks for nothing.
         return ""
     parts = [part for part, _ in zip(whole.walk(), range(PARTS_LIMIT), strict=False) if not part.is_multipart()]
     texts = [part for part in parts if part.get_content_disposition() != "attachment"]
@@ -87,7 +87,7 @@ def _without_tags(text: str) -> str:
 
 
 class _HtmlText(HTMLParser):
-    """Collects what a reader sees, but for quoted text."""
+    """Parser that collects the visible text, without quoted text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -95,7 +95,7 @@ class _HtmlText(HTMLParser):
         self._unseen: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line where the element does."""
+        """Begin a line where the element begins."""
         del attrs
         if tag in _BREAKS:
             self.texts.append("\n")
@@ -103,13 +103,13 @@ class _HtmlText(HTMLParser):
             self._unseen.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
-        """End a line where the element does."""
+        """End a line where the element ends."""
         if tag in self._unseen:
             del self._unseen[self._unseen.index(tag) :]
         if tag in _BREAKS:
             self.texts.append("\n")
 
     def handle_data(self, data: str) -> None:
-        """Take what is seen. A line of the source is none of the text."""
+        """Collect visible text. A line break of the source does not count."""
         if not self._unseen:
             self.texts.append(" ".join(data.splitlines()))

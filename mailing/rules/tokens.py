@@ -1,4 +1,4 @@
-"""Tokens: what the gateway tells one person alone, and knows again."""
+"""Tokens: secrets that the gateway tells one person alone, and recognises later."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import hmac
 
 BYTES = 10
 FORM = "[a-z2-7]{16}"
-"""As a regular expression."""
+"""Regular expression of a token."""
 
 
 def mac_of(secret: bytes, *parts: str) -> str:
-    """80 bits that nobody finds who has no secret, of parts each of which counts by itself."""
+    """Return 80 bits that nobody can compute without the secret. `parts`: texts that each count separately."""
     digest = hmac.new(secret, digestmod=hashlib.sha256)
     for part in parts:
         digest.update(b"%d:%b" % (len(part.encode()), part.encode()))
