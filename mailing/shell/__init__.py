@@ -1,1 +1,1 @@
-"""What listens, asks and answers."""
+"""Shell of the mail gateway: listeners, questions to the name server, answers."""

@@ -1,7 +1,7 @@
-"""Makes seals (ARC, RFC 8617), and verifies those that are there, by dkimpy (extra `mail`). All of it blocks.
+"""Seals (ARC, RFC 8617), made and verified by dkimpy (extra `mail`). All calls block.
 
-dkimpy signs and lays out fields. The body is hashed here: dkimpy works on all of it in calls during which no other
-thread runs, some seconds for 10 MB.
+dkimpy signs and lays out fields. The body is hashed in this module: dkimpy works on the whole body in calls during
+which no other thread runs, some seconds for 10 MB.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dkim.dnsplug import get_txt
 from mailing.rules.arc import INSTANCES_LIMIT, Chain, SigningKey, covered_names
 
 Ask = Callable[..., bytes | None]
-"""Asks DNS for a TXT record: name, then ``timeout`` in seconds; None: there is none."""
+"""Function that asks DNS for a TXT record: name, then ``timeout`` in seconds. None if there is no record."""
 
 HOSTILE_ERRORS = (
     dkim.DKIMException,
@@ -33,16 +33,16 @@ HOSTILE_ERRORS = (
     TypeError,
     ValueError,
 )
-"""What dkimpy raises of fields that anybody may have written."""
+"""Errors that dkimpy raises for fields that anybody may have written."""
 SLICE_BYTES = 65_536
 _ALGORITHM = b"rsa-sha256"
 _LAYOUT = CanonicalizationPolicy.from_c_value(b"relaxed/relaxed")
 _BLANKS_AT_END, _BLANKS = re.compile(rb"[\t ]+\r\n"), re.compile(rb"[\t ]+")
 _SILENT = logging.getLogger("dkimpy of the gateway")
 _SILENT.disabled = True
-"""It tells of each signature that is wrong."""
+"""Disabled, because dkimpy logs each wrong signature."""
 _ROOM_FOR_SIGNATURE = b"0" * 60
-"""Has `b=` begin on a line of its own."""
+"""Placeholder that makes `b=` begin on a separate line."""
 
 
 class DnsSilentError(dkim.DnsTimeoutError):  # type: ignore[misc]
@@ -50,7 +50,10 @@ class DnsSilentError(dkim.DnsTimeoutError):  # type: ignore[misc]
 
 
 def body_hash(body: bytes) -> bytes:
-    """The SHA-256 of a body whose lines end with CR LF, as RFC 6376 (3.4.4) relaxes blanks, slice by slice."""
+    """Return the SHA-256 of a body, computed slice by slice, with blanks relaxed by RFC 6376 (3.4.4).
+
+    The lines of the body end with CR LF.
+    """
     digest = hashlib.sha256()
     lines_at_end, is_empty = 0, True
     for part in _slices(body):
@@ -80,9 +83,10 @@ def _slices(body: bytes) -> Iterator[bytes]:
 def seal_of(
     header: bytes, body: bytes, key: SigningKey, said: Sequence[str], chain: Chain, *, is_copy: bool, date: int
 ) -> bytes:
-    """The three fields of a seal, for a message of this header, and this body behind the empty line.
+    """Return the three fields of a seal, for a message with this header, and this body behind the empty line.
 
-    `said`: what it says of the message; `date`: when it says so, in seconds since 1970. Raises one of `HOSTILE_ERRORS`.
+    `said`: assessment of the message. `date`: time of the assessment, in seconds since 1970. Raises one of
+    `HOSTILE_ERRORS`.
     """
     signer = dkim.ARC(header + b"\r\n", logger=_SILENT)
     newest, earlier = _sets(signer)
@@ -100,11 +104,11 @@ def seal_of(
         made: bytes = signer.gen_header([*tags, (b"b", _ROOM_FOR_SIGNATURE)], covered, _LAYOUT, field, key.numbers)
         return made
 
-    # Of the message.
+    # The first signature covers the message.
     tags = [(b"i", instance), (b"a", _ALGORITHM), (b"c", b"relaxed/relaxed"), *named]
     tags += [(b"h", b" : ".join(names)), (b"bh", b64encode(body_hash(body)))]
     of_message = signed(b"ARC-Message-Signature", tags, names)
-    # Of all seals, the oldest first.
+    # The second signature covers all seals, the oldest first.
     sets: list[Any] = [(b"ARC-Message-Signature", of_message), (b"ARC-Authentication-Results", assessed)]
     signer.headers = sets + [pair for _, pair in earlier]
     tags = [(b"i", instance), (b"cv", b"pass" if chain is Chain.PASS else b"none"), (b"a", _ALGORITHM), *named]
@@ -120,7 +124,7 @@ def seal_of(
 
 
 def _sets(signer: dkim.ARC) -> tuple[int, list[tuple[int, tuple[bytes, bytes]]]]:
-    """How many seals there are, and their fields, the newest first; raises one of `HOSTILE_ERRORS`."""
+    """Return the number of seals and their fields, the newest first. Raises one of `HOSTILE_ERRORS`."""
     newest, fields = signer.sorted_arc_headers()
     if not len(fields) == 3 * newest == sum(name.lower() in dkim.ARC.ARC_HEADERS for name, _ in signer.headers):
         raise dkim.ParameterError("fields of earlier seals are missing, or too many")
@@ -128,7 +132,10 @@ def _sets(signer: dkim.ARC) -> tuple[int, list[tuple[int, tuple[bytes, bytes]]]]
 
 
 def is_chain_whole(message: bytes, *, seconds: float, ask: Ask | None = None) -> bool:
-    """Whether the seals of a message are all right; DNS is asked for so long. Raises `DnsSilentError`."""
+    """Return True if all seals of a message are right. Raises `DnsSilentError`.
+
+    `seconds`: time for all questions to DNS.
+    """
     until = time.monotonic() + seconds
     silent = list[str]()
 
@@ -139,7 +146,7 @@ def is_chain_whole(message: bytes, *, seconds: float, ask: Ask | None = None) ->
                 raise DnsSilentError
             return (ask or get_txt)(name, timeout=min(timeout, left))
         except dkim.DnsTimeoutError:
-            # Where dkimpy asks for a key, it takes that for a signature that is wrong.
+            # dkimpy takes this error for a wrong signature, so the silence is noted here.
             silent.append(name.decode("ascii", "replace"))
             raise
         except dns.exception.DNSException:

@@ -1,4 +1,4 @@
-"""Answers who leaves a list by one click."""
+"""Answers to people who leave a list by one click."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _NOT_SO = page("400 Bad Request", "That says nothing that is understood here.")
 
 
 class Clicks:
-    """All requests of the port."""
+    """All requests of the click port."""
 
     def __init__(self, commands: Commands, secret: bytes) -> None:
         self._commands = commands
         self._secret = secret
 
     def answer(self, request: HttpRequest) -> bytes | Awaitable[bytes]:
-        """The response to a request, or what to await for it."""
+        """Return the response to a request, or an awaitable of it."""
         if request.method == "HEAD":
             shown = self._page(HttpRequest("GET", request.path, b""))
             return shown.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
@@ -38,7 +38,7 @@ class Clicks:
         return clicked_wish(self._secret, token, read_clocks().date) if is_ours else None
 
     def _page(self, request: HttpRequest) -> bytes:
-        """What is shown, and changes nothing."""
+        """Return a page that changes nothing."""
         wish = self._wish(request)
         if wish is None:
             return _NOT_FOUND

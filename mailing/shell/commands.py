@@ -1,4 +1,7 @@
-"""Carries out what people ask for by mail, and writes to them: never to programs, and not often to one person."""
+"""Execution of the commands that people send by mail, and the answers.
+
+Answers never go to programs, and not often to one person.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 
 class Commands:
-    """All that is asked for by mail. `lists` may be replaced at any time."""
+    """All commands by mail. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists, spooling: Spooling, deeds: Deeds, deciding: Deciding) -> None:
         self._names = names
@@ -66,16 +69,16 @@ class Commands:
         self._limits = LetterLimits()
         self._limits_of_deciders = LetterLimits(LETTERS_TO_DECIDER)
         self._confirming = asyncio.Lock()
-        """One after another: a token counts once."""
+        """Lock that orders confirmations, because a token counts once."""
 
     async def carry_out(self, command: Command, author: Author, content: Content) -> Reply:
-        """Do what a message asks for; the reply once that is done, and the answer durable."""
+        """Carry out the request of a message. Return the reply once that is done and the answer is durable."""
         person = self._person(author)
         if person is None:
             return NOT_ANSWERED
         mail = _Mail(command, person, content)
         if self._spooling.knows(mail.answer_id):
-            # It came before.
+            # The same message came before.
             return NOT_ANSWERED
         question = question_of(command, content)
         limits = self._limits_of_deciders if question.asked in DECISIONS else self._limits
@@ -107,7 +110,7 @@ class Commands:
             return FULL
 
     def _person(self, author: Author) -> MemberId | None:
-        """Who wrote; None: nobody who could be answered, or one of our own addresses."""
+        """Return the author as a member. None if the author cannot be answered, or is an address of this gateway."""
         name = name_of(author.address) if author.address else None
         if name is None or not is_deliverable(name, with_smtputf8=True):
             return None
@@ -115,14 +118,14 @@ class Commands:
         return None if is_own_bounce or is_list_address(name, self.lists, self._names.index) else name
 
     async def grant(self, wish: Wish) -> Deed:
-        """Do what somebody certainly wants; raises `ShadowtreeError` where that cannot be done now."""
+        """Carry out a wish that is certain. Raises `ShadowtreeError` if that cannot be done now."""
         return await self._do(wish, *await self._deed_for(wish))
 
     async def _do(self, wish: Wish, deed: Deed, person: MemberId) -> Deed:
         done = await self._deeds.do(deed, wish.group, person)
         if wish.is_join:
             return done
-        # She may be in it by other spellings, too.
+        # The person may be a member under other spellings, too.
         left = {person}
         last = done
         while last.is_change:
@@ -134,19 +137,19 @@ class Commands:
         return done
 
     async def _deed_for(self, wish: Wish) -> tuple[Deed, MemberId]:
-        """What a wish comes to, and the name of the person in the name service."""
+        """Return the deed for a wish, and the name of the person in the name service."""
         membership = await self._deeds.membership(wish)
         return deed_for(wish, membership, self.lists.join_rule(wish.group)), membership.name
 
     async def _done(self, mail: _Mail, wish: Wish) -> Deed | None:
-        """What was done for a wish that is certain; None: the spool takes nothing now."""
+        """Carry out a wish that is certain, and return the deed. None if the spool takes nothing now."""
         deed, person = await self._deed_for(wish)
         if deed is Deed.ASK:
             return await self._ask_owners(mail.command, person)
         return await self._do(wish, deed, person)
 
     async def _ask_owners(self, command: Command, person: MemberId) -> Deed | None:
-        """Have owners asked whether somebody may join, unless they were."""
+        """Ask owners if a person may join, unless they were asked. None if the spool takes nothing now."""
         date = read_clocks().date
         pending = self._spooling.requests(command.group)
         owners = owners_address(command.address) if self._has_owners(command.group) else ""
@@ -186,7 +189,8 @@ class Commands:
             deed = await self._done(mail, wish)
             if deed is None:
                 return FULL
-            # Only then: until it is done another attempt must be possible, and to do it twice changes nothing.
+            # The token is used up only now: until the deed is done another attempt must be possible, and a repetition
+            # is harmless.
             await self._spooling.grant(id_)
         return await self._write_outcome(mail, deed)
 
@@ -229,16 +233,16 @@ class Commands:
 
 
 class _Mail:
-    """One message that asks for something."""
+    """One message with a request."""
 
     def __init__(self, command: Command, person: MemberId, content: Content) -> None:
         self.command = command
         self.person = person
-        """Whom it comes from, and whom answers go to."""
+        """Author of the message, who also gets the answers."""
         self.content = content
         self.key = key_of(content)
         parts = (self.key, command.name, person)
         self.answer_id = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:ID_DIGITS]
-        """Of the answer: the same message is answered once."""
+        """Id of the answer: the same message is answered once."""
         self.may_be_answered = False
-        """Whether the person was not written to too often."""
+        """True if the person was not written to too often."""

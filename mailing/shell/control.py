@@ -1,4 +1,7 @@
-"""How commands speak to the running gateway: a line of JSON over a UNIX socket that its user alone may open."""
+"""Control socket of the running gateway: commands send a line of JSON over a UNIX socket.
+
+Only the gateway's user may open the socket.
+"""
 
 from __future__ import annotations
 
@@ -30,41 +33,41 @@ ANSWER_SECONDS = 30.0
 RETRY_SECONDS = 0.1
 REQUEST_LIMIT = 4_096
 ANSWER_LIMIT = 64 * 1024 * 1024
-"""Bytes: some hundred thousand messages that wait."""
+"""Most bytes of an answer: some hundred thousand messages that wait."""
 
 Word = Literal["queue", "held", "retry", "drop", "approve", "reject", "why", "suppressed", "clear", "stats"]
 
 
 class ControlError(Exception):
-    """The gateway was not reached, or cannot do it; the message is one line."""
+    """The gateway was not reached, or cannot do it. The message is one line."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """What is asked for; without an id: all messages that are not final."""
+    """Request of a command. Without an id it is about all messages that are not final."""
 
     word: Word
     id: str | None = None
     address: str = ""
-    """Whom it is about, of `why` and `clear`."""
+    """Person that `why` or `clear` is about."""
     server: str = ""
-    """Of `drop`: the one that is waited for no longer; empty: nobody more is to get it."""
+    """Server that `drop` stops waiting for. Empty to drop the whole message."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What was found, or why not."""
+    """Answer to a command: the result, or an error."""
 
     messages: tuple[Queued, ...] = ()
     reached: Reached | None = None
-    """Of `why`."""
+    """Result of `why`."""
     suppressed: tuple[Suppressed, ...] = ()
-    """Of `suppressed` and `clear`."""
+    """Result of `suppressed` and `clear`."""
     stats: Stats | None = None
-    """Of `stats`."""
+    """Result of `stats`."""
     error: str = ""
 
 
 class Control:
-    """The gateway's end."""
+    """The gateway's end of the control socket."""
 
     def __init__(self, spooling: Spooling, seeing: Seeing, deciding: Deciding, *, host: str) -> None:
         self._spooling = spooling
@@ -73,7 +76,7 @@ class Control:
         self._host = host
 
     async def listen(self, path: Path) -> asyncio.Server:
-        """Take connections; raises `OSError`, also where another gateway does at that path."""
+        """Take connections. Raises `OSError`, also if another gateway takes them at that path."""
         return await listen_at(path, self._serve)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -83,7 +86,7 @@ class Control:
                 writer.write(msgspec.json.encode(answer) + b"\n")
                 await writer.drain()
         except (OSError, TimeoutError, ValueError):
-            # It is gone, or was no command.
+            # The client is gone, or sent no command.
             pass
         finally:
             writer.close()
@@ -116,7 +119,7 @@ class Control:
             return Answer(error=str(error))
 
     async def _not_open(self, request: Request) -> Answer:
-        """Say why nothing can be done about a message."""
+        """Return the reason why nothing can be done about a message."""
         assert request.id is not None, "it was asked about one message"
         spooled = await self._spooling.spooled(request.id)
         if spooled is None:
@@ -184,11 +187,11 @@ class Control:
 async def listen_at(
     path: Path, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None] | None]
 ) -> asyncio.Server:
-    """Take connections at a path; raises `OSError`, also where another gateway does."""
+    """Take connections at a path. Raises `OSError`, also if another gateway takes them there."""
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.stat().st_mode):
             await _require_that_nobody_answers(path)
-            # Left by a gateway that was killed.
+            # A gateway that was killed left the socket.
             path.unlink()
     mask = os.umask(0o177)
     try:
@@ -202,7 +205,7 @@ def _no_message(id_: str) -> Answer:
 
 
 def _shortest(path: Path) -> str:
-    """The shorter one of two ways to write a path: that of a socket has some hundred bytes at most."""
+    """Return the shorter of two forms of a path, because a socket's path has some hundred bytes at most."""
     return min(str(path), os.path.relpath(path), key=len)
 
 
@@ -225,9 +228,9 @@ async def ask(
     patience: float = 0.0,
     on_wait: Callable[[ControlError], None] = lambda _: None,
 ) -> Answer:
-    """The command's end: what the gateway says; raises `ControlError`.
+    """Ask the running gateway, and return its answer. Raises `ControlError`.
 
-    `patience`: seconds to wait for a gateway that is starting; `on_wait` is told why.
+    `patience`: seconds to wait for a gateway that is starting. `on_wait`: called with the reason of each wait.
     """
     deadline = time.monotonic() + patience
     while True:

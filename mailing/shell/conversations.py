@@ -1,7 +1,8 @@
 """Connections on which requests come one after another, and are answered in their order.
 
-What can be answered at once is. What must be asked for is asked for several requests at a time. Whoever sends what is
-no request, or half of one, is hung up on; whoever reads no answers is read no further.
+Requests with a known answer are answered at once. Other requests need a question to a server, and several such
+questions run at a time. A connection that sends an invalid or incomplete request is closed. A connection that does not
+read its answers is read no further.
 """
 
 from __future__ import annotations
@@ -17,18 +18,21 @@ from mailing.rules.framing import FramingError, Reader
 from mailing.shell.log import Repeated
 
 CONNECTIONS_LIMIT = 2_000
-"""Postfix has one for each of its processes, of which there are some hundred. The one idle longest makes room."""
+"""Most connections.
+
+Postfix has one for each of its processes, some hundred. A further connection ends the longest idle.
+"""
 AT_ONCE_LIMIT = 100
-"""Requests of one connection that are being answered; the rest of what was read waits, and no more is read."""
+"""Most requests of one connection that are being answered. Requests beyond it wait, and no more bytes are read."""
 HALF_REQUEST_SECONDS = 10.0
 IDLE_SECONDS = 400.0
-"""Postfix gives up an idle connection to a policy server after 300."""
+"""Time until an idle connection ends. Postfix gives up an idle connection to a policy server after 300 seconds."""
 
 Request = TypeVar("Request")
 
 
 def why_not_listening(error: OSError) -> str:
-    """Return what the system says; the event loop writes around it."""
+    """Return the system's text of an error, without the words that the event loop adds."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else str(error.strerror or error)
 
@@ -43,7 +47,7 @@ class Listener(Generic[Request]):
         answer: Callable[[Request], bytes | Awaitable[bytes]],
         repeated: Repeated,
     ) -> None:
-        """`answer` gives what is sent for a request, or what to await for that; it never raises."""
+        """`answer`: returns the response to a request, or an awaitable of it, and never raises."""
         self.name = name
         self.make_reader = make_reader
         self.answer = answer
@@ -52,13 +56,13 @@ class Listener(Generic[Request]):
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> int:
-        """Take connections; returns the port. Raises `OSError`."""
+        """Take connections, and return the port. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(lambda: Conversation(self), host, port, backlog=1_000)
         return int(self._server.sockets[0].getsockname()[1])
 
     def opened(self, conversation: Conversation[Request]) -> None:
-        """Make room for one more."""
+        """Register a connection, and make room for it."""
         if len(self._open) >= CONNECTIONS_LIMIT:
             self._repeated.tell(
                 "connection_closed",
@@ -68,16 +72,16 @@ class Listener(Generic[Request]):
         self._open[conversation] = None
 
     def closed(self, conversation: Conversation[Request]) -> None:
-        """Forget one."""
+        """Forget a connection."""
         self._open.pop(conversation, None)
 
     def hang_up_on(self, conversation: Conversation[Request], why: str) -> None:
-        """End one that cannot be understood."""
+        """End a connection that cannot be understood."""
         self._repeated.tell("connection_closed", f"{self.name}: connection closed: {why}")
         conversation.hang_up()
 
     def sweep(self) -> None:
-        """End those that are silent for too long."""
+        """End the connections that are silent for too long."""
         now = time.monotonic()
         for conversation in tuple(self._open):
             if conversation.is_busy:
@@ -88,7 +92,7 @@ class Listener(Generic[Request]):
                 conversation.hang_up()
 
     async def end(self, seconds: float) -> None:
-        """Take no more connections, and let what is being answered be answered for so long."""
+        """Take no more connections, and wait `seconds` for the answers under way."""
         if self._server is None:
             return
         self._server.close()
@@ -109,20 +113,20 @@ class Conversation(asyncio.Protocol, Generic[Request]):
         self._answers: deque[asyncio.Future[bytes] | bytes] = deque()
         self.heard_at = time.monotonic()
         self.begun_at: float | None = None
-        """Since when a request is not whole."""
+        """Time since which a request is incomplete. None if no request is."""
 
     @property
     def is_busy(self) -> bool:
-        """Whether something is being answered."""
+        """True if an answer is under way."""
         return bool(self._answers or self._unread)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Register the connection."""
         self._transport = cast(asyncio.Transport, transport)
         self._listener.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End; what is being asked for is asked for nobody."""
+        """Forget the connection, and cancel its questions."""
         del exc
         self._listener.closed(self)
         self._unread.clear()
@@ -132,7 +136,7 @@ class Conversation(asyncio.Protocol, Generic[Request]):
         self._answers.clear()
 
     def data_received(self, data: bytes) -> None:
-        """Answer what is whole."""
+        """Answer the complete requests."""
         self.heard_at = time.monotonic()
         try:
             self._unread.extend(self._reader.feed(data))
@@ -146,15 +150,15 @@ class Conversation(asyncio.Protocol, Generic[Request]):
         self._begin_more()
 
     def pause_writing(self) -> None:
-        """The other end reads too slowly."""
+        """Stop reading, because the other end reads too slowly."""
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
+        """Read on, because the other end has caught up."""
         self._read_on()
 
     def hang_up(self) -> None:
-        """End the connection now; what was not sent by then is not."""
+        """End the connection now. Unsent bytes are lost."""
         self._transport.abort()
 
     def _begin_more(self) -> None:

@@ -1,4 +1,4 @@
-"""Carries out what owners decide, by mail or by command, about messages that are held and about who asks to join."""
+"""Execution of owners' decisions, by mail or by command, about held messages and about people who ask to join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ class Deciding:
         self._spooling = spooling
 
     async def by_token(self, token: str, group: GroupId, *, approves: bool) -> tuple[Message, Outcome] | None:
-        """What a token of a list decides about, and what became of it; None: it is none of that list."""
+        """Return the message that a token of a list decides about, and the outcome.
+
+        None if it is no token of that list.
+        """
         found = self._spooling.decidable(token)
         spooled = await self._spooling.spooled(found[0]) if found is not None and found[1] == group else None
         if spooled is None:
@@ -47,7 +50,7 @@ class Deciding:
         await self._spooling.tell_durably((Approved if approves else Rejected)(message.id, group))
 
     async def admit(self, effect: Admit) -> None:
-        """Have somebody join whom owners have accepted, and tell."""
+        """Make a person join whom owners have accepted, and tell the result."""
         request, wish = effect.request, effect.request.wish
         assert wish is not None, "somebody asked"
         try:

@@ -1,4 +1,4 @@
-"""Finds out whether a message reached somebody: what the ledger says, and by which way the name server knows it."""
+"""Report on a message for one person: the result in the ledger, and the person's way into the list."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 
 class Seeing:
-    """All messages. `lists` may be replaced at any time."""
+    """Reports on all messages. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists, others: Others, spooling: Spooling, *, host: str) -> None:
-        """`host`: the name of this gateway."""
+        """`host`: name of this gateway."""
         self._names = names
         self._others = others
         self.lists = lists
@@ -31,7 +31,7 @@ class Seeing:
         self._host = host
 
     async def why(self, id_: str, address: str) -> Reached | None:
-        """Whether a message reached somebody, and how; None: there is no such message. Raises `SpoolError`."""
+        """Return the result of a message for a person. None if there is no such message. Raises `SpoolError`."""
         spooled = await self._spooling.spooled(id_)
         if spooled is None:
             return None

@@ -1,4 +1,4 @@
-"""Puts together what messages pass through: LMTP in, the spool, questions to the name server, SMTP out, commands."""
+"""Assembly of the distribution: LMTP in, the spool, questions to the name server, SMTP out, commands."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ from shadowtree.vocabulary import MemberId
 
 
 class StartError(Exception):
-    """The gateway cannot start; the message is one line."""
+    """The gateway cannot start. The message is one line."""
 
 
 class Distributing:
     """The part of a gateway that distributes messages."""
 
     def __init__(self, settings: DistributionSettings, names: Names, lists: Lists, repeated: Repeated) -> None:
-        """Open the spool; raises `StartError`."""
+        """Open the spool, and assemble the parts. Raises `StartError`."""
         host = min(lists.subnets)
         try:
             spool = open_spool(settings.database)
@@ -89,10 +89,10 @@ class Distributing:
         self._control = Control(self._spooling, self._seeing, deciding, host=host)
         self._control_server: asyncio.Server | None = None
         self._warning: asyncio.Task[None] | None = None
-        """Under way, where settings were read again."""
+        """Check of the published key, after settings were read again. None before that."""
 
     async def listen(self) -> int:
-        """Take messages and commands; returns the port for messages. Raises `StartError`."""
+        """Take messages and commands, and return the port for messages. Raises `StartError`."""
         host, _, port = self._settings.lmtp_listen.rpartition(":")
         try:
             found = await self.listener.listen(host.removeprefix("[").removesuffix("]"), int(port))
@@ -106,7 +106,7 @@ class Distributing:
         return found
 
     async def listen_for_clicks(self) -> str | None:
-        """Take clicks; returns where, or None: that is not wanted. Raises `StartError`."""
+        """Take clicks, and return the address. None if no clicks are wanted. Raises `StartError`."""
         address = self._settings.click_listen
         if address is None:
             return None
@@ -117,37 +117,37 @@ class Distributing:
             raise StartError(f"cannot listen on {address}: {why_not_listening(error)} (click_listen)") from None
 
     def stats(self) -> Stats:
-        """How it is, and what there was since the start."""
+        """Return the state of the gateway, and its counts since the start."""
         return self._spooling.stats()
 
     @property
     def shares_refused(self) -> int:
-        """Shares that were refused since the start."""
+        """Number of shares that were refused since the start."""
         return self._sharing.refused
 
     def is_suppressed(self, person: MemberId) -> bool:
-        """Whether nothing is sent to somebody, since mail came back."""
+        """Return True if nothing is sent to a person, since mail came back."""
         return self._spooling.is_suppressed(person)
 
     @property
     def suppression_changes(self) -> int:
-        """How often those may have become others."""
+        """Counter that rises when the set of suppressed people may have changed."""
         return self._spooling.suppression_changes
 
     @property
     def reports(self) -> Mapping[str, int]:
-        """Reports that somebody cannot be reached, by what became of them."""
+        """Number of reports about people who cannot be reached, by result."""
         return self._spooling.reports
 
     def follow(self, lists: Lists, settings: DistributionSettings) -> None:
-        """Go by other settings of lists, and seal with the key of these settings, from now on."""
+        """Use other settings of lists from now on, and seal with the key of these settings."""
         self._sealing.use(_signing_key(settings))
         self._warning = asyncio.create_task(self._sealing.warn_unless_published())
         self._intake.lists = self._commands.lists = self._resolving.lists = self._handing.lists = lists
         self._seeing.lists = self._sharing.lists = lists
 
     async def run(self) -> None:
-        """Distribute; for ever, or until the database was another gateway's meanwhile: then `StartError`."""
+        """Distribute for ever. Raises `StartError` if another gateway used the database meanwhile."""
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._spooling.run())
@@ -158,12 +158,12 @@ class Distributing:
             raise StartError(str(_first(errors))) from None
 
     async def end(self, seconds: float) -> None:
-        """Take no more messages, and let what is being accepted or handed over end for so long."""
+        """Take no more messages, and wait `seconds` for messages that are being accepted or handed over."""
         await asyncio.gather(self.listener.end(seconds), self.clicks.end(seconds))
         await self._handing.end(seconds)
 
     async def close(self) -> None:
-        """Let the database go, once nothing runs any more."""
+        """Release the database, once nothing runs any more."""
         if self._control_server is not None:
             self._control_server.close()
             with suppress(OSError):

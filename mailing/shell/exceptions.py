@@ -1,7 +1,7 @@
-"""Leaves out people who are excepted from a list by another spelling of their name.
+"""Removal of people who are excepted from a list by another spelling of their name.
 
-The name service compares names with case: who is in a list as ``Ann.Lee@`` and has muted it as ``ann.lee@`` is in its
-answer. By mail these are one person, who gets no copy of that list.
+The name service compares names with case. A person who is in a list as ``Ann.Lee@`` and has muted it as ``ann.lee@`` is
+in its answer. By mail these names are one person, who gets no copy of that list.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shadowtree.updates import Target
 from shadowtree.vocabulary import GroupId, MemberId
 
 PeopleAt = tuple[tuple[MemberId, int], ...]
-"""Each with the position of the first target that reaches them."""
+"""People, each with the position of the first target that reaches the person."""
 
 
 async def without_excepted(
@@ -26,10 +26,10 @@ async def without_excepted(
     people: Iterable[tuple[MemberId, int]],
     servers: Collection[str] | None = None,
 ) -> PeopleAt:
-    """Return those of the people who are excepted by no spelling; raises `ShadowtreeError`.
+    """Return the people who are excepted by no spelling. Raises `ShadowtreeError`.
 
-    A person whom the first list excepts gets the copy of the next one that reaches and does not except them.
-    `servers`: those whose people are named; None: all.
+    A person whom the first list excepts gets the copy of the next list that reaches and does not except the person.
+    `servers`: servers whose people are named. None for all servers.
     """
     everybody = partial(names.everybody, named_servers=servers)
     return await without_excepted_of(everybody, names.check, targets, people)

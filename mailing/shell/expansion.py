@@ -1,4 +1,4 @@
-"""A dry run: whom a message to some lists would reach, by which way, and who is left out, and why."""
+"""A dry run: the people that a message to some lists would reach, their ways, and the people left out, with reasons."""
 
 from __future__ import annotations
 
@@ -23,30 +23,33 @@ ASKED_AT_ONCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who would be reached."""
+    """A person who would be reached."""
 
     address: str
-    """As it is written in SMTP."""
+    """Address as it is written in SMTP."""
     list: GroupId
-    """The first of the lists that reaches the person."""
+    """First of the lists that reaches the person."""
     gateway: str | None
-    """Who hands the message over; None: the mail server itself, by lookups."""
+    """Gateway that hands the message over. None if the mail server does it itself, by lookups."""
     pathname: tuple[MemberId, ...]
-    """From the list to the person, each an immediate member of the one before; empty where it changed meanwhile."""
+    """Pathname from the list to the person, each an immediate member of the name before.
+
+    Empty if it changed meanwhile.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """Somebody who is in the lists and would not be reached."""
+    """A person who is in the lists and would not be reached."""
 
     address: MemberId
     reason: str
-    """``muted``, ``excepted``, ``suppressed`` or ``undeliverable``."""
+    """Reason: ``muted``, ``excepted``, ``suppressed`` or ``undeliverable``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The result; its fields are the keys of the JSON."""
+    """Result of a dry run. The fields are the keys of the JSON."""
 
     lists: tuple[GroupId, ...]
     people: tuple[Person, ...]
@@ -54,11 +57,11 @@ class Expansion:
     unreachable: tuple[GroupId, ...]
     hidden: tuple[HiddenGroup, ...]
     may_post: bool | None
-    """Whether the sender may post to all of the lists; None: that was not asked, or cannot be told."""
+    """True if the sender may post to all of the lists. None if no sender was given, or nobody can tell."""
     revision: Revision
     in_transition: bool
     refused: tuple[str, ...]
-    """Why the sender may not post, or why that cannot be told; a line for each list that objects."""
+    """Reasons why the sender may not post, or why nobody can tell: a line for each list that objects."""
 
 
 async def expand(
@@ -71,9 +74,9 @@ async def expand(
     gateway: str | None = None,
     suppressed: Collection[MemberId] = (),
 ) -> Expansion:
-    """Resolve the lists together, as a message to them would; raises `ShadowtreeError`.
+    """Resolve the lists together, as a message to them would. Raises `ShadowtreeError`.
 
-    `gateway`: the one that distributes; None: lookups are answered. `suppressed`: to whom it sends nothing.
+    `gateway`: gateway that distributes, None for lookups. `suppressed`: people to whom it sends nothing.
     """
     groups = tuple(dict.fromkeys(asked))
     muted = await _existing(client, [beside(group, MUTED) for group in groups])
@@ -117,7 +120,7 @@ async def expand(
 
 
 def list_of(text: str, lists: Lists) -> GroupId:
-    """The group that an address of a mail domain, or else the id of a group, stands for."""
+    """Return the group that an address of a mail domain, or else the id of a group, stands for."""
     return lists.group_of(unquoted(text)) or text
 
 
@@ -159,7 +162,7 @@ async def _way(client: Client, group: GroupId, person: MemberId) -> tuple[Member
     try:
         check: Check = await client.check(group, person, explain=True)
     except ShadowtreeError:
-        # It changed since, or is out of reach since: who is reached was found before.
+        # The way changed or went out of reach later. The person was found before, and is still reached.
         return ()
     return check.pathname
 

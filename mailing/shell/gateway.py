@@ -1,6 +1,6 @@
-"""Composition root: puts a gateway together, runs it, and ends it in good order.
+"""Composition root: assembles a gateway, runs it, and ends it in good order.
 
-the ports -> say so -> follow the groups -> SIGTERM or SIGINT -> what was asked is answered -> status 0
+open the ports -> announce them -> follow the groups -> SIGTERM or SIGINT -> answer pending requests -> status 0
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ NO_METRICS = (
 )
 DRAIN_SECONDS = 10.0
 FIRST_SECONDS = 5.0
-"""For so long the first reading of the groups is waited for; lookups end as "not now" until it is done."""
+"""Time to wait for the first reading of the groups, in seconds. Lookups end as "not now" until it is done."""
 SWEEP_SECONDS = 1.0
 SWEEPS_BETWEEN_NUMBERS = 10
 OPEN_FILES = 2 * CONNECTIONS_LIMIT + 200
-"""Two ports full, and what else is open."""
+"""Open files of two full ports, and of all other uses."""
 
 
 def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
+    """Serve until SIGTERM or SIGINT, and return the exit status. Raises `StartError`.
 
-    `reload` reads the settings again, at SIGHUP; those of lists and the key of seals are followed. It raises
-    `SettingsError`.
+    `reload`: reads the settings again, at SIGHUP, or raises `SettingsError`. Only the settings of lists and of the log,
+    and the key of seals, take effect.
     """
     _allow_open_files()
     with written_log(settings.log, min(settings.lists.subnets)) as log:
@@ -62,7 +62,7 @@ def run(settings: MailSettings, reload: Callable[[], MailSettings]) -> int:
 async def serve(
     settings: MailSettings, *, announce: Callable[[str], None], reload: Callable[[], MailSettings], log: Log
 ) -> int:
-    """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
+    """Serve as `run` does, inside a running event loop. `announce`: takes the line with the served addresses."""
     ended, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, ended.set)
@@ -110,11 +110,11 @@ async def serve(
             await asyncio.gather(*(each.end(DRAIN_SECONDS) for each in ending))
             for task in others:
                 if task.done():
-                    # It ends by itself only where it cannot go on.
+                    # A task ends by itself only if it cannot go on.
                     await task
         finally:
             if end_metrics is not None:
-                # It may be asking this loop, and waits for its answer.
+                # The metrics thread may be asking this loop, and waits for its answer.
                 await asyncio.to_thread(end_metrics)
             for task in (waiting, *others):
                 task.cancel()
@@ -137,7 +137,7 @@ async def _listen(listener: Listener[Any], address: str) -> str:
 def _listen_for_metrics(
     address: str, lookups: Lookups, distributing: Distributing | None, names: Names
 ) -> tuple[str, Callable[[], None]]:
-    """Answer Prometheus; returns where, and what ends that."""
+    """Answer Prometheus. Return the address, and a function that ends it."""
     try:
         from mailing.shell.metrics import GatewayCollector, serve_metrics
     except ImportError:
@@ -168,7 +168,7 @@ def _reload(
     distributing: Distributing | None,
     log: Log,
 ) -> None:
-    """At SIGHUP: nothing that is wrong with the settings ends a gateway that runs."""
+    """Read the settings again, at SIGHUP. Wrong settings never end a gateway that runs."""
     try:
         settings = reload()
     except SettingsError as error:
@@ -187,7 +187,7 @@ def _reload(
 
 
 def _say_who_confirms(settings: MailSettings) -> None:
-    """Mail that is held is not lost, but nobody may look for it there."""
+    """Log who confirms authors: mail that is held is not lost, but nobody may look for it there."""
     through = settings.distribution
     if through is None:
         return
@@ -202,7 +202,7 @@ def _shown(settings: MailSettings) -> dict[str, object]:
     """Return settings by their keys, without passwords."""
     through = settings.distribution
     shown: dict[str, object] = {
-        # The server of a line is the gateway.
+        # The field `server` of a log line names the gateway, so this key has another name.
         "name_server": settings.server,
         "maps_listen": settings.maps_listen,
         "policy_listen": settings.policy_listen,

@@ -1,4 +1,4 @@
-"""Hands copies over to the mail server by SMTP, over few connections, and tells what it said of each person."""
+"""Handover of copies to the mail server by SMTP, over few connections, with the server's reply for each person."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ from mailing.spool.store import SpoolError
 from shadowtree.vocabulary import GroupId, MemberId
 
 CONNECTIONS = 4
-"""Times CHUNK_PEOPLE is what a kill may repeat."""
+"""Connections to the mail server. Times CHUNK_PEOPLE this is the number of people that a kill may repeat."""
 IDLE_SECONDS = 5.0
 TIMEOUT_SECONDS = 300.0
-"""For a reply, as RFC 5321 (4.5.3.2) has it for RCPT; the end of a message may take twice that."""
+"""Time for a reply, in seconds, as RFC 5321 (4.5.3.2) has it for RCPT. The end of a message may take twice that."""
 TEXT_LIMIT = 300
 
 Outcomes = dict[int, str]
 
 
 class HandingOver:
-    """Carries out `HandOver`. `lists` may be replaced at any time."""
+    """Executor of `HandOver`. `lists` may be replaced at any time."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class HandingOver:
         host: str,
         click_url: str = "",
     ) -> None:
-        """`smtp`: ``HOST:PORT`` of the mail server; `host`: the name that is told it.
+        """`smtp`: ``HOST:PORT`` of the mail server. `host`: name of this gateway, as the mail server is told.
 
-        `click_url`: where people leave by one click; empty: nowhere.
+        `click_url`: URL for leaving by one click. Empty if there is none.
         """
         self._spooling = spooling
         self._names = names
@@ -74,17 +74,17 @@ class HandingOver:
         self._is_ending = False
 
     def hand_over(self, effect: HandOver) -> None:
-        """Do so when it is its turn."""
+        """Queue a chunk for its turn."""
         self._queue.put_nowait(effect)
 
     async def run(self) -> None:
-        """For ever."""
+        """Hand over queued chunks for ever."""
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
                 group.create_task(self._work())
 
     async def end(self, seconds: float) -> None:
-        """Begin nothing more, and let what is under way end for so long."""
+        """Begin no more chunks, and wait `seconds` for the chunks under way."""
         self._is_ending = True
         until = time.monotonic() + seconds
         while self._under_way and time.monotonic() < until:
@@ -104,7 +104,7 @@ class HandingOver:
                     return
                 self._under_way += 1
                 try:
-                    # Not before this is durable comes the next: a kill repeats one chunk of a connection.
+                    # The next chunk waits until this one is durable, so that a kill repeats one chunk of a connection.
                     await self._spooling.tell_durably(await self._handed(effect, connection))
                 finally:
                     self._under_way -= 1
@@ -132,24 +132,27 @@ class HandingOver:
         return Handed(message.id, chunk.number, refused, deferred, frozenset(sending.unknown))
 
     def copies(self, message: Message, destination: Destination, content: Content) -> Copies:
-        """Those for whom a destination reaches first."""
+        """Return the copies for the people whom a destination reaches first."""
         places = self.places(destination) if destination.is_list else ListPlaces()
         return Copies(message, destination, content, secret=self._spooling.secret, host=self._host, places=places)
 
     def click_url(self, person: MemberId, message: Message, destination: Destination) -> str:
-        """Where one person leaves by one click; empty: that is too long for a line of a message."""
+        """Return the address at which one person leaves by one click.
+
+        Empty if it is too long for a line of a message.
+        """
         token = click_token(self._spooling.secret, destination.group, person, message.accepted)
         url = f"{self._click_url}{PATH}{token}"
         return url if len(url) <= URL_LIMIT else ""
 
     def has_own_copy(self, destination: Destination, person: MemberId) -> bool:
-        """Whether a person's copy is not that of others."""
+        """Return True if a person's copy differs from the common copy."""
         if not (self._click_url and destination.is_list and destination.origin is None):
             return False
         return self.lists.has_personal_copy(destination.group, person)
 
     def places(self, destination: Destination) -> ListPlaces:
-        """Where a copy of a list says that people may write to."""
+        """Return the addresses that a copy of a list tells people to write to."""
         origin = destination.origin
         if origin is not None:
             return ListPlaces(
@@ -166,14 +169,14 @@ class HandingOver:
         )
 
     def _command(self, group: GroupId, address: str, ending: str) -> str:
-        """Where people write to the gateway; empty where a group has that name, or the name is too long."""
+        """Return the address for a command. Empty if a group has that name, or the name is too long."""
         place, found = place_of(beside(group, ending), self.lists, self._names.index), address_beside(address, ending)
         is_one = isinstance(place, CommandPlace) and is_deliverable(unquoted(found), with_smtputf8=True)
         return found if is_one else ""
 
 
 class _ChunkCopies:
-    """Those of one chunk."""
+    """Copies of one chunk."""
 
     def __init__(self, handing: HandingOver, message: Message, destination: Destination, copies: Copies) -> None:
         self._handing = handing
@@ -182,17 +185,17 @@ class _ChunkCopies:
         self._copies = copies
 
     def are_own(self, person: MemberId) -> bool:
-        """Whether a person has one of their own."""
+        """Return True if a person has a separate copy."""
         return self._handing.has_own_copy(self._destination, person)
 
     def of(self, people: list[MemberId]) -> bytes:
-        """The copy of somebody who has one of their own, or of others together."""
+        """Return the separate copy of one person, or the common copy of several people."""
         is_own = len(people) == 1 and self.are_own(people[0])
         return self._copies.of(self._handing.click_url(people[0], self._message, self._destination) if is_own else "")
 
 
 class _Connection:
-    """To the mail server; opened when it is needed."""
+    """Connection to the mail server, opened when it is needed."""
 
     def __init__(self, address: str, host: str) -> None:
         self._address = address
@@ -204,7 +207,7 @@ class _Connection:
         return self._smtp is not None
 
     async def smtp(self) -> aiosmtplib.SMTP:
-        """It, greeted; raises `aiosmtplib.SMTPException` or `OSError`."""
+        """Return the connection after its greeting. Raises `aiosmtplib.SMTPException` or `OSError`."""
         if self._smtp is None or not self._smtp.is_connected:
             host, _, port = self._address.rpartition(":")
             smtp = aiosmtplib.SMTP(
@@ -234,7 +237,7 @@ class _Connection:
 
 
 class _Sending:
-    """One chunk, in one transaction or in several."""
+    """Handover of one chunk, in one transaction or in several."""
 
     def __init__(self, message: Message, chunk: Chunk, copies: _ChunkCopies, token: str) -> None:
         self._message = message
@@ -245,10 +248,13 @@ class _Sending:
         self._address = message.destinations[chunk.destination].return_address
         self._needs_smtputf8 = message.needs_smtputf8 or chunk.is_international
         self.unknown = set[int]()
-        """Who was refused for good by name."""
+        """Indexes of people who were refused for good by name."""
 
     async def over(self, connection: _Connection) -> tuple[Outcomes, Outcomes]:
-        """Who was refused for good, and who for now, with what was said; all others were taken."""
+        """Hand over the chunk. Return the people refused for good and the people deferred, with the replies.
+
+        All other people were taken.
+        """
         refused: Outcomes = {}
         deferred: Outcomes = {}
         open_ = set(self._chunk.waiting)
@@ -268,7 +274,7 @@ class _Sending:
         return refused, deferred
 
     def _transactions(self, smtp: aiosmtplib.SMTP) -> Iterator[tuple[str, list[bytes], list[int]]]:
-        """Senders, parameters of MAIL, and the people of each."""
+        """Yield the sender, the parameters of MAIL, and the people of each transaction."""
         parameters = []
         if not self._is_ascii and smtp.supports_extension("8bitmime"):
             parameters.append(b"BODY=8BITMIME")
@@ -295,7 +301,7 @@ class _Sending:
     async def _send(
         self, smtp: aiosmtplib.SMTP, sender: str, parameters: list[bytes], indexes: list[int]
     ) -> tuple[Outcomes, Outcomes]:
-        """One transaction: who was not taken for now, and for good."""
+        """Run one transaction. Return the people deferred, and the people refused for good."""
         deferred: Outcomes = {}
         refused: Outcomes = {}
 

@@ -1,4 +1,4 @@
-"""Decides what is taken by LMTP: each address by the index of groups, each message by what it holds."""
+"""Acceptance of mail by LMTP: each address by the index of groups, each message by its content."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _UNKNOWN = Reply("550 5.1.1", "there is no such list")
 
 
 class MessageIntake:
-    """All lists. `lists` may be replaced at any time."""
+    """Intake of all lists. `lists` may be replaced at any time."""
 
     def __init__(
         self,
@@ -75,9 +75,9 @@ class MessageIntake:
         detects: Detector,
         host: str,
     ) -> None:
-        """`authserv_id`: by which the own mail server says who wrote a message; None: nobody does.
+        """`authserv_id`: name under which the local mail server confirms authors. None if no server confirms them.
 
-        `detects`: what reads bounces that are no standard reports. `host`: the name of this gateway.
+        `detects`: reader of bounces that are no standard reports. `host`: name of this gateway.
         """
         self._names = names
         self.lists = lists
@@ -89,11 +89,11 @@ class MessageIntake:
 
     @property
     def bytes_limit(self) -> int:
-        """The longest message that is read."""
+        """Most bytes of a message that is read."""
         return self.lists.bytes_limit
 
     async def recipient(self, sender: str, address: str) -> Recipient | Reply:
-        """What an address stands for, or why nothing is taken for it."""
+        """Return the recipient for an address, or the reply that refuses the address."""
         name = unquoted(address)
         group = self.lists.group_of(name)
         if group is None:
@@ -150,7 +150,7 @@ class MessageIntake:
         return Recipient(Destination(found[0], address, False), self.lists.of(found[0]).bytes_limit)
 
     async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
-        """A reply to each recipient, once what it takes is durable."""
+        """Return a reply to each recipient, once all that was taken for the recipient is durable."""
         try:
             read = read_content(content)
         except MalformedError as error:
@@ -201,7 +201,7 @@ class MessageIntake:
                 content,
                 addressed,
                 transaction=0,
-                # A list may be written to in ASCII alone, but for its address: then copies need no SMTPUTF8.
+                # A message may be ASCII except for the address of its list. Its copies then need no SMTPUTF8.
                 needs_smtputf8=sender.needs_smtputf8 and not content.isascii(),
                 author=shown(author.address),
                 subject=subject_of(read),
@@ -239,7 +239,7 @@ class MessageIntake:
         return found
 
     async def _came_back(self, destination: Destination, sender: str, read: Content) -> bool:
-        """Return True if a message is a copy of what a list has distributed. Raises `SpoolError`."""
+        """Return True if a message is a copy that a list has distributed. Raises `SpoolError`."""
         group, spooling = destination.group, self._spooling
         if names_list(read, group) or any(self._is_of(address, group) for address in addresses_of_lists(read)):
             return True
@@ -257,7 +257,7 @@ class MessageIntake:
         return False
 
     def _is_of(self, address: str, group: str) -> bool:
-        """Return True if an address is that of a list, or one beside it."""
+        """Return True if an address is that of a list, of its owners, or of a command about it."""
         name = self.lists.group_of(unquoted(address))
         place = None if name is None else place_of(name, self.lists, self._names.index)
         if isinstance(place, OwnersPlace):
@@ -265,14 +265,14 @@ class MessageIntake:
         return isinstance(place, ListPlace | CommandPlace) and place.group == group
 
     async def _is_owner(self, group: str, author: Author) -> bool:
-        """Whether it is certain that an owner of a list wrote a message."""
+        """Return True if an owner of a list certainly wrote a message."""
         owners = owners_of(group, self.lists, self._names.index)
         if owners is None or not author.is_confirmed:
             return False
         try:
             return bool(await names_in(self._names, owners.group, people_of_sender(author.address)))
         except ShadowtreeError:
-            # Then somebody decides, if the message turns out to be for many.
+            # An owner decides later, if the message turns out to be for many people.
             return False
 
     async def _bounced(self, place: BouncePlace, content: bytes) -> Reply:
@@ -286,7 +286,7 @@ class MessageIntake:
         return OWN_BOUNCE if report is None else await self._spooling.bounce(place, report)
 
     async def _complained(self, content: bytes) -> Reply | None:
-        """Do what complaints ask for; a reply where that cannot be done now."""
+        """Carry out the wishes of complaints. Return a reply if that cannot be done now, else None."""
         wishes = complaints(content, self._spooling.secret, read_clocks().date)
         self._spooling.reports[COMPLAINED if wishes else UNPROVEN] += 1
         try:

@@ -1,10 +1,10 @@
-"""Answers of the name service that are kept while they hold: who is in lists, as the maps tell it.
+"""Answers of the name service that are kept while they hold: the members of lists, as the maps tell them.
 
     asked for --> kept, fresh for a moment --> confirmed, fresh again ... --> something has changed: gone
                                                all with one basis at once
 
-An answer is *fresh* if it was the true one at some instant of the last moment. Each has a basis, which the name server
-confirms: one question for all answers that have the same one, that is, for those that rest on the same servers.
+An answer is *fresh* if it was true at some instant of the last moment. Each answer has a basis, which the name server
+confirms. One question confirms all answers with the same basis, that is, all answers that rest on the same servers.
 """
 
 from __future__ import annotations
@@ -19,40 +19,43 @@ from shadowtree.errors import ShadowtreeError
 from shadowtree.updates import Target
 
 FRESH_SECONDS = 0.1
-"""Postfix asks twice for each message, when it is told of a recipient and when it puts the message into its queue."""
+"""Age up to which an answer is fresh, in seconds.
+
+Postfix asks twice for each message: when it is told of a recipient, and when it puts the message into its queue.
+"""
 CONFIRMED_AGAIN_SECONDS = 0.05
-"""After so long a basis is confirmed, while it is fresh: lookups that come all the time never wait for that."""
+"""Age at which a fresh basis is confirmed again, in seconds. Frequent lookups therefore never wait for that."""
 ANSWERS_LIMIT = 2_000
 BYTES_LIMIT = 20_000_000
-"""Of all answers; those that were asked for least lately go."""
+"""Most bytes of all answers. The answers that were asked for least lately go."""
 
 
 Confirm = Callable[[str], Awaitable[bool]]
-"""Asks the name server whether the answers of a basis hold; raises `ShadowtreeError`."""
+"""Function that asks the name server if the answers of a basis hold. Raises `ShadowtreeError`."""
 
 
 class Asked(NamedTuple):
-    """What was just found out."""
+    """An answer that was just found."""
 
     content: bytes
     basis: str
-    """Empty, where it cannot be told whether it goes on holding."""
+    """Basis of the answer. Empty if nobody can tell if the answer goes on holding."""
 
 
 class _Basis:
-    """What some answers rest on."""
+    """Basis of some answers."""
 
     def __init__(self, text: str, held_at: float, confirm: Confirm) -> None:
-        """`text`: empty, where it cannot be told whether its answers go on holding."""
+        """`text`: name of the basis. Empty if nobody can tell if its answers go on holding."""
         self._text = text
         self.held_at = held_at
-        """The answers were the true ones at some instant since; it is not later than that."""
+        """Time not later than the last known instant at which the answers were true."""
         self.has_ended = False
         self._confirm = confirm
         self._confirming: asyncio.Task[None] | None = None
 
     def is_fresh(self) -> bool:
-        """Whether its answers may be given now; has it confirmed again before they may not."""
+        """Return True if its answers may be given now. Starts a confirmation before they become too old."""
         age = time.monotonic() - self.held_at
         if self.has_ended or age > FRESH_SECONDS:
             return False
@@ -61,12 +64,12 @@ class _Basis:
         return True
 
     async def becomes_fresh(self) -> bool:
-        """Find out whether its answers may be given to one who asks now."""
+        """Return True if its answers may be given to a caller who asks now. Waits for a confirmation if needed."""
         since = time.monotonic()
         while not self.has_ended and not self.is_fresh() and self.held_at < since:
             if not self._text:
                 return False
-            # What was under way began before, perhaps too early.
+            # A confirmation under way began before this call, perhaps too early.
             await asyncio.shield(self._begin())
         return not self.has_ended
 
@@ -101,14 +104,14 @@ class KeptAnswers:
     def __init__(self, confirm: Confirm) -> None:
         self._confirm = confirm
         self._kept: OrderedDict[Target, _Kept] = OrderedDict()
-        """Those that were asked for least lately come first."""
+        """Kept answers. The answers that were asked for least lately come first."""
         self._size = 0
         self._bases: dict[str, _Basis] = {}
-        """By text, those that some answers were kept for."""
+        """Bases by text, for which some answers were kept."""
         self._asking: dict[Target, _Asking] = {}
 
     def fresh(self, target: Target) -> bytes | None:
-        """The answer for a target, where it may be given at once."""
+        """Return the answer for a target if it may be given at once. None otherwise."""
         kept = self._kept.get(target)
         if kept is None or not kept.basis.is_fresh():
             return None
@@ -116,7 +119,9 @@ class KeptAnswers:
         return kept.content
 
     async def answer(self, target: Target, ask: Callable[[], Coroutine[Any, Any, Asked]]) -> bytes:
-        """The answer for a target: what is kept, once it is confirmed, or what `ask`, which never raises, finds."""
+        """Return the answer for a target: the kept answer once it is confirmed, or the result of `ask`, which never
+        raises.
+        """
         kept = self._kept.get(target)
         if kept is not None and await kept.basis.becomes_fresh() and self._kept.get(target) is kept:
             self._kept.move_to_end(target)
@@ -129,7 +134,7 @@ class KeptAnswers:
         return await asyncio.shield(asking.answer)
 
     def clear(self) -> None:
-        """Forget all of them, and do not keep what is asked for now."""
+        """Forget all answers, and do not keep the answers of questions under way."""
         self._kept.clear()
         self._bases.clear()
         self._asking.clear()
@@ -164,6 +169,6 @@ class KeptAnswers:
                 used = {kept.basis for kept in self._kept.values()}
                 self._bases = {one: each for one, each in self._bases.items() if each in used}
             basis = self._bases[text] = _Basis(text, begun_at, self._confirm)
-        # All that rests on it held at that instant, too.
+        # All answers with this basis held at that instant, too.
         basis.held_at = max(basis.held_at, begun_at)
         return basis

@@ -1,9 +1,9 @@
-"""Takes messages by LMTP (RFC 2033): one reply for each recipient, and "it is safe" only for what is durable.
+"""Listener for LMTP (RFC 2033): one reply for each recipient, and "it is safe" only for durable messages.
 
     connection --> reads a message --> [place, if it is large] --> whole --> [place] decided --> replies
 
-A slow sender of a small message takes nothing but its connection. Where connections, or places for large messages, are
-taken and another sender needs one, the network that has the most gives one up (`giving_way`).
+A slow sender of a small message takes nothing but its connection. Connections and places for large messages are
+limited. If all are taken and another sender needs one, the network that has the most gives one up (`giving_way`).
 """
 
 from __future__ import annotations
@@ -21,38 +21,41 @@ from mailing.rules.lmtp import EXTENSIONS, LISTS_LIMIT, Command, LmtpError, Lmtp
 from mailing.shell.log import Repeated
 
 CONNECTIONS_LIMIT = 200
-"""Open connections. One more ends a connection of the network that has the most."""
+"""Most open connections. A further connection ends a connection of the network that has the most."""
 IDLE_SECONDS = 300.0
 MESSAGE_SECONDS = 600.0
 """Time from the reply to DATA to the end of the message."""
 SMALL_BYTES = 262_144
-"""Bytes of a message that are read without a place: 50 MiB by all connections."""
+"""Most bytes of a message that are read without a place: 50 MiB by all connections."""
 LARGE_AT_ONCE = 16
 """Larger messages that are read at once: each may be as long as the longest."""
 PATIENCE_SECONDS = 5.0
-"""Time for which a large message keeps a place that another one waits for. A mail server sends a message in less."""
+"""Time for which a large message keeps a place that another message waits for.
+
+A mail server sends a message in less.
+"""
 DECIDED_AT_ONCE = 16
 """Whole messages that are being decided and written at once."""
 BYTES_PER_READ = 65_536
 ERRORS_LIMIT = 20
-"""Of one connection: who says so often what is no command is no mail server."""
+"""Most errors of one connection. A client that makes so many errors is no mail server."""
 
 _OK = reply_line("250 2.0.0", "ok")
 _NO_RECIPIENTS = reply_line("503 5.5.1", "RCPT comes before DATA, and one must be taken")
 
 
 class Intake(Protocol):
-    """Whoever decides what is taken."""
+    """Decision about recipients and messages."""
 
     @property
     def bytes_limit(self) -> int:
-        """The longest message that is read."""
+        """Most bytes of a message that is read."""
 
     async def recipient(self, sender: str, address: str) -> Recipient | Reply:
-        """What an address stands for, or why nothing is taken for it."""
+        """Return the recipient for an address, or the reply that refuses the address."""
 
     async def message(self, sender: Path, recipients: Sequence[Recipient], content: bytes) -> Sequence[Reply]:
-        """A reply to each recipient, once what it takes is durable."""
+        """Return a reply to each recipient, once all that was taken for the recipient is durable."""
 
 
 class _SlowError(Exception):
@@ -65,7 +68,7 @@ class LmtpListener:
     name = "lmtp"
 
     def __init__(self, intake: Intake, host: str, repeated: Repeated) -> None:
-        """`host`: the name that is told those who connect."""
+        """`host`: name of the gateway in its greeting."""
         self.intake = intake
         self.host = host
         self.deciding = asyncio.Semaphore(DECIDED_AT_ONCE)
@@ -75,12 +78,12 @@ class LmtpListener:
         self._open: dict[asyncio.Task[None], _Session] = {}
 
     async def listen(self, host: str, port: int) -> int:
-        """Take connections; returns the port. Raises `OSError`."""
+        """Take connections, and return the port. Raises `OSError`."""
         self._server = await asyncio.start_server(self._serve, host, port)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def end(self, seconds: float) -> None:
-        """Take no more connections, and let what is being answered be answered for so long."""
+        """Take no more connections, and wait `seconds` for the answers under way."""
         if self._server is None:
             return
         self._server.close()
@@ -139,7 +142,7 @@ class LmtpListener:
 
 
 class _LargePlaces:
-    """Places for messages of more than `SMALL_BYTES`. The next free one is for the network that has the fewest."""
+    """Places for messages of more than `SMALL_BYTES`. The next free place is for the network that has the fewest."""
 
     def __init__(self, listener: LmtpListener) -> None:
         self._listener = listener
@@ -211,13 +214,13 @@ class _Session:
         self._recipients: list[Recipient] = []
         self._errors = 0
         self.is_busy = False
-        """Whether something is being answered that must not be broken off."""
+        """True while an answer is under way that must not be broken off."""
         self.is_deciding = False
         """True while a whole message is decided and written."""
         self.is_ending = False
 
     def give_way(self) -> None:
-        """End the connection for the sake of another one."""
+        """End the connection for the sake of another connection."""
         self.say_end("too many connections, or too slow a message")
         self._task.cancel()
 
@@ -229,7 +232,7 @@ class _Session:
             self._to.write(reply_line("421 4.3.2", why))
 
     async def run(self) -> None:
-        """Answer until the other end has enough; raises `ConnectionError`, `TimeoutError`."""
+        """Answer until the other end quits. Raises `ConnectionError`, `TimeoutError`."""
         self._to.write(reply_line("220", f"{self._listener.host} LMTP Shadowtree"))
         while self._errors < ERRORS_LIMIT and not self.is_ending:
             try:

@@ -1,6 +1,6 @@
-"""Log of the gateway: a line an event, on standard error, in the form of the name server's log.
+"""Log of the gateway: one line for each event, on standard error, in the form of the name server's log.
 
-`say` names the kind of an event for programs, says it to people, and holds the facts as fields.
+`say` writes the kind of an event for programs, a text for people, and the facts as fields.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOGGER = logging.getLogger("shadowtree.mail")
 
 @contextmanager
 def written_log(settings: LogSettings, name: str) -> Iterator[Log]:
-    """Have lines written meanwhile; `name`: that of the gateway."""
+    """Write log lines while the context is open. `name`: name of the gateway."""
     log = Log(settings, (LOGGER,))
     log.name(name)
     log.begin()
@@ -30,23 +30,26 @@ def written_log(settings: LogSettings, name: str) -> Iterator[Log]:
 
 
 def say(level: int, event: str, message: str, **fields: object) -> None:
-    """Write a line. `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+    """Write a line. `event`: kind for programs. `message`: text for people. `fields`: the facts."""
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
 
 
 KINDS_LIMIT = 1_000
-"""Different lines between two counts of `Repeated`; further ones are counted together, by their event."""
+"""Most different lines between two counts of `Repeated`. Further lines are counted together, by their event."""
 
 
 class Repeated:
-    """Events that others can cause as often as they like: the first of a kind is told at once, more by their number."""
+    """Events that other parties can cause without limit.
+
+    The first of a kind is told at once, more of them by number.
+    """
 
     def __init__(self) -> None:
         self._untold: Counter[tuple[str, str]] = Counter()
 
     def tell(self, event: str, message: str) -> None:
-        """Take note of an event."""
+        """Record an event."""
         if (event, message) not in self._untold and len(self._untold) >= KINDS_LIMIT:
             message = "more of these, not written one by one"
         if (event, message) not in self._untold:
@@ -54,7 +57,7 @@ class Repeated:
         self._untold[event, message] += 1
 
     def tell_numbers(self) -> None:
-        """Tell how many there were since the last time, and begin anew."""
+        """Tell the numbers since the last time, and begin anew."""
         for (event, message), count in self._untold.items():
             if count > 1:
                 say(logging.WARNING, event, f"{message}: {counted(count, 'time')}", count=count)

@@ -1,4 +1,4 @@
-"""Answers the questions of the socketmaps: at once where nobody has to be asked."""
+"""Answers to the questions of the socketmaps, at once if no server has to be asked."""
 
 from __future__ import annotations
 
@@ -43,20 +43,20 @@ _NOT_FOUND = netstring(NOT_FOUND.encode())
 class _Asked(NamedTuple):
     map: MapName
     group: GroupId
-    """Which the address of the key stands for, whether it exists or not."""
+    """Group that the address of the key stands for. It need not exist."""
     person: MemberId
-    """Whose way in is asked for; else empty."""
+    """Person whose way in is asked for. Empty for other maps."""
 
 
 class Suppression(Protocol):
-    """To whom the gateway, where it distributes, sends nothing."""
+    """People to whom a distributing gateway sends nothing."""
 
     def is_suppressed(self, person: MemberId) -> bool:
-        """Whether somebody is one of them."""
+        """Return True if nothing is sent to a person."""
 
     @property
     def suppression_changes(self) -> int:
-        """How often those may have become others."""
+        """Counter that rises when the set of suppressed people may have changed."""
 
 
 class _Nobody:
@@ -68,18 +68,18 @@ class _Nobody:
 
 
 class Lookups:
-    """All maps. `lists` may be replaced at any time."""
+    """Answers of all maps. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists) -> None:
         self._names = names
         self.lists = lists
         self.counts = LookupCounts()
         self.suppression: Suppression = _Nobody()
-        """Nobody is, where the gateway does not distribute."""
+        """Suppressed people. No person is suppressed if the gateway does not distribute."""
         self._suppression_changes = 0
 
     def answer(self, content: bytes) -> bytes | Awaitable[bytes]:
-        """The netstring that answers the content of one, or what to await for it."""
+        """Return the netstring that answers the content of a netstring, or an awaitable of it."""
         begun_at, lookup = time.perf_counter(), read_lookup(content)
         name = NO_MAP if isinstance(lookup, Reply) else str(lookup.map)
         answer = netstring(lookup.encode()) if isinstance(lookup, Reply) else self._answer_to(lookup)
@@ -162,7 +162,7 @@ class Lookups:
             people = tuple(person for person, _ in everybody if not self.suppression.is_suppressed(person))
             return people_reply(target.name, replace(found, processes=people))
         except GroupNotFound as error:
-            # Deleted a moment ago; where an exception is gone, nobody says any more who is not to get the list.
+            # The list was deleted a moment ago. If an exception is gone instead, the people to leave out are unknown.
             return NOT_FOUND if error.facts.get("group") == target.name else failure_reply(error)
         except ShadowtreeError as error:
             return failure_reply(error)

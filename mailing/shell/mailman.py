@@ -1,4 +1,4 @@
-"""Reads the rosters of a Mailman 3: from its REST API, or from a file of what that answers."""
+"""Reader of the rosters of a Mailman 3: from its REST API, or from a file of the API's answers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from mailing.rules.rosters import (
 from shadowtree.client.files.lines import opened, shown_name
 
 DEFAULT_USER: Final = "restadmin"
-"""As Mailman has it."""
+"""Default user of Mailman."""
 FILE_BYTES_LIMIT: Final = 1024 * 1024 * 1024
-"""Some two million memberships."""
+"""Most bytes of a file: some two million memberships."""
 ANSWER_BYTES_LIMIT: Final = 64 * 1024 * 1024
 PAGE_ENTRIES: Final = 1_000
 PAGES_LIMIT: Final = 10_000
 ATTEMPTS: Final = 3
-"""To read a roster that changes meanwhile."""
+"""Attempts to read a roster that changes meanwhile."""
 ANSWER_SECONDS: Final = 60.0
 
 _API: Final = "3.1"
@@ -43,12 +43,12 @@ _CANNOT_TELL: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
 
 
 def is_url(source: str) -> bool:
-    """Whether rosters are to be read from an API."""
+    """Return True if rosters are to be read from an API."""
     return source.startswith(("http://", "https://"))
 
 
 def read_file(path: str) -> Rosters:
-    """The rosters of a file; "-" is standard input. Raises `RosterError`, and `BadFile` for a pipe."""
+    """Return the rosters of a file. "-" is standard input. Raises `RosterError`, and `BadFile` for a pipe."""
     name = shown_name(path)
     try:
         with opened(path) as (raw, _):
@@ -58,7 +58,7 @@ def read_file(path: str) -> Rosters:
     if len(data) > FILE_BYTES_LIMIT:
         raise RosterError(f"{name}: there are more than {FILE_BYTES_LIMIT} bytes")
     try:
-        # Programs of other systems mark UTF-8 so.
+        # Programs of other systems put a mark in front of UTF-8.
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
@@ -70,17 +70,17 @@ def read_file(path: str) -> Rosters:
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """A redirect would take the password along, to whoever is named."""
+    """Handler that follows no redirect: a redirect would take the password along, to any host."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
-        """Follow none: it is an error as any other status."""
+        """Return None, so that a redirect is an error like any other status."""
 
 
 class MailmanApi:
-    """The REST API at one address. It is asked for one thing after another, and told nothing."""
+    """The REST API at one address. Questions go to it one after another, and no changes."""
 
     def __init__(self, url: str, user: str, password: str, *, seconds: float | None = None) -> None:
-        """Raises `RosterError` for a URL that is none of an API."""
+        """Check a URL. Raises `RosterError` if it is no URL of an API."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
             raise RosterError(f"{shown(url)!r} is no http://HOST:PORT or https://HOST:PORT of a Mailman")
@@ -91,11 +91,12 @@ class MailmanApi:
         self._seconds = ANSWER_SECONDS if seconds is None else seconds
         token = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._headers = {"Authorization": f"Basic {token}", "Accept": "application/json"}
-        # Without those of the environment: the API is on this computer or nearby, and a proxy would see the password.
+        # Proxies of the environment are left out: the API is on this computer or nearby, and a proxy would see the
+        # password.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
 
     def read(self) -> Rosters:
-        """All lists, their members of every role, and their settings; raises `RosterError`."""
+        """Return all lists, their members of every role, and their settings. Raises `RosterError`."""
         found = Rosters()
         for value in self._collection("/lists"):
             each = entry_of(value)
@@ -121,7 +122,7 @@ class MailmanApi:
         return settings
 
     def _get_or_nothing(self, path: str) -> Mapping[str, Any]:
-        """For what older versions of Mailman do not have."""
+        """Return an answer. Empty if an older version of Mailman has no such resource."""
         try:
             return self._get(path)
         except _StatusError as error:
@@ -130,7 +131,7 @@ class MailmanApi:
             return {}
 
     def _with_delivery(self, list_id: str, members: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Members with their `delivery_status`, which Mailman 3.3 leaves out of rosters."""
+        """Return members with their `delivery_status`, which Mailman 3.3 leaves out of rosters."""
         if all("delivery_status" in member for member in members):
             return members
         off: dict[object, str] = {}
@@ -141,7 +142,7 @@ class MailmanApi:
             except _StatusError as error:
                 if error.status not in _CANNOT_TELL:
                     raise
-                # Before 3.3.5 nobody can be found by it.
+                # Before 3.3.5 Mailman cannot find members by their delivery status.
                 return [{**member, "delivery_status": self._delivery_status(member)} for member in members]
             off.update((member.get("email"), status) for member in found)
         return [{**member, "delivery_status": off.get(member.get("email"), DELIVERY_ENABLED)} for member in members]
@@ -151,7 +152,7 @@ class MailmanApi:
         return self._get(path).get("delivery_status", DELIVERY_ENABLED)
 
     def _collection(self, path: str) -> list[dict[str, Any]]:
-        """Everything in a collection, read page by page, none of it twice and nothing missing."""
+        """Return all entries of a collection, read page by page, none of them twice and none missing."""
         for _ in range(ATTEMPTS):
             found: list[dict[str, Any]] = []
             totals = set()

@@ -1,4 +1,4 @@
-"""Does in the name service what was wished for: somebody joins, leaves, mutes a list or gets its mail again."""
+"""Changes in the name service for a wish: a person joins, leaves, mutes a list or gets its mail again."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ _LASTING = (WrongKind, NameInUse, InvalidName, PermissionDenied, LimitExceeded)
 
 
 class Deeds:
-    """All groups. Calls raise `ShadowtreeError` where something cannot be found out or done now."""
+    """Deeds in all groups.
+
+    Calls raise `ShadowtreeError` if a fact cannot be found out, or a deed cannot be done, now.
+    """
 
     def __init__(self, names: Names) -> None:
         self._names = names
 
     async def membership(self, wish: Wish) -> Membership:
-        """Return how somebody stands to the list of a wish, by the spelling that gets its mail."""
+        """Return a person's relation to the list of a wish, under the spelling that gets its mail."""
         group, muted = wish.group, beside(wish.group, MUTED)
         found = await spelled(self._names, people_of_sender(wish.person))
         within = await spelled_in(self._names, group, found)
         mutes = await spelled_in(self._names, muted, found) if within and muted in self._names.index else []
         getting = [name for name in within if name not in mutes]
         if wish.is_join and within:
-            # Whoever joins is not asked how she is in it.
+            # A join does not depend on the ways in, so the name server is not asked for them.
             return Membership(within[0], True, is_muted=bool(mutes), spellings=tuple(within))
         if getting:
             return Membership(getting[0], True, await self._is_only_direct(group, getting[0]))
@@ -56,11 +59,14 @@ class Deeds:
         try:
             return await pathnames_to(self._names, group, person) == [(group, person)]
         except WaysUnknownError:
-            # Whoever is muted gets no mail either.
+            # A mute is enough then, because a muted person gets no mail either.
             return False
 
     async def do(self, deed: Deed, group: GroupId, person: MemberId) -> Deed:
-        """Do it; what was done before is done. Returns `REFUSED` where the name service does not allow it."""
+        """Do a deed.
+
+        A deed that was done before counts as done. Return `REFUSED` if the name service does not allow it.
+        """
         muted = beside(group, MUTED)
         try:
             match deed:

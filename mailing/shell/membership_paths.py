@@ -1,4 +1,4 @@
-"""Finds out how somebody is in a list: asks the name server for the groups in between, one after another."""
+"""Ways of a person into a list. The name server is asked for the groups in between, one after another."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from shadowtree.results import GroupDescription
 from shadowtree.vocabulary import GroupId, MemberId
 
 GROUPS_LIMIT = 100
-"""That are looked at for one answer: each question costs some milliseconds, more where a group is large."""
+"""Most groups that are looked at for one answer. Each question costs some milliseconds, more for a large group."""
 
 
 class WaysUnknownError(Exception):
-    """There are too many groups between a list and somebody."""
+    """Too many groups lie between a list and a person."""
 
 
 async def pathnames_to(names: Names, group: GroupId, person: MemberId) -> list[tuple[MemberId, ...]]:
-    """One way into a list over each of the groups below it that somebody is an immediate member of.
+    """Return one way into a list for each group below it that has the person as an immediate member.
 
-    Raises `WaysUnknownError`, and `ShadowtreeError` where it cannot be told.
+    Raises `WaysUnknownError`, and `ShadowtreeError` if the name service cannot tell.
     """
     found = list[tuple[MemberId, ...]]()
     above = await _groups_of(names, person)
@@ -40,7 +40,7 @@ async def pathnames_to(names: Names, group: GroupId, person: MemberId) -> list[t
 
 
 async def ways_to(names: Names, group: GroupId, person: MemberId) -> list[Way]:
-    """The same, and what else it would end to leave the last group of each; raises as that."""
+    """Return the same ways, with the effect of leaving the last group of each. Raises the same errors."""
     pathnames = await pathnames_to(names, group, person)
     parents = await _parents_of(names, person)
     return [
@@ -50,7 +50,10 @@ async def ways_to(names: Names, group: GroupId, person: MemberId) -> list[Way]:
 
 
 async def _parents_of(names: Names, person: MemberId) -> dict[GroupId, frozenset[GroupId]] | None:
-    """All groups that somebody is an immediate member of, each with all it is in; None: too many to look at."""
+    """Return all groups that have a person as an immediate member, each with all groups that it is in.
+
+    None if there are too many groups to look at.
+    """
     above = await _groups_of(names, person)
     if len(above) > GROUPS_LIMIT:
         return None

@@ -1,6 +1,6 @@
-"""How the gateway is and what it does, for Prometheus: lookups, and the numbers of `stats`, read when somebody asks.
+"""Metrics of the gateway for Prometheus: lookups, and the numbers of `stats`, read at each scrape.
 
-An HTTP thread asks the event loop, and waits for two seconds at most: a loop that stands still is told by a metric.
+An HTTP thread asks the event loop, and waits for two seconds at most. A metric tells of a loop that stands still.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class Distribution(Protocol):
 
     @property
     def shares_refused(self) -> int:
-        """Shares that were refused since the start."""
+        """Number of shares that were refused since the start."""
 
     def stats(self) -> Stats:
-        """Return how it is, and what there was since the start."""
+        """Return the state of the gateway, and its counts since the start."""
 
 
 class NamesWatched(Protocol):
@@ -39,16 +39,16 @@ class NamesWatched(Protocol):
 
     @property
     def companion_changes(self) -> int:
-        """Changes to companions of lists that other clients made, since the start."""
+        """Number of changes to companions of lists that other clients made, since the start."""
 
 
 class GatewayCollector(Collector):
-    """To be made in the event loop that it asks."""
+    """Collector of the metrics. It must be made in the event loop that it asks."""
 
     def __init__(
         self, lookups: LookupCounts, distributing: Distribution | None, names: NamesWatched, date: Callable[[], int]
     ) -> None:
-        """`distributing`: None, where the gateway does not distribute. `date`: the time, in seconds since 1970."""
+        """`distributing`: None if the gateway does not distribute. `date`: returns the time, in seconds since 1970."""
         self._lookups = lookups
         self._distributing = distributing
         self._names = names
@@ -56,7 +56,7 @@ class GatewayCollector(Collector):
         self._loop = asyncio.get_running_loop()
 
     def collect(self) -> Iterator[Metric]:
-        """What is told at a scrape."""
+        """Yield the metrics of a scrape."""
         try:
             found = asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(ANSWER_SECONDS)
         except (NotInTime, RuntimeError):
@@ -75,7 +75,7 @@ class GatewayCollector(Collector):
 
 
 def serve_metrics(collector: GatewayCollector, host: str, port: int) -> tuple[int, Callable[[], None]]:
-    """Answer Prometheus; returns the port, and what ends that. Raises `OSError` where the port is in use."""
+    """Answer Prometheus. Return the port, and a function that ends it. Raises `OSError` if the port is in use."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     GCCollector(registry=registry)

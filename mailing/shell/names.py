@@ -1,7 +1,7 @@
-"""What the gateway knows of the name service: an index of groups that it follows, and who is in a group.
+"""The name service as the gateway knows it: an index of groups that it follows, and the members of groups.
 
-A "no" from the index is given only where the home of the groups answered within the last second: when it is away, or
-nobody can say whether it is, lookups end as "not now".
+The index gives a "no" only if the home of the groups answered within the last second. If the home is away, or its state
+is unknown, lookups end as "not now".
 """
 
 from __future__ import annotations
@@ -31,23 +31,29 @@ from shadowtree.vocabulary import GroupId, MemberId, SubnetName
 Answer = TypeVar("Answer")
 
 CONFIRMED_SECONDS = 1.0
-"""For so long a home that has answered counts as being there."""
+"""Time for which a home that has answered counts as present, in seconds."""
 ASKED_AGAIN_SECONDS = 0.5
-"""After so long it is asked again, while its last answer counts: lookups that come all the time never wait for it."""
+"""Age of an answer at which the home is asked again, in seconds.
+
+The answer still counts meanwhile, so lookups that come all the time never wait for the next one.
+"""
 ASKED_AT_MOST = 2
-"""By one who waits: the first may have been under way."""
+"""Most questions for one waiting caller. The first question may have been under way."""
 CONFIRMATION_SECONDS = 3.0
-"""A home that is there says so within milliseconds."""
+"""Time for a home to answer, in seconds. A home that is present answers within milliseconds."""
 QUESTION_SECONDS = 20.0
-"""Postfix waits for 100; others wait behind it."""
+"""Time for a question, in seconds. Postfix waits for 100, and other lookups wait behind it."""
 QUESTIONS_AT_ONCE = 32
-"""Of all connections together."""
+"""Most questions of all connections together."""
 PAUSE_SECONDS = 0.5
-"""Before a home that is away is tried again."""
+"""Pause before a home that is away is tried again, in seconds."""
 OWN_REQUESTS_LIMIT = 1_000
-"""Changes by this gateway of which the home has not told yet; beyond it the oldest is taken for another client's."""
+"""Most changes by this gateway of which the home has not told yet.
+
+Beyond this limit the oldest change is taken for a change by another client.
+"""
 PROBE = "is-there"
-"""The name of a group that a home is asked for, whether there is one or not."""
+"""Name of a group that a home is asked for. The group need not exist."""
 
 
 class SubnetIndex:
@@ -67,23 +73,29 @@ class SubnetIndex:
         self._on_change = on_change
         self._own_requests = own_requests
         self.companion_changes = 0
-        """Changes to companions of lists that another client made, since the start."""
+        """Number of changes to companions of lists that other clients made, since the start."""
         self._changes: ChangeStream | None = None
-        """While the index is as the home is; None: it was not read, or what changed since is not known."""
+        """Stream of changes while the index matches the home.
+
+        None if it was not read, or if later changes are unknown.
+        """
         self._why_not = "they were not read yet"
         self._confirmed_at = -CONFIRMED_SECONDS
         self._asking: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[None] | None = None
-        """While they are: what may be told then is known soon."""
+        """Task that reads the groups. None if no reading is under way. Waiting for it is short."""
         self.tried = asyncio.Event()
-        """Whether the home was asked at all."""
+        """Set once the first reading of the groups has succeeded or failed."""
 
     @property
     def _is_followed(self) -> bool:
         return self._changes is not None and not self._changes.is_interrupted
 
     def is_confirmed(self) -> bool:
-        """Whether what the index holds may be told now; has the home asked again before it may not."""
+        """Return True if the content of the index may be told now.
+
+        Asks the home again before its answer becomes too old.
+        """
         age = time.monotonic() - self._confirmed_at
         if not self._is_followed or age > CONFIRMED_SECONDS:
             return False
@@ -92,9 +104,9 @@ class SubnetIndex:
         return True
 
     async def confirm(self) -> str | None:
-        """Ask the home whether it is there; returns why nothing may be told, or None.
+        """Ask the home if it is there. Return the reason why nothing may be told, or None.
 
-        An answer counts for whoever waited for it, however long it took, if it was asked for since.
+        An answer counts for a caller who waited for it, however long it took, if its question began after the call.
         """
         since = time.monotonic()
         if self._reading is not None:
@@ -111,7 +123,7 @@ class SubnetIndex:
         return None if is_told else f"the groups of {self._subnet} cannot be told: {self._why_not}"
 
     async def follow(self) -> None:
-        """Read the groups, and follow what becomes of them; for ever."""
+        """Read the groups, and follow their changes, for ever."""
         while True:
             why = "their home ended the stream of changes"
             try:
@@ -139,7 +151,7 @@ class SubnetIndex:
             await changes.close()
 
     async def _read(self, changes: ChangeStream) -> None:
-        """Read the groups while nothing of before may be told; lookups wait for it a while."""
+        """Read the groups. The former content may not be told meanwhile, and lookups wait for it a while."""
         if self._changes is not None:
             self._changes, self._why_not = None, "too much has changed at once, and they are being read"
         self._reading = asyncio.create_task(self._read_all(changes))
@@ -168,7 +180,7 @@ class SubnetIndex:
         self._on_change()
 
     def _tell_of_companions(self, update: RecordedUpdate) -> None:
-        """Warn of a change to the owners of a list, or to those who muted it, that this gateway did not make."""
+        """Warn of a change to the owners or the muted people of a list that this gateway did not make."""
         if self._own_requests.take(update.request_id):
             return
         by = f"by a client at {update.caller or 'an unknown address'}, not by this gateway"
@@ -196,13 +208,13 @@ class SubnetIndex:
 
 
 class OwnRequests:
-    """Request ids of this gateway, by which it knows its own changes in what the home tells of all changes."""
+    """Request ids of this gateway, by which it recognises its own changes among all changes that the home tells."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
 
     def new(self) -> str:
-        """Return the id of another request. Nobody can know it before."""
+        """Return the id of another request. No other client can know it before."""
         while len(self._ids) >= OWN_REQUESTS_LIMIT:
             del self._ids[next(iter(self._ids))]
         id_ = f"mail {secrets.token_hex(16)}"
@@ -210,7 +222,7 @@ class OwnRequests:
         return id_
 
     def take(self, id_: str) -> bool:
-        """Return True if an id is of this gateway, once."""
+        """Return True if an id is of this gateway. Each id counts once."""
         if id_ not in self._ids:
             return False
         del self._ids[id_]
@@ -233,40 +245,43 @@ class Names:
 
     @property
     def client(self) -> Client:
-        """For what takes as long as it takes."""
+        """Client for calls that may take any time."""
         return self._client
 
     @property
     def companion_changes(self) -> int:
-        """Changes to companions of lists that other clients made, since the start."""
+        """Number of changes to companions of lists that other clients made, since the start."""
         return sum(subnet.companion_changes for subnet in self._subnets.values())
 
     async def follow(self) -> None:
-        """Keep the indexes as the homes are; for ever."""
+        """Keep the indexes equal to the homes, for ever."""
         async with asyncio.TaskGroup() as group:
             for subnet in self._subnets.values():
                 group.create_task(subnet.follow())
 
     async def tried(self, seconds: float) -> None:
-        """Return once every index was read, or could not be; after so many seconds at the latest."""
+        """Return once every index was read, or could not be, after `seconds` at the latest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*(subnet.tried.wait() for subnet in self._subnets.values()))
 
     def is_confirmed(self, group: GroupId) -> bool:
-        """Whether it may be told now whether a group, of a subnet that has a mail domain, exists."""
+        """Return True if the existence of a group may be told now. The group's subnet must have a mail domain."""
         return self._subnets[group.rpartition("@")[2]].is_confirmed()
 
     async def confirm(self, group: GroupId) -> str | None:
-        """Find out whether it may be told whether a group exists; returns why not, or None."""
+        """Find out if the existence of a group may be told. Return the reason why not, or None."""
         return await self._subnets[group.rpartition("@")[2]].confirm()
 
     def kept(self, target: Target) -> bytes | None:
-        """The answer that is kept for a target, where it may be given at once."""
+        """Return the kept answer for a target if it may be given at once. None otherwise."""
         return self._kept.fresh(target)
 
     async def people(self, target: Target, read: Callable[[Awaitable[Resolution]], Awaitable[bytes]]) -> bytes:
-        """What `read`, which never raises, makes of everybody in a target; one question for all who ask at once."""
+        """Return the text that `read` makes of all people in a target. Concurrent callers share one question.
+
+        `read` never raises.
+        """
 
         async def ask() -> Asked:
             basis = ""
@@ -283,24 +298,24 @@ class Names:
         return await self._kept.answer(target, ask)
 
     async def check(self, group: GroupId, member: MemberId, *, explain: bool = False) -> Check:
-        """Whether somebody is in a group; raises `ShadowtreeError` where that cannot be told."""
+        """Return the membership of a member in a group. Raises `ShadowtreeError` if it cannot be told."""
         async with self._place():
             return await self._client.check(group, member, explain)
 
     async def spellings(self, names: Iterable[MemberId]) -> Spellings:
-        """Return the names in use that equal given names but for case; raises `ShadowtreeError`."""
+        """Return the names in use that equal given names but for case. Raises `ShadowtreeError`."""
         async with self._place():
             return await self._client.spellings(names)
 
     async def ask(self, question: Callable[[Client], Awaitable[Answer]]) -> Answer:
-        """What the name server answers to anything else; raises `ShadowtreeError`."""
+        """Return the name server's answer to any other question. Raises `ShadowtreeError`."""
         async with self._place():
             return await question(self._client)
 
     async def everybody(self, targets: Iterable[Target], named_servers: Iterable[str] | None = None) -> Resolution:
-        """Who is in one of these, each once, asked for right now; raises `ShadowtreeError`.
+        """Resolve targets right now, each member once. Raises `ShadowtreeError`.
 
-        `named_servers`: others' processes are counted; None: all are named.
+        `named_servers`: servers whose processes are named, while those of other servers are counted. None to name all.
         """
         async with self._place():
             return await self._client.resolve(list(targets), named_servers=named_servers)
@@ -318,5 +333,5 @@ class Names:
             raise DeadlineExceeded(f"the name server did not answer within {QUESTION_SECONDS:.0f} s") from None
 
     def forget_answers(self) -> None:
-        """Ask for all of them anew."""
+        """Forget all answers, so that each is asked for anew."""
         self._kept.clear()

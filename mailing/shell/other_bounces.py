@@ -1,4 +1,4 @@
-"""Reports of mail servers that keep to no standard, read by flufl.bounce where that is installed (extra `mail`)."""
+"""Detector of non-standard reports of mail servers, by flufl.bounce if it is installed (extra `mail`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mailing.shell.log import say
 
 
 def detector() -> Detector:
-    """What reads them; where it is not installed, nothing is found in any."""
+    """Return the detector. If flufl.bounce is not installed, it detects nothing."""
     try:
         from flufl.bounce import scan_message
     except ImportError:
@@ -18,14 +18,14 @@ def detector() -> Detector:
             logging.INFO, "extra_missing", "some non-standard bounces are ignored; `pip install '.[mail]'` enables them"
         )
         return lambda _: False
-    # It tells of each detector that it asks, and of each that fails, with a traceback.
+    # flufl.bounce logs each detector that it asks, and each failure of a detector with a traceback.
     logging.getLogger("flufl.bounce").disabled = True
 
     def detects(report: Message) -> bool:
         try:
             return bool(scan_message(report))
         except (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            # Anybody may send anything, and its detectors go by the formats that they know.
+            # Anybody may send anything, and its detectors rely on the formats that they know.
             return False
 
     return detects

@@ -1,4 +1,4 @@
-"""Which organisations have a mail gateway: those whose name server keeps messages for one."""
+"""Organisations that have a mail gateway: their name server keeps messages for a gateway."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from shadowtree.errors import ShadowtreeError
 from shadowtree.vocabulary import SubnetName
 
 KEPT_SECONDS = 60.0
-"""How long it is believed that there is a gateway. That there is none is asked each time."""
+"""Time for which a found gateway is believed to exist, in seconds.
+
+A gateway that was not found is asked for each time.
+"""
 
 
 class Others:
@@ -25,30 +28,30 @@ class Others:
         self._subnets: dict[str, SubnetName] = {}
 
     async def own(self) -> str:
-        """The name of the own server; raises `ShadowtreeError`."""
+        """Return the name of the own server. Raises `ShadowtreeError`."""
         if not self._own:
             self._own = (await self._names.ask(lambda client: client.status())).server
         return self._own
 
     async def subnets(self) -> frozenset[SubnetName]:
-        """All subnets that some server owns; raises `ShadowtreeError`."""
+        """Return all subnets that some server owns. Raises `ShadowtreeError`."""
         status = await self._names.ask(lambda client: client.status())
         return frozenset((*status.subnets, *(subnet for peer in status.peers for subnet in peer.subnets)))
 
     async def subnets_of(self, servers: Collection[str]) -> frozenset[SubnetName]:
-        """Those that some servers own; raises `ShadowtreeError`."""
+        """Return the subnets that some servers own. Raises `ShadowtreeError`."""
         if not servers:
             return frozenset()
         peers = await self._names.ask(lambda client: client.peers())
         return frozenset(subnet for each in peers if each.server in servers for subnet in each.subnets)
 
     async def server_of(self, subnet: SubnetName) -> str | None:
-        """The server that owns a subnet; None: none is known. Raises `ShadowtreeError`."""
+        """Return the server that owns a subnet. None if none is known. Raises `ShadowtreeError`."""
         peers = await self._names.ask(lambda client: client.peers())
         return next((each.server for each in peers if subnet in each.subnets), None)
 
     async def serves(self, server: str) -> bool | None:
-        """Whether there is a gateway at a server; None: that cannot be told now."""
+        """Return True if there is a gateway at a server. None if that cannot be told now."""
         if time.monotonic() < self._seen.get(server, 0.0):
             return True
         try:
@@ -61,7 +64,7 @@ class Others:
         return found
 
     async def _subnet_of(self, server: str) -> SubnetName | None:
-        """One that a server owns; None: it was never met."""
+        """Return one subnet of a server. None if the server was never met."""
         if server not in self._subnets:
             peers = await self._names.ask(lambda client: client.peers())
             self._subnets = {each.server: each.subnets[0] for each in peers if each.server and each.subnets}
@@ -69,8 +72,8 @@ class Others:
 
 
 async def _has_gateway(client: Client, subnet: SubnetName) -> bool:
-    """Whether mail is kept for a gateway at the server that owns a subnet."""
-    # They are sorted, and few names come before a pattern.
+    """Return True if the server that owns a subnet keeps mail for a gateway."""
+    # Mailboxes are sorted, and few names come before a pattern.
     async for mailbox in client.mailboxes(subnet):
         if mailbox.process >= PATTERN:
             return mailbox.process == PATTERN and any(each.name == SUBSCRIPTION for each in mailbox)

@@ -1,4 +1,4 @@
-"""Finds people in the name service, which compares names with case: in all spellings of one mailbox."""
+"""Search for people in the name service, which compares names with case: under all spellings of one mailbox."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Asked(Protocol):
     """The name service, as far as people are looked up there. Calls raise `ShadowtreeError`."""
 
     async def check(self, group: GroupId, member: MemberId, /) -> Check:
-        """Tell whether a member is in a group."""
+        """Return the membership of a member in a group."""
 
     async def spellings(self, names: Iterable[MemberId], /) -> Spellings:
-        """Tell the names in use that equal given names but for case."""
+        """Return the names in use that equal given names but for case."""
 
 
 class Spelled:
-    """People, with the names in use that are theirs."""
+    """People, with their names in use."""
 
     def __init__(self, people: tuple[MemberId, ...], found: Spellings) -> None:
         self.people = people
@@ -33,23 +33,23 @@ class Spelled:
         """False if servers out of reach may know of more."""
         known = dict.fromkeys(name for names in found.processes for name in names)
         self.names = (*(name for name in people if name in known), *(name for name in known if name not in people))
-        """Spellings in use: the people as they are written come first."""
+        """Spellings in use. The people as they are written come first."""
 
 
 async def spelled(names: Asked, people: tuple[MemberId, ...]) -> Spelled:
-    """Return what the name service calls these people; raises `ShadowtreeError`."""
+    """Return the names of these people in the name service. Raises `ShadowtreeError`."""
     if not people:
         return Spelled((), Spellings((), (), (), (), ""))
     try:
         return Spelled(people, await names.spellings(people))
     except ServerFault:
-        # A name server of the last release. A name is looked for as it is written, and in lower case.
+        # A name server of the last release cannot tell. The name as it is written, and in lower case, is tried.
         likely = tuple(tuple(dict.fromkeys((name, fold_name(NodeId(name))))) for name in people)
         return Spelled(people, Spellings(people, ((),) * len(people), likely, (), ""))
 
 
 async def names_in(names: Asked, group: GroupId, people: tuple[MemberId, ...]) -> list[MemberId]:
-    """Return the spellings of these people that are in a group; raises `ShadowtreeError`, also where that is unsure."""
+    """Return the spellings of these people that are in a group. Raises `ShadowtreeError`, also if that is unsure."""
     return await spelled_in(names, group, await spelled(names, people))
 
 
@@ -58,19 +58,19 @@ async def spelled_in(names: Asked, group: GroupId, found: Spelled) -> list[Membe
     within = await _names_within(names, group, found.names)
     if within:
         return within
-    # Whatever is known of spellings: a name as it is written must be denied for sure.
+    # A name as it is written must be denied for sure, even if other spellings are known.
     within = await _names_within(names, group, [name for name in found.people if name not in found.names])
     if within or found.is_whole:
         return within
-    # The servers that were silent may be back, and know of a spelling that was not asked for. Where they are not, the
-    # "no" of `check` says that nothing of theirs is in the group.
+    # Silent servers may be back, and know of a spelling that was not asked for. If they are still away, the "no" of
+    # `check` says that none of their names is in the group.
     again = await spelled(names, found.people)
     asked = {*found.names, *found.people}
     return await _names_within(names, group, [name for name in again.names if name not in asked])
 
 
 async def _names_within(names: Asked, group: GroupId, asked: Iterable[MemberId]) -> list[MemberId]:
-    """Return those of some names that are in a group; raises `ShadowtreeError` where none is, and not for sure."""
+    """Return the names that are in a group. Raises `ShadowtreeError` if none is, and a check was unsure."""
     within, unsure = list[MemberId](), list[ShadowtreeError]()
     for name in asked:
         try:

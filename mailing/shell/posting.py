@@ -1,4 +1,4 @@
-"""Answers Postfix's policy requests: whether the sender of an envelope may post to a list."""
+"""Answers to Postfix's policy requests: the right of an envelope's sender to post to a list."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ class Posting:
     """The policy of all lists. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists, *, is_looked_at_again: bool = False) -> None:
-        """`is_looked_at_again`: messages come to this gateway, which looks at their authors."""
+        """`is_looked_at_again`: True if messages come to this gateway, which looks at their authors."""
         self._names = names
         self.lists = lists
         self._is_looked_at_again = is_looked_at_again
 
     def answer(self, attributes: Mapping[str, str]) -> bytes | Awaitable[bytes]:
-        """The answer to a request, or what to await for it."""
+        """Return the answer to a request, or an awaitable of it."""
         recipient = asked_recipient(attributes)
         group = None if recipient is None else self.lists.group_of(recipient)
         if recipient is None or group is None:
@@ -53,7 +53,7 @@ class Posting:
     async def _verdict(self, group: GroupId, sender: str) -> Verdict:
         unknown = await self._names.confirm(group)
         if unknown is not None:
-            # Mail about the domain itself does not hang on the name service.
+            # Mail about the domain itself does not depend on the name service.
             return Permitted() if group.partition("@")[0].lower() in ROLES else Uncertain(unknown)
         place = place_of(group, self.lists, self._names.index)
         if isinstance(place, Ambiguous):
@@ -61,7 +61,8 @@ class Posting:
         if isinstance(place, CommandPlace) and not sender:
             return Refused(NO_ANSWER)
         if not isinstance(place, ListPlace):
-            # What is no list is for the maps to refuse: the domain may have mailboxes. Owners hear everybody.
+            # The maps refuse an address that is no list, because the domain may have mailboxes. Owners take mail of all
+            # people.
             return Permitted()
         if is_list_address(sender, self.lists, self._names.index):
             return written_by_a_list(place.group, sender)
@@ -74,7 +75,7 @@ class Posting:
 async def may_post(
     group: GroupId, lists: Lists, sender: str, names: Asked, *, is_looked_at_again: bool = False
 ) -> Verdict:
-    """Return whether a sender may post to a list; `is_looked_at_again`: as in `who_may_post`."""
+    """Return the verdict on a sender and a list. `is_looked_at_again`: as in `who_may_post`."""
     found = who_may_post(group, lists.of(group), sender, is_looked_at_again=is_looked_at_again)
     if not isinstance(found, AskWhether):
         return found

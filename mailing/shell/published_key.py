@@ -1,4 +1,4 @@
-"""Whether DNS has the public key by which others verify the seals of the gateway."""
+"""Check that DNS has the public key by which mail servers verify the seals of the gateway."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from dkim.util import InvalidTagValueList, parse_tag_value
 from mailing.shell.arc_seals import Ask
 
 SECONDS = 5.0
-"""That DNS has to answer."""
+"""Time for DNS to answer, in seconds."""
 PUBLIC = ("modulus", "publicExponent")
 
 
 def why_not_published(
     domain: str, selector: str, numbers: Mapping[str, int], *, seconds: float, ask: Ask | None = None
 ) -> str | None:
-    """Why nobody could verify what is sealed with a key, or None. It blocks, while DNS is asked, for so long at most.
+    """Return the reason why no server could verify the seals of a key, or None.
 
-    `numbers`: of the private key, by their names in RFC 8017.
+    The call blocks while DNS is asked, for `seconds` at most. `numbers`: numbers of the private key, under their names
+    in RFC 8017.
     """
     name = f"{selector}._domainkey.{domain}"
     try:

@@ -1,4 +1,4 @@
-"""Asks the name server whom the lists of a message reach, all of them as one set."""
+"""Resolution of the lists of a message by the name server, all of them as one set."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from shadowtree.vocabulary import GroupId, MemberId, Revision, SubnetName
 AT_ONCE_LIMIT = 8
 ATTEMPTS_IN_TRANSITION = 5
 PAUSE_SECONDS = 0.2
-"""Updates take some milliseconds."""
+"""Pause between two attempts, in seconds. Updates take some milliseconds."""
 
 
 class Resolving:
-    """Carries out `Resolve`. `lists` may be replaced at any time."""
+    """Executor of `Resolve`. `lists` may be replaced at any time."""
 
     def __init__(self, names: Names, lists: Lists, others: Others, tell: Callable[[Event], None]) -> None:
         self._names = names
@@ -42,7 +42,7 @@ class Resolving:
         self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
 
     async def resolve(self, effect: Resolve) -> None:
-        """Find out, and tell."""
+        """Resolve the lists of a message, and tell the result."""
         async with self._places:
             event = await self._event(effect)
         if isinstance(event, NotResolved):
@@ -80,9 +80,9 @@ class Resolving:
             return NotResolved(effect.id, why_not(error))
 
     async def _renamed(self, destination: Destination) -> Target | None:
-        """Return the target for a list that was renamed since the message came; None if the list was not renamed.
+        """Return the target for a list that was renamed since the message came. None if the list was not renamed.
 
-        Raises `ShadowtreeError` where that cannot be told.
+        Raises `ShadowtreeError` if that cannot be told.
         """
         group = destination.group
         try:
@@ -95,7 +95,10 @@ class Resolving:
         return None
 
     async def _resolved(self, effect: Resolve, central: Mapping[Target, int], shared: Mapping[Target, int]) -> Event:
-        """Those lists that go by shares are asked for by themselves: of others' people no names are told."""
+        """Resolve the lists.
+
+        Lists that go by shares are resolved separately, without the names of other servers' people.
+        """
         event = Resolved(effect.id, tuple(effect.destinations), (), "")
         if central:
             found = await self._settled(list(central))
@@ -125,7 +128,7 @@ class Resolving:
     async def _settled(
         self, targets: list[Target], named_servers: Collection[str] | None = None
     ) -> Resolution | _NotNow:
-        """Who is in some targets, or why that cannot be told now."""
+        """Return the people in some targets, or the reason why they cannot be told now."""
         found = await self._names.everybody(targets, named_servers)
         for _ in range(ATTEMPTS_IN_TRANSITION):
             if not found.in_transition:
@@ -140,7 +143,7 @@ class Resolving:
         return found
 
     async def _counted(self, shared: Mapping[Target, int]) -> _Counted | _NotNow:
-        """Whom each gateway serves; those of organisations without one are named."""
+        """Return the number of people that each gateway serves. People of organisations without a gateway are named."""
         targets, own = list(shared), await self._others.own()
         found = await self._settled(targets, ())
         if isinstance(found, _NotNow):
@@ -174,14 +177,14 @@ class Resolving:
         )
 
     async def _people(self, found: Resolution, firsts: Mapping[Target, int]) -> tuple[tuple[MemberId, int], ...]:
-        """Everybody in an answer, with the position of the first destination that reaches them."""
+        """Return all people in an answer, each with the position of the first destination that reaches the person."""
         positions, targets = list(firsts.values()), list(firsts)
         reached = zip(found.processes, found.process_targets or [0] * len(found.processes), strict=True)
         people = await without_excepted(self._names, targets, reached) if found.processes else ()
         return tuple((person, positions[at]) for person, at in people)
 
     async def _are_exceptions_whole(self, targets: list[Target]) -> bool:
-        """Whether it is known who is excepted, though some of those who are reached are not."""
+        """Return True if all excepted people are known, although some of the people to reach are not."""
         exceptions = sorted({group for target in targets for group in target.excluding})
         if not exceptions:
             return True
@@ -194,7 +197,9 @@ def _groups(effect: Resolve) -> str:
 
 
 class _Counted(NamedTuple):
-    """Of lists that go by shares: who is handed the message from here all the same, and how many others by whom."""
+    """Result for lists that go by shares: people who get the message from here, and the number of people of each
+    gateway.
+    """
 
     people: tuple[tuple[MemberId, int], ...]
     unsure: tuple[tuple[MemberId, int], ...]
@@ -207,11 +212,11 @@ class _Counted(NamedTuple):
 
 
 class _NotNow(NamedTuple):
-    """Nobody can tell who is in some lists."""
+    """The members of some lists cannot be told now."""
 
     why: str
     away: tuple[SubnetName, ...] = ()
-    """The organisations that are out of reach; empty: that of the lists."""
+    """Organisations that are out of reach. Empty means the organisations of the lists."""
 
 
 def _organisations(names: Iterable[str]) -> tuple[SubnetName, ...]:
@@ -219,7 +224,7 @@ def _organisations(names: Iterable[str]) -> tuple[SubnetName, ...]:
 
 
 def target_for(destination: Destination, lists: Lists, index: GroupIndex) -> Target | None:
-    """What is resolved for a destination; None: there is no such list any more, or it has no owners."""
+    """Return the target to resolve for a destination. None if there is no such list any more, or it has no owners."""
     group = destination.group
     if group not in index:
         return None

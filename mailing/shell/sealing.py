@@ -1,6 +1,6 @@
-"""Seals what is handed over (ARC), once for all copies that are alike, beside the event loop.
+"""Seals (ARC) on messages that are handed over, made once for all equal copies, beside the event loop.
 
-Nothing waits for it for long, and nothing is lost by it: what cannot be sealed goes without.
+No message waits for a seal for long, and no message is lost by it. A message that cannot be sealed goes without a seal.
 """
 
 from __future__ import annotations
@@ -21,25 +21,27 @@ from mailing.shell.log import say
 
 THREADS = 4
 SEALS_KEPT = 1_000
-"""Of some 2 kB: what is tried again is not sealed again."""
+"""Most seals that are kept, of some 2 kB each: a message that is tried again is not sealed again."""
 DNS_SECONDS = 5.0
-"""For the keys of all earlier seals of a message."""
+"""Time to get the keys of all earlier seals of a message, in seconds."""
 DNS_PAUSE_SECONDS = 30.0
-"""Nothing is asked for so long where DNS did not answer."""
+"""Time for which DNS is not asked again after it did not answer, in seconds."""
 VERIFIED_BYTES_LIMIT = 1_000_000
-"""Of a message with earlier seals, where the own mail server says nothing of them."""
+"""Most bytes of a message whose earlier seals are verified here, since the local mail server says nothing of them."""
 SEALED, UNCHECKED, BROKEN, FAILED = SEALS = ("sealed", "unchecked", "broken", "failed")
-"""It was made; the mail server has found out nothing; earlier seals are not right, or not verified; it failed."""
+"""Results: the seal was made; the mail server has found out nothing; earlier seals are not right, or not verified;
+error.
+"""
 
 Made = tuple[str, str, bytes]
-"""What became of it, why, and the seal; empty: none."""
+"""Result of a seal, its reason, and the seal. The seal is empty if none was made."""
 
 
 class Sealing:
-    """All seals of a gateway. `key` may be replaced at any time; None: nothing is sealed."""
+    """All seals of a gateway. Without a key it makes none. `use` replaces the key at any time."""
 
     def __init__(self, counts: Counter[str], key: SigningKey | None) -> None:
-        """`counts`: seals, by what became of them."""
+        """`counts`: number of seals by result."""
         self._counts = counts
         self._key = key
         self._kept: dict[tuple[str, bytes], asyncio.Task[bytes]] = {}
@@ -47,7 +49,7 @@ class Sealing:
         self._dns_pauses_until = 0.0
 
     async def warn_unless_published(self) -> None:
-        """Ask DNS for the public key, and write into the log what is wrong with it; nothing waits for that."""
+        """Ask DNS for the public key, and log a fault of it. No message waits for that."""
         key = self._key
         if key is None:
             return
@@ -56,21 +58,21 @@ class Sealing:
             say(logging.WARNING, "key_not_published", f"seals: {why}")
 
     def use(self, key: SigningKey | None) -> None:
-        """Seal with another key from now on, or not at all."""
+        """Seal with another key from now on. None to seal nothing."""
         if key != self._key:
             self._key = key
             self._kept.clear()
 
     def close(self) -> None:
-        """Make no more."""
+        """Make no more seals."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def of_copies(self, message: Message, copies: Copies, content: bytes, read: Content) -> bytes:
-        """What stands in front of each of these copies; empty: they go without. `content`: what came."""
+        """Return the seal for each of these copies. Empty if they go without. `content`: the message as it came."""
         return await self._of(message, copies.header, content, read, is_copy=True)
 
     async def of_share(self, message: Message, content: bytes) -> bytes:
-        """What stands in front of a message for which other gateways make copies; empty: it goes without."""
+        """Return the seal for a message of which other gateways make copies. Empty if it goes without."""
         read = read_content(content)
         header = b"".join(field.raw for field in read.fields)
         return await self._of(message, header, content, read, is_copy=False)
@@ -79,7 +81,7 @@ class Sealing:
         key = self._key
         if key is None or message.is_letter:
             return b""
-        # The body is that of the message's id.
+        # The message id stands for the body.
         place = message.id, hashlib.sha256(header).digest()
         making = self._kept.get(place)
         if making is None:
@@ -103,10 +105,10 @@ class Sealing:
     def _make(
         self, key: SigningKey, message: Message, header: bytes, content: bytes, read: Content, *, is_copy: bool
     ) -> Made:
-        """In a thread."""
+        """Make a seal, in a thread."""
         from mailing.shell.arc_seals import HOSTILE_ERRORS, seal_of
 
-        # What another gateway has sent did not pass the own mail server, which takes out what is forged.
+        # A message of another gateway did not pass the local mail server, which takes out forged fields.
         came_here = all(each.origin is None for each in message.destinations)
         results = own_results(read, key.authserv_id) if came_here else []
         chain = chain_of(read, results)
@@ -126,7 +128,7 @@ class Sealing:
         return SEALED, "", seal
 
     def _verified(self, content: bytes) -> tuple[Chain, str]:
-        """How earlier seals stand of which the own mail server says nothing, and why so."""
+        """Return the status of earlier seals of which the local mail server says nothing, and the reason."""
         from mailing.shell.arc_seals import DnsSilentError, is_chain_whole
 
         if len(content) > VERIFIED_BYTES_LIMIT:

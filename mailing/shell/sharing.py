@@ -1,4 +1,4 @@
-"""Sends the shares of messages that were taken here, and takes those that come, from here and from other gateways."""
+"""Transport of shares: sends the shares of messages that were taken here, and takes shares from any gateway."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ from shadowtree.updates import Target
 from shadowtree.vocabulary import MemberId
 
 SETTLED_SECONDS = 10.0
-"""How long all servers are waited for; then it is asked again later."""
+"""Time to wait for all servers, in seconds. The progress is asked for again later."""
 AT_ONCE_LIMIT = 64
-"""Messages that are on their way, or looked for."""
+"""Most messages that are being sent or looked for."""
 PAUSE_SECONDS = 1.0
-"""Before another attempt, while the name server or the database does not answer."""
+"""Pause before another attempt, in seconds, while the name server or the database does not answer."""
 _TAKEN_OVER = "another gateway takes the shares at this name server"
 
 
@@ -66,7 +66,7 @@ class Sharing:
         *,
         host: str,
     ) -> None:
-        """`host`: the name of this gateway."""
+        """`host`: name of this gateway."""
         self._names = names
         self.lists = lists
         self._others = others
@@ -78,12 +78,12 @@ class Sharing:
         self._places = asyncio.Semaphore(AT_ONCE_LIMIT)
         self._is_taken_over = False
         self.refused = 0
-        """Shares that were refused since the start."""
+        """Number of shares that were refused since the start."""
 
     # -- out
 
     async def post(self, effect: Post) -> None:
-        """Send, and tell how far it came."""
+        """Send shares, and tell their progress."""
         async with self._places:
             event = await self._posted(effect)
         if isinstance(event, NotPosted):
@@ -93,7 +93,7 @@ class Sharing:
     async def _posted(self, effect: Post) -> Event:
         message, positions = effect.message, tuple(effect.destinations)
         if self._is_taken_over:
-            # Its own people would be named to the other gateway, which knows nothing of the message.
+            # The own people would be named to the other gateway, which knows nothing of the message.
             return NotPosted(message.id, _TAKEN_OVER)
         targets = {at: target_for(each, self.lists, self._names.index) for at, each in effect.destinations.items()}
         there = {at: target for at, target in targets.items() if target is not None}
@@ -151,7 +151,7 @@ class Sharing:
     # -- in
 
     async def run(self) -> None:
-        """Take what comes; for ever, or until another gateway does so in place of this one."""
+        """Take shares for ever, or until another gateway takes them in place of this one."""
         while True:
             try:
                 if self.lists.have_shares:
@@ -179,7 +179,7 @@ class Sharing:
                 await each.acknowledge()
 
     async def _take(self, carried: Carried) -> None:
-        """Return once a share is durable, or refused."""
+        """Take a share. Return once it is durable, or refused."""
         own = frozenset(self.lists.subnets.values())
         try:
             share = read_share(carried.payload)
@@ -228,7 +228,7 @@ class Sharing:
         self._repeated.tell("share_refused", f"{what} is refused: {why}")
 
     async def _people(self, share: Share, people: tuple[MemberId, ...]) -> tuple[tuple[MemberId, int], ...]:
-        """Each with the position of the first list that reaches them, as it is now."""
+        """Return the people, each with the position of the first list that reaches the person, as it is now."""
         targets = [Target(each.group, each.excluding) for each in share.lists]
         reached = tuple((person, 0) for person in people)
         try:
@@ -245,6 +245,6 @@ class Sharing:
 
 
 def _request_id(id_: str, host: str, targets: list[Target]) -> str:
-    """The same for the same message to the same lists, so it is accepted once."""
+    """Return a request id, the same for the same message to the same lists, so that it is accepted once."""
     digest = hashlib.sha256(repr([(each.name, each.excluding) for each in targets]).encode()).hexdigest()
     return f"mail {id_} {digest[:32]} {host}"[:120]

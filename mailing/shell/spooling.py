@@ -1,7 +1,7 @@
-"""Drives the course of messages: events go in, what they lead to is made durable, and then done.
+"""Driver of the course of messages: it takes events, makes their effects durable, and then carries them out.
 
-One thread writes. What came meanwhile is written with one commit. While the database is full or away, nothing new is
-accepted, and what was decided waits in its order.
+One thread writes. One commit writes all effects that came meanwhile. While the database is full or away, no new message
+is accepted, and decided effects wait in their order.
 """
 
 from __future__ import annotations
@@ -57,24 +57,27 @@ from shadowtree.vocabulary import GroupId, MemberId
 
 TICK_SECONDS = 1.0
 TRIED_AGAIN_SECONDS = 1.0
-"""While the database takes nothing."""
+"""Pause between attempts while the database takes nothing, in seconds."""
 COPIES_KEPT = 8
-"""Messages whose content is held while they are handed over."""
+"""Most messages whose content is held while they are handed over."""
 
 
 KNOWN_KEPT = 4
-"""Messages that are held while reports of them come; one of 50,000 people takes some 15 MB."""
+"""Most messages that are held while reports of them come. A message to 50,000 people takes some 15 MB."""
 COUNTED, FOREIGN, STRANGER, REPEATED = "counted", "foreign", "stranger", "repeated"
-"""What becomes of a report: its token is not ours, or too old; the message did not go to the person; it came before."""
+"""Results of a report: it counts; its token is foreign or too old; the message did not go to the person; it came
+before.
+"""
 TAKEN, REFUSED, DEFERRED = COPIES = ("taken", "refused", "deferred")
 COMPLAINED, UNPROVEN = "complained", "unproven"
+"""Results of a complaint: a person gets no more mail of a list; the report proves no person."""
 AUTHORS = ("confirmed", "unconfirmed")
-"""What becomes of a complaint: somebody gets no more mail of a list; nobody is proven."""
+"""Results of the confirmation of an author."""
 REPORTS = (COUNTED, REPEATED, FOREIGN, STRANGER, COMPLAINED, UNPROVEN)
 
 
 class _Known:
-    """A message as it was decided last, and where its people are found."""
+    """A message as it was decided last, with an index of its people."""
 
     def __init__(self, spooled: Spooled) -> None:
         self.message = spooled.message
@@ -82,7 +85,7 @@ class _Known:
         self.people = People(spooled.chunks)
 
     def follow(self, change: Save) -> None:
-        """It was decided anew."""
+        """Take a newer decision about the message."""
         self.message = change.message
         for chunk in change.chunks:
             self.chunks[chunk.number] = chunk
@@ -106,7 +109,7 @@ class Spooling:
         self._kin: dict[str, set[str]] = {}
         """Ids of messages of other gateways, by their kinship."""
         self._own_ids: dict[str, str] = {}
-        """Kinship of the same."""
+        """Kinship of these messages, by id."""
         for each in every:
             self._note(each)
         self._thread = ThreadPoolExecutor(1, "spool")
@@ -118,22 +121,22 @@ class Spooling:
         self._loaders: set[asyncio.Future[None]] = set()
         self._contents: dict[str, asyncio.Future[bytes]] = {}
         self._known: dict[str, _Known] = {}
-        """Those that reports came for last."""
+        """Messages for which reports came last."""
         self.reports: Counter[str] = Counter()
-        """Reports that somebody cannot be reached, by what became of them."""
+        """Number of reports about people who cannot be reached, by result."""
         self.copies: Counter[str] = Counter()
-        """People of transactions with the mail server, by what it said of them."""
+        """Number of people of transactions with the mail server, by its answer."""
         self.seals: Counter[str] = Counter()
-        """Seals of what is handed over, by what became of them."""
+        """Number of seals of messages that are handed over, by result."""
         self.authors: Counter[str] = Counter()
-        """Messages that came, by whether their author was confirmed."""
+        """Number of messages that came, by the confirmation of their author."""
         self._told_held: set[str] = set()
-        """Messages of which the log said that a list without owners holds them."""
+        """Messages that the log has named as held by a list without owners."""
         self.accepted = 0
-        """Transactions that brought a message."""
+        """Number of transactions that brought a message."""
         self._open = {each.message.id for each in found.unfinished}
         self.is_failing = False
-        """Whether the database took nothing when it was tried last."""
+        """True if the database took nothing when it was tried last."""
         self.resolve: Callable[[Resolve], Coroutine[Any, Any, None]]
         self.post: Callable[[Post], Coroutine[Any, Any, None]]
         self.admit: Callable[[Admit], Coroutine[Any, Any, None]]
@@ -141,13 +144,13 @@ class Spooling:
         self._resolving: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Do what is due; for ever."""
+        """Do the due work, for ever."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._write())
             group.create_task(self._tick())
 
     async def close(self) -> None:
-        """Write what is decided, as far as that works, and let the database go."""
+        """Write the decided effects, as far as that works, and release the database."""
         for task in self._resolving:
             task.cancel()
         changes = [each for effects, _ in self._effects for each in effects if isinstance(each, Change)]
@@ -160,30 +163,30 @@ class Spooling:
         self._thread.shutdown()
 
     async def accept(self, event: Accepted) -> Reply:
-        """Take a message; the reply once it is durable."""
+        """Take a message, and return the reply once it is durable."""
         reply = await self._answered(event)
         self.accepted += reply.is_good
         return reply
 
     async def write(self, event: Written) -> Reply:
-        """Write to somebody; the reply once the letter is durable."""
+        """Write to a person, and return the reply once the letter is durable."""
         return await self._answered(event)
 
     async def take(self, event: Shared) -> Reply:
-        """Take a share; the reply once it is durable."""
+        """Take a share, and return the reply once it is durable."""
         return await self._answered(event)
 
     async def letter(self, id_: str) -> Message | None:
-        """A letter that was written, by its id; None: there is none. Raises `SpoolError`."""
+        """Return a written letter by its id. None if there is none. Raises `SpoolError`."""
         spooled = await self.spooled(id_) if self.knows(id_) else None
         return None if spooled is None or not spooled.message.is_letter else spooled.message
 
     def decidable(self, token: str) -> tuple[str, GroupId] | None:
-        """The message and the list that owners decide about by a token; None: there is none."""
+        """Return the message and the list that owners decide about by a token. None if there is none."""
         return self._decidable.find(token)
 
     def requests(self, group: GroupId) -> list[Message]:
-        """Those to join a list about which nobody has decided."""
+        """Return the undecided requests to join a list."""
         return self._core.requests(group)
 
     def ids_like(self, likeness: str, group: GroupId) -> frozenset[str]:
@@ -196,20 +199,20 @@ class Spooling:
         return spooled is not None and group in lists_that_took(spooled.message)
 
     def id_of(self, place: BouncePlace) -> str:
-        """Return the id of the message that a return path is of; empty if it is none of ours."""
+        """Return the id of the message that a return path belongs to. Empty if it is a foreign path."""
         return self._ids.get(place.token, "")
 
     def knows(self, id_: str) -> bool:
-        """Whether there is such a message, or was some days ago."""
+        """Return True if there is such a message, or was some days ago."""
         return token_of(self.secret, id_) in self._ids
 
     def id_by_key(self, key: str) -> str:
-        """Return the id of the message with a key where this gateway takes it."""
-        # What an earlier version took is known by its key, until it is forgotten.
+        """Return the id of the message with a key, if this gateway takes it."""
+        # A message that an earlier version took is known by its key, until it is forgotten.
         return key if self.knows(key) else id_of(self.secret, key)
 
     async def grant(self, id_: str) -> None:
-        """Take note that what a letter asked to confirm was done; returns once that is durable. Raises `SpoolError`."""
+        """Record that the wish of a letter was carried out. Return once that is durable. Raises `SpoolError`."""
         async with self._loading:
             earlier = None if self._core.holds(id_) else await self._load(id_)
             durable = self._stepped(Granted(id_, earlier))
@@ -263,9 +266,9 @@ class Spooling:
             self._kin.pop(own_id, None)
 
     async def bounce(self, place: BouncePlace, report: FailureReport) -> Reply:
-        """Take note of a report; return the reply once that is durable. A forged report has no effect.
+        """Record a report, and return the reply once it is durable. A forged report has no effect.
 
-        The return path says whom it is about, however many people the report names.
+        The return path tells the person concerned, however many people the report names.
         """
         id_ = self._ids.get(place.token)
         if id_ is None:
@@ -300,7 +303,7 @@ class Spooling:
         return OWN_BOUNCE
 
     async def complaint(self, place: BouncePlace) -> None:
-        """Have owners told of a complaint at a return path, if it is one of ours. Raises `SpoolError`."""
+        """Have owners told of a complaint at a genuine return path. Raises `SpoolError`."""
         id_ = self._ids.get(place.token)
         known = None if id_ is None else await self._known_of(id_)
         at = None if known is None else place.find_in(known.people)
@@ -311,11 +314,11 @@ class Spooling:
         await self._stepped(Complained(person, group))
 
     def suppressed(self) -> list[Failing]:
-        """Those to whom nothing is sent, since mail to them came back."""
+        """Return the people to whom nothing is sent, since mail to them came back."""
         return self._core.failures.suppressed()
 
     def stats(self) -> Stats:
-        """How it is, and what there was since the start."""
+        """Return the state of the gateway, and its counts since the start."""
         states = Counter(state for _, state in self._core.unfinished())
         return Stats(
             messages={str(state): states[state] for state in UNFINISHED_STATES},
@@ -334,16 +337,16 @@ class Spooling:
         )
 
     def is_suppressed(self, person: MemberId) -> bool:
-        """Whether somebody is one of them."""
+        """Return True if nothing is sent to a person."""
         return self._core.failures.is_suppressed(person)
 
     @property
     def suppression_changes(self) -> int:
-        """How often those to whom nothing is sent may have become others."""
+        """Counter that rises when the set of suppressed people may have changed."""
         return self._core.failures.suppression_changes
 
     async def _known_of(self, id_: str) -> _Known | None:
-        """A message, whoever it went to; None: it is not here."""
+        """Return a message with an index of its people. None if it is not here."""
         known = self._known.get(id_)
         if known is None and (found := await self.spooled(id_)) is not None:
             while len(self._known) >= KNOWN_KEPT:
@@ -352,23 +355,23 @@ class Spooling:
         return known
 
     def tell(self, event: Event) -> None:
-        """Something has happened."""
+        """Process an event."""
         self._step(event)
 
     async def tell_durably(self, event: Event) -> None:
-        """The same; returns once what it leads to is durable."""
+        """Process an event. Return once its effects are durable."""
         await self._stepped(event)
 
     def unfinished(self) -> list[tuple[Spooled, State]]:
-        """All messages that are not final."""
+        """Return all messages that are not final."""
         return self._core.unfinished()
 
     async def spooled(self, id_: str) -> Spooled | None:
-        """One message, final or not; None: it is not here."""
+        """Return one message, final or not. None if it is not here."""
         return self._core.spooled(id_) or await self._load(id_)
 
     async def content(self, id_: str) -> bytes:
-        """What came, of a message that is being handed over."""
+        """Return the received content of a message that is being handed over."""
         found = self._contents.get(id_)
         if found is None:
             while len(self._contents) >= COPIES_KEPT:
@@ -386,7 +389,7 @@ class Spooling:
         return durable
 
     def _step(self, event: Event, durable: asyncio.Future[None] | None = None) -> bool:
-        """Returns whether the event has led to anything."""
+        """Process an event. True if it had effects."""
         effects = self._core.step(event, read_clocks())
         for effect in effects:
             match effect:
@@ -419,7 +422,7 @@ class Spooling:
             say(logging.INFO, str(message.state), said, id=message.id, lists=groups, **facts)
 
     def _tell_held(self, message: Message) -> None:
-        """A list without owners holds mail in silence: nobody is written to, so the log says it, once."""
+        """Log a message that a list without owners holds, once: no person is written to, so only the log tells it."""
         groups = held_by_nobody(message)
         if not groups:
             self._told_held.discard(message.id)
@@ -430,7 +433,7 @@ class Spooling:
             say(logging.WARNING, "held_without_owners", said, id=message.id, lists=lists)
 
     async def _load(self, id_: str) -> Spooled | None:
-        """A final message, behind all that is still to be written of it."""
+        """Load a final message, after all its pending writes."""
         if self._effects:
             written = self._loader()
             self._effects.append(([], written))
@@ -440,7 +443,7 @@ class Spooling:
         return found
 
     def _loader(self) -> asyncio.Future[None]:
-        """For who waits until something is written, or cannot be now."""
+        """Return a future for a caller who waits until data are written, or cannot be written now."""
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._loaders.add(written)
         written.add_done_callback(self._loaders.discard)
@@ -536,5 +539,5 @@ class Spooling:
 
 
 def read_clocks() -> Now:
-    """The time, as the course of messages goes by it."""
+    """Return the time by the clocks of the course of messages."""
     return Now(time.monotonic(), int(time.time()))

@@ -1,8 +1,8 @@
-"""Trial of a start: what `mail serve` would do up to its first request, done and undone.
+"""Trial of a start: the steps of `mail serve` up to its first request, done and undone.
 
-A configuration that passes starts: libraries are there, ports are free, the database opens and holds what a gateway
-has written, commands have a socket. Nothing is left behind. A gateway that runs with these settings holds its ports
-and its database; the check knows it by its socket of commands, and says so.
+A configuration that passes starts: libraries are there, ports are free, the database opens and holds data that a
+gateway has written, commands have a socket. The trial leaves no trace. A gateway that runs with these settings holds
+its ports and its database. The check recognises it by its control socket, and says so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NAME_SERVER_SECONDS = 3.0
 
 
 def try_start(settings: MailSettings) -> list[str]:
-    """Return warnings; raise `StartError` if a gateway with these settings would not start."""
+    """Return warnings. Raise `StartError` if a gateway with these settings would not start."""
     through = settings.distribution
     if settings.metrics_listen is not None:
         try:
@@ -64,7 +64,7 @@ def try_start(settings: MailSettings) -> list[str]:
 
 
 def _running(control: Path, error: SpoolInUseError) -> int:
-    """Return the process of the gateway that runs with these settings; raise `StartError` if another program does."""
+    """Return the process of the gateway that runs with these settings. Raise `StartError` if another program does."""
     with suppress(ControlError):
         asyncio.run(ask(control, Request("stats")))
         if error.process is not None:
@@ -102,7 +102,7 @@ async def _try_control(path: Path) -> None:
 
 
 def _bind(held: ExitStack, key: str, address: str, taken: dict[str, StartError]) -> None:
-    """Hold the port of a listener as the event loop would; those in use are added to `taken`."""
+    """Hold the port of a listener as the event loop would. Ports in use are added to `taken`."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(
