@@ -1,1 +1,1 @@
-"""What a server tells its operators of itself: logs, metrics and traces, from what it sees of its own work."""
+"""Telemetry for operators: logs, metrics and traces of the server's own work."""

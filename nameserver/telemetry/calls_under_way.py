@@ -1,7 +1,6 @@
-"""Follows the calls of the server: how many are under way, how each ended, and after what time.
+"""Follow the calls of the server: their number, the status of each ended call, and its duration.
 
-One wrapper around each handler, made when the server starts; a call costs it a microsecond, and what those who are told
-make of it.
+Each handler gets one wrapper when the server starts. A call costs a microsecond, plus the time that the followers take.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ _KINDS = {
     (True, False): ("stream_unary", "client_stream"),
     (True, True): ("stream_stream", "bidi_stream"),
 }
-"""By whether requests and responses are streams: the attribute of a handler, and the name in metrics."""
+"""Attribute of a handler and name in metrics, by whether requests and responses are streams."""
 
 ShortWay: TypeAlias = Callable[[bytes], bytes | None]
-"""Answers a request as it came, at once, or gives None."""
+"""Function that answers an encoded request at once, or returns None."""
 
 NO_SHORT_WAYS: Mapping[str, ShortWay] = MappingProxyType({})
 
@@ -33,13 +32,13 @@ _CODES: dict[object, grpc.StatusCode] = {code.value[0]: code for code in grpc.St
 
 
 class CallFollower(Protocol):
-    """Told of the calls of one method."""
+    """Receiver of the events of one method's calls."""
 
     def began(self, context: Context) -> None:
-        """A call has come, in the task that carries it out."""
+        """Note that a call has come. Runs in the task that carries out the call."""
 
     def ended(self, context: Context, code: grpc.StatusCode, seconds: float) -> None:
-        """It is over."""
+        """Note that a call is over."""
 
 
 class CallsUnderWay:
@@ -47,16 +46,18 @@ class CallsUnderWay:
 
     def __init__(self) -> None:
         self.count = 0
-        """Of calls that are under way now."""
+        """Number of calls under way."""
         self.followers: list[Callable[[str, str, str], CallFollower]] = []
-        """Each gives, for a service, a method and its kind, what is told of its calls."""
+        """Factories of followers. Each takes a service, a method and its kind, and returns the follower of
+        its calls.
+        """
 
     def followed(
         self, service: str, handlers: dict[str, Handler], short_ways: Mapping[str, ShortWay] = NO_SHORT_WAYS
     ) -> dict[str, Handler]:
-        """The handlers of a service, each of which tells of its calls.
+        """Return the handlers of a service, each wrapped to report its calls.
 
-        `short_ways`: by method, what is asked first.
+        `short_ways`: functions that are asked before the handler, by method.
         """
         return {
             name: self._followed(service, name, handler, short_ways.get(name)) for name, handler in handlers.items()
@@ -100,7 +101,7 @@ class CallsUnderWay:
 def _code_of(error: BaseException, context: Context) -> grpc.StatusCode:
     if isinstance(error, asyncio.CancelledError):
         return grpc.StatusCode.CANCELLED
-    # As `abort` has set it; nothing was set by a bug.
+    # `abort` has set the code. A bug leaves the code unset.
     code = context.code()
     code = _CODES.get(code, code)
     is_told = isinstance(code, grpc.StatusCode) and code is not grpc.StatusCode.OK

@@ -1,7 +1,7 @@
-"""Whether the event loop and the clock of the machine go on as they should.
+"""Watch for a stalled event loop and for a clock of the machine that was set.
 
-A look is due every LOOK_SECONDS. One that comes late tells for how long the loop did nothing else; if meanwhile the
-time of day went on by another amount than the clock that does not jump, somebody has set it.
+A look is due every LOOK_SECONDS. The delay of a late look is the time for which the loop did nothing else. If the time
+of day advanced by another amount than the monotonic clock, the time of day was set.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Callable
 from nameserver.telemetry.log_lines import say
 
 LOOK_SECONDS = 0.1
-"""Costs some ten microseconds each."""
+"""Interval of the looks. Each look costs some ten microseconds."""
 
 STALL_SECONDS = 0.5
-"""A loop that stands still for longer makes callers wait, and soon peers doubt."""
+"""Shortest stall that is logged. A longer stall makes callers wait, and soon peers suspect this server."""
 
 JUMP_SECONDS = 1.0
-"""Clocks that are disciplined are moved by less."""
+"""Smallest leap that is logged. A disciplined clock is moved by less."""
 
 LOOKS_BETWEEN_TELLING = 10
 
 
 class ClockWatch:
-    """Looks at both clocks, and calls `each_second` in between."""
+    """Watch of both clocks. Calls `each_second` between looks."""
 
     def __init__(
         self,
@@ -37,7 +37,10 @@ class ClockWatch:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """`stalled` is told of each look by how many seconds it was late, `jumped` by how far the time of day leapt."""
+        """Create a watch.
+
+        `stalled` receives the delay of each look in seconds, `jumped` the leap of the time of day in seconds.
+        """
         self._each_second = each_second
         self._stalled = stalled
         self._jumped = jumped
@@ -47,14 +50,14 @@ class ClockWatch:
         self._looks = 0
 
     async def watch_forever(self) -> None:
-        """Look until it is cancelled."""
+        """Look until this task is cancelled."""
         self._looked_at, self._wall_then = self._clock(), self._wall_clock()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             self.look()
 
     def look(self) -> None:
-        """Compare with the look before."""
+        """Compare both clocks with the previous look."""
         now, wall = self._clock(), self._wall_clock()
         passed, wall_passed = now - self._looked_at, wall - self._wall_then
         self._looked_at, self._wall_then = now, wall
@@ -64,7 +67,7 @@ class ClockWatch:
             message = f"the event loop stood still for {late:.1f} s: a long computation, or the process was stopped"
             say(logging.WARNING, "loop_stalled", message, seconds=round(late, 3))
         leap = wall_passed - passed
-        # While a machine sleeps the time of day goes on, and the other clock does not.
+        # While a machine sleeps, the time of day advances and the monotonic clock does not.
         if abs(leap) >= JUMP_SECONDS:
             self._jumped(leap)
             how = "forward" if leap > 0 else "back"

@@ -1,8 +1,8 @@
-"""How a line of the log is written, and where it goes: to standard error, by a thread of its own.
+"""The format of log lines, and the thread that writes them to standard error.
 
     event of the server --> LOGGER --> queue --> thread --> standard error, as text or as JSON
 
-The event loop never waits for whoever reads the lines: where these cannot be written in time, they are dropped.
+The event loop never waits for a reader of the log. Lines that cannot be written in time are dropped.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from nameserver.config.settings import LogFormat, LogSettings
 from shadowtree.printable_text import printable
 
 LINES_WAITING_LIMIT = 10_000
-"""Lines that wait to be written; further ones are dropped: what takes them is stuck."""
+"""Most lines that wait to be written. Further lines are dropped, because the reader of standard error is stuck."""
 
 LOGGER = logging.getLogger("shadowtree.server")
 OF_LIBRARIES = logging.getLogger("opentelemetry")
-"""Says where spans cannot be sent."""
+"""Logger that reports failures to send spans."""
 
 
 def say(level: int, event: str, message: str, **fields: object) -> None:
-    """Write a line. `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+    """Write a line. `event` names its kind for programs, `message` is for people, `fields` hold the facts."""
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, "%s", message, extra={"event": event, "fields": fields})
 
 
 class Lines(logging.Formatter):
-    """Writes records as lines; the format may be changed at any time."""
+    """Formatter of lines. The format may be changed at any time."""
 
     def __init__(self, log_format: LogFormat) -> None:
         super().__init__()
         self.log_format = log_format
         self.server: str | None = None
-        """Known once the database is open."""
+        """Name of the server. None until the database is open."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, without its end."""
+        """Return one line, without its end."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         event, fields = getattr(record, "event", ""), getattr(record, "fields", {})
         message = record.getMessage()
@@ -51,7 +51,7 @@ class Lines(logging.Formatter):
             return json.dumps({key: _cleaned(value) for key, value in found.items()}, ensure_ascii=False, default=str)
         shown = [when, record.levelname, self.server or "-", event or "-", message]
         shown += [f"{key}={_quoted(value)}" for key, value in fields.items()]
-        # Messages of libraries have several lines.
+        # A message of a library has several lines.
         return printable(" ".join(shown).replace("\n", " "))
 
 
@@ -59,7 +59,10 @@ class Log:
     """The log of this process, from `begin` to `end`."""
 
     def __init__(self, settings: LogSettings, loggers: tuple[logging.Logger, ...] = (LOGGER, OF_LIBRARIES)) -> None:
-        """Write what `loggers` are given; the first one is our own, and follows the level of the settings."""
+        """Write the records of `loggers`.
+
+        The first logger is the server's own, and follows the level of the settings.
+        """
         self._loggers = loggers
         self._lines = Lines(settings.format)
         writer = logging.StreamHandler(sys.stderr)
@@ -70,8 +73,8 @@ class Log:
         self.set(settings)
 
     def begin(self) -> None:
-        """Take lines from now on."""
-        # What takes the lines may be a file on the disk that is full, or nobody: that must not be told on it.
+        """Write lines from now on."""
+        # Standard error may be a file on a full disk, or closed. Such a failure must not be reported on standard error.
         logging.raiseExceptions = False
         self._loggers[0].propagate = False
         for logger in self._loggers:
@@ -79,18 +82,18 @@ class Log:
         self._listener.start()
 
     def end(self) -> None:
-        """Write what waits, and take no more."""
+        """Write the waiting lines, and take no more."""
         for logger in self._loggers:
             logger.removeHandler(self._handler)
         self._listener.stop()
 
     def set(self, settings: LogSettings) -> None:
-        """Follow these settings from now on."""
+        """Apply these settings from now on."""
         self._lines.log_format = settings.format
         self._loggers[0].setLevel(settings.level.upper())
 
     def name(self, server: str) -> None:
-        """Say from now on which server, or mail gateway, it is."""
+        """Set the name of the server, or mail gateway, that later lines carry."""
         self._lines.server = server
 
 
@@ -108,6 +111,6 @@ def _cleaned(value: object) -> object:
 
 
 def _quoted(value: object) -> str:
-    # Before json.dumps, which would write a control character as a sequence that decodes to it.
+    # Cleaned before json.dumps, which would write a control character as a sequence that decodes to it.
     text = printable(str(value))
     return json.dumps(text, ensure_ascii=False) if not text or any(character in ' "=' for character in text) else text

@@ -1,6 +1,8 @@
-"""What happens, counted and measured for Prometheus; what is, is read when somebody asks (`state_metrics`).
+"""Counters and histograms of events for Prometheus.
 
-Calls go by the names that servers of gRPC use everywhere (`grpc_server_...`), all else by `shadowtree_...`.
+Metrics of the state are read on request (`state_metrics`).
+
+Metrics of calls have the usual names of gRPC servers (`grpc_server_...`). All other names begin with `shadowtree_`.
 """
 
 from __future__ import annotations
@@ -16,16 +18,16 @@ from nameserver.calls.adapters import Context
 from nameserver.driver.observer import Observer
 
 SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-"""Upper ends of the ranges in which times are counted."""
+"""Upper bounds of the histogram buckets for durations."""
 
 LATENESS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Metrics(Observer):
-    """All of one server, in a registry of their own."""
+    """All metrics of one server, in a registry of their own."""
 
     def __init__(self) -> None:
-        # When each was first counted would double what is sent, for nobody.
+        # The creation time of each metric would double the size of the answer, and no reader uses it.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = registry = CollectorRegistry()
         ProcessCollector(registry=registry)
@@ -71,11 +73,11 @@ class Metrics(Observer):
         self.clock_jumps = Counter("shadowtree_clock_jumps", "How often the time of day leapt.", registry=registry)
 
     def of_method(self, service: str, method: str, kind: str) -> MethodMetrics:
-        """What is told of the calls of one method."""
+        """Return the follower of one method's calls."""
         return MethodMetrics(self, (kind, service, method))
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
-        """Count it."""
+        """Count the step, its letters, and lost or met peers."""
         del was_long
         self.steps.labels(type(event).__name__).observe(seconds)
         if effects.messages:
@@ -87,26 +89,26 @@ class Metrics(Observer):
                 self.meetings.labels(peer).inc()
 
     def answered(self, command: Command, outcome: Outcome) -> None:
-        """Count it, where it is an update."""
+        """Count the outcome of an update."""
         if isinstance(command, UpdateCommand | ImportCommand):
             self.updates.labels(outcome.reason.value.lower() if isinstance(outcome, Refusal) else "committed").inc()
 
     def commit_began(self, rows: int) -> None:
-        """Count its rows."""
+        """Count the rows of a commit."""
         self.rows.inc(rows)
 
     def committed(self, seconds: float) -> None:
-        """Count it."""
+        """Record the duration of a commit."""
         self.commits.observe(seconds)
 
     def database_failed(self, why: str) -> None:
-        """Count it."""
+        """Count a failed write."""
         del why
         self.failures.inc()
 
 
 class MethodMetrics:
-    """Counts the calls of one method."""
+    """Metrics of the calls of one method."""
 
     def __init__(self, metrics: Metrics, labels: tuple[str, str, str]) -> None:
         self._labels = labels

@@ -1,9 +1,9 @@
-"""What a server says of its own work, one line for each thing that an operator wants to know the next morning.
+"""Log lines about the server's own work: one line for each event that an operator wants to know the next morning.
 
     steps, answers, commits ---- at once -----------+
     state, once a second: what has changed since ---+--> lines
 
-Nothing is kept here but what was said last, so that the same is not said twice.
+The only state kept here is the last report of each kind, so that nothing is reported twice.
 """
 
 from __future__ import annotations
@@ -34,69 +34,73 @@ from nameserver.driver.observer import Observer
 from nameserver.telemetry.log_lines import say
 
 SLOW_STEP_SECONDS = 0.1
-"""A step holds up all callers of the server: this long can be felt."""
+"""Duration of a slow step. A step holds up all callers of the server, and callers notice this delay."""
 
 SLOW_COMMIT_SECONDS = 1.0
-"""A hundred times what a disk takes."""
+"""Duration of a slow commit: a hundred times the usual time of a disk."""
 
 STUCK_SECONDS = 5.0
-"""A commit, or a step in its own thread, that takes longer is told while it lasts."""
+"""Duration after which a commit, or a step in its own thread, is reported while it still runs."""
 
 DOUBT_SECONDS = 5.0
-"""An update is in doubt for milliseconds as a rule; longer, and its coordinator is silent."""
+"""Age at which an update in doubt is reported. Doubt usually lasts milliseconds. Longer doubt means a silent
+coordinator.
+"""
 
 FAULTS_QUIET_SECONDS = 60.0
-"""After a line about faults of one kind of one peer. The next line counts those since: they may come each second."""
+"""Quiet time after a line about one kind of fault of one peer. Faults may come each second; the next line
+counts them.
+"""
 
 LINES_OF_ONE_KIND = 10
-"""For each second; the others are counted."""
+"""Most lines of one kind in a second. Further lines are only counted."""
 
 TROUBLES = (Reason.UNAVAILABLE, Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED, Reason.LIMIT_EXCEEDED)
-"""Refusals that are not the caller's fault alone."""
+"""Reasons of refusals that are not the caller's fault alone."""
 
 
 class Watched(Protocol):
-    """What is looked at once a second, as readers see it."""
+    """State that is looked at once a second, as readers see it."""
 
     @property
     def view(self) -> str:
-        """Names the view that this server is in."""
+        """Name of the view that this server is in."""
 
     @property
     def members(self) -> Sequence[ServerId]:
-        """The servers of the view."""
+        """Servers of the view."""
 
     @property
     def is_healed(self) -> bool:
-        """Whether all is known here that was done while servers were apart."""
+        """True if this server knows everything that was done while servers were apart."""
 
     @property
     def overdue(self) -> Sequence[ServerId]:
-        """Servers that are away for too long: what was left is not kept for them."""
+        """Servers that have been away for too long. Leaves of arcs are no longer kept for them."""
 
     @property
     def in_doubt(self) -> Sequence[object]:
-        """The updates that this server is ready for and whose outcome it does not know."""
+        """Updates that this server is ready for and whose outcome it does not know."""
 
     def suspended_counts(self) -> tuple[int, int]:
-        """How many arcs are suspended: waiting for servers, and rejected."""
+        """Return the number of suspended arcs: waiting for servers, and rejected."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """What must not take long."""
+    """Work that must not take long."""
 
     since: float
     is_told: bool = False
 
 
 class ServerLog(Observer):
-    """Says it. `look` is to be called once a second."""
+    """Observer that writes log lines. The owner calls `look` once a second."""
 
     def __init__(
         self, *, core: Watched, faults: Callable[[], Mapping[tuple[str, str], int]], clock: Callable[[], float]
     ) -> None:
-        """`faults` counts what peers did wrong, by server and kind."""
+        """`faults` returns the number of faults of peers, by server and kind."""
         self._core = core
         self._overdue = core.overdue
         self._faults = faults
@@ -105,7 +109,7 @@ class ServerLog(Observer):
         self._suspended = core.suspended_counts()
         self._is_healed = core.is_healed
         self._faults_told: dict[tuple[str, str], tuple[int, float]] = {}
-        """How many were reported by server and kind, and when."""
+        """Number of reported faults and the time of the report, by server and kind."""
         self._in_doubt: dict[object, _UnderWay] = {}
         self._commit: _UnderWay | None = None
         self._said: dict[str, int] = {}
@@ -114,7 +118,7 @@ class ServerLog(Observer):
     # -- at once
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
-        """Tell of servers that came or went, of views, of repeated requests, and of steps that took long."""
+        """Log peers that came or went, views, repeated requests, and slow steps."""
         match event:
             case PeerMet(peer, _, version):
                 say(logging.INFO, "peer_met", f"{peer} is there", peer=peer, protocol=version)
@@ -148,7 +152,7 @@ class ServerLog(Observer):
             say(logging.WARNING, "view_changed", f"the view is {view}: {members}", view=view, before=before)
 
     def answered(self, command: Command, outcome: Outcome) -> None:
-        """Tell of refusals: of those that are nobody's fault louder than of others."""
+        """Log a refusal. Refusals for reasons in `TROUBLES` are warnings."""
         if isinstance(outcome, Refusal):
             level = logging.WARNING if outcome.reason in TROUBLES else logging.DEBUG
             facts: dict[str, object] = {"reason": outcome.reason.value}
@@ -157,12 +161,12 @@ class ServerLog(Observer):
             self._say(level, "update_refused", outcome.message, **facts)
 
     def commit_began(self, rows: int) -> None:
-        """Watch it."""
+        """Start the watch over a commit."""
         del rows
         self._commit = _UnderWay(self._clock())
 
     def committed(self, seconds: float) -> None:
-        """Tell if it took long."""
+        """Log a slow commit."""
         self._commit = None
         if seconds >= SLOW_COMMIT_SECONDS:
             self._say(logging.WARNING, "slow_commit", f"the database took {seconds:.1f} s", seconds=round(seconds, 3))
@@ -170,7 +174,7 @@ class ServerLog(Observer):
     # -- once a second
 
     def look(self) -> None:
-        """Tell what has changed since the last look."""
+        """Log the changes since the last look."""
         for kind, count in self._said.items():
             if count > LINES_OF_ONE_KIND:
                 more = count - LINES_OF_ONE_KIND
@@ -234,7 +238,7 @@ class ServerLog(Observer):
                 self._say(logging.WARNING, "peer_fault", f"{server}: {kind}", peer=server, kind=kind, count=more)
 
     def _say(self, level: int, event: str, message: str, **fields: object) -> None:
-        """Say it, unless enough of this kind was said in this second."""
+        """Log a line, unless this second already has enough lines of its kind."""
         self._said[event] = self._said.get(event, 0) + (1 if level > logging.DEBUG else 0)
         if self._said[event] <= LINES_OF_ONE_KIND:
             say(level, event, message, **fields)

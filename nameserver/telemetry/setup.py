@@ -1,4 +1,4 @@
-"""Puts together what a server tells of itself, as its settings ask."""
+"""Put together the telemetry of a server, following its settings."""
 
 from __future__ import annotations
 
@@ -21,11 +21,9 @@ from nameserver.transport.peer_transport import PeerTransport
 from resolver.census import Census
 from resolver.plans import PlanCache
 
-"""Subnets and peers that are listed; of more it is said how many there are."""
-
 
 class TelemetryError(Exception):
-    """What the settings ask for cannot be had; the message is one line."""
+    """Telemetry that the settings ask for is not available. The message is one line."""
 
 
 def observe(
@@ -45,9 +43,11 @@ def observe(
     streams: StreamPlaces,
     requests_refused: Callable[[], int],
 ) -> ClockWatch:
-    """Watch a server until `ending` is closed. Returns what its owner lets watch as long.
+    """Watch a server until `ending` is closed.
 
-    To be called before the handlers of `calls` are made. Raises `TelemetryError`.
+    Return the clock watch, which the owner runs as long.
+
+    Call this before the handlers of `calls` are made. Raises `TelemetryError`.
     """
     _trace(ending, settings, core, run_loop, calls)
     server_log = ServerLog(core=core, faults=lambda: _faults(transport), clock=time.monotonic)
@@ -104,7 +104,7 @@ def _trace(ending: ExitStack, settings: Settings, core: CoreQueries, run_loop: R
 
 
 def _faults(transport: PeerTransport) -> Mapping[tuple[str, str], int]:
-    """Count what peers did wrong, by server and kind."""
+    """Return the number of faults of peers, by server and kind."""
     return {
         (report.server or report.address, kind): count
         for report in transport.reports()

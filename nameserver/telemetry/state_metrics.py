@@ -1,7 +1,9 @@
-"""What a server is and holds, read from its state when Prometheus asks; nothing of it is kept here.
+"""Metrics of the server's state, read when Prometheus asks.
+
+No value is kept here.
 
     HTTP thread: collect --- asks --> event loop: reads all in one go
-                         <-- values, or nothing within ANSWER_SECONDS: then only that is told
+         <-- values, or nothing within ANSWER_SECONDS: then only that is told
 
 Source: https://prometheus.io/docs/instrumenting/writing_clientlibs (custom collectors).
 """
@@ -30,48 +32,48 @@ from nameserver.transport.peer_report import PeerReport
 from resolver.census import Census
 
 ANSWER_SECONDS = 2.0
-"""How long a busy event loop may take to answer; Prometheus itself waits for 10 seconds."""
+"""Longest wait for a busy event loop. Prometheus itself waits for 10 seconds."""
 
 
 PHASES = ("waiting", "queued", "order", "ready", "decided")
-"""Told also where there is no update in them."""
+"""Phases that are always reported, also without an update in them."""
 
 
 class Driver(Protocol):
-    """The part of the run loop that is read."""
+    """Part of the run loop that the collector reads."""
 
     @property
     def storage_failure(self) -> str | None:
-        """Why the database cannot be written; None while it can."""
+        """Failure of the database. None while the database can be written."""
 
     @property
     def callers_waiting(self) -> int:
-        """How many commands are under way."""
+        """Number of commands under way."""
 
     @property
     def rows_waiting(self) -> int:
-        """How much there is to write after what is being written."""
+        """Number of rows that wait for the commit under way."""
 
     @property
     def datagrams(self) -> DatagramCounts:
-        """What became of datagrams since the server started."""
+        """Outcomes of datagrams since the server started."""
 
 
 class Peers(Protocol):
-    """The part of the transport that is read."""
+    """Part of the transport that the collector reads."""
 
     release: str
-    """The version of this server's program."""
+    """Version of this server's program."""
 
     def reports(self) -> Sequence[PeerReport]:
-        """How each address of the table stands."""
+        """Return the state of each address of the peer table."""
 
     def strangers_refused(self) -> Mapping[str, int]:
-        """Connections that were refused from servers that are not peers, by kind."""
+        """Return the number of connections refused from strangers, by kind."""
 
 
 class StateCollector(Collector):
-    """Reads one server. To be made in the thread of its event loop."""
+    """Collector of the state of one server. Create it in the thread of the server's event loop."""
 
     def __init__(
         self,
@@ -104,11 +106,11 @@ class StateCollector(Collector):
         self._event_loop = asyncio.get_running_loop()
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is read when this is registered."""
+        """Return no metric, so that the registration reads no state."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Read the state; called by the thread that answers Prometheus."""
+        """Read the state. The thread that answers Prometheus calls this."""
         asked = asyncio.run_coroutine_threadsafe(self._read(), self._event_loop)
         try:
             found = asked.result(ANSWER_SECONDS)
@@ -217,7 +219,7 @@ def _of_streams(streams: StreamPlaces | None) -> Iterator[Metric]:
 
 
 def _build_info(release: str) -> Metric:
-    """Return 1, with the versions of this server as labels."""
+    """Return the metric of value 1 that has the versions of this server as labels."""
     info = GaugeMetricFamily(
         "shadowtree_build_info",
         "1, with the version of this server and the newest version of the protocol that it speaks.",

@@ -1,11 +1,11 @@
 """Traces for OpenTelemetry: one for each call of a client but checks, with the calls that it causes at other servers.
 
     call --span-->  calls of other servers carry its context as metadata --spans there, in the same trace-->
-      |
-      +-- update --span--> its phases at its coordinator: order, ready, decided
+         |
+         +-- update --span--> its phases at its coordinator: order, ready, decided
 
-The context is that of the W3C (`traceparent`), so a client's own trace goes on here. What servers say to one another by
-letters, such as votes, carries none: of an update's phases only the coordinator tells.
+The context is that of the W3C (`traceparent`), so a client's own trace continues here. Letters between servers, such as
+votes, carry no context. Only the coordinator reports the phases of an update.
 """
 
 from __future__ import annotations
@@ -30,47 +30,50 @@ from nameserver.driver.observer import Observer
 from nameserver.wire.metadata import TRACE_CONTEXT, TRACE_KEYS
 
 EXPORT_SECONDS = 2
-"""How long a collector may take; what it does not take in time is dropped."""
+"""Timeout of an export to a collector. Spans that the collector does not take in time are dropped."""
 
 UNTRACED = frozenset(("Converse", "Watch"))
 """Streams that last as long as a server does."""
 
 PARTS_ALONE = frozenset(("Check", "CheckBulk", "CheckKnown", "CheckPart"))
-"""Traced only as parts of a trace that the caller, or another server, has begun: a span takes a fifth of a `Check`."""
+"""Methods traced only as part of a trace that the caller or another server has begun.
+
+A span would take a fifth of the time of a `Check`.
+"""
 
 _SPAN: ContextVar[Span | None] = ContextVar("span", default=None)
-"""Of the call that a task carries out."""
+"""Span of the call that the current task carries out."""
 
 _CARRIED = TraceContextTextMapPropagator()
 
 
 class Coordinator(Protocol):
-    """The part of the core that knows the phases of updates."""
+    """Part of the core that knows the phases of updates."""
 
     def coordinated_updates(self) -> Iterable[tuple[RequestId, str]]:
-        """The updates that this server coordinates: whose they are, and in which phase."""
+        """Return the request id and the phase of each update that this server coordinates."""
 
 
 @dataclass(slots=True)
 class _Update:
-    """One under way."""
+    """One update under way."""
 
     span: Span
     phase: str = ""
     phase_span: Span | None = None
 
     def end_phase(self) -> None:
-        """It goes on, or is over."""
+        """End the span of the phase, because the update enters another phase or is over."""
         if self.phase_span is not None:
             self.phase_span.end()
             self.phase_span = None
 
 
 class Traces(Observer):
-    """The spans of one server."""
+    """Spans of one server."""
 
     def __init__(self, *, server: ServerId, core: Coordinator, processor: SpanProcessor) -> None:
-        """`processor` takes the spans that are over."""
+        """`processor` takes the ended spans."""
         self._provider = TracerProvider(
             resource=Resource.create({"service.name": "shadowtree", "service.instance.id": server})
         )
@@ -80,11 +83,11 @@ class Traces(Observer):
         self._updates: dict[RequestId, _Update] = {}
 
     def end(self) -> None:
-        """Send what waits."""
+        """Send the waiting spans."""
         self._provider.shutdown()
 
     def of_method(self, service: str, method: str, kind: str) -> MethodTraces:
-        """What is told of the calls of one method."""
+        """Return the follower of one method's calls."""
         del kind
         return MethodTraces(self._tracer, service, method)
 
@@ -100,7 +103,7 @@ class Traces(Observer):
             self._updates[command.request_id] = _Update(span)
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
-        """See which updates have come to another phase."""
+        """Begin a span for each update that has entered another phase."""
         del event, effects, seconds, was_long
         if not self._updates:
             return
@@ -125,7 +128,7 @@ class Traces(Observer):
 
 
 class MethodTraces:
-    """Makes a span of each call of one method."""
+    """Follower that makes a span of each call of one method."""
 
     def __init__(self, tracer: Tracer, service: str, method: str) -> None:
         self._tracer = tracer
@@ -151,7 +154,7 @@ class MethodTraces:
         TRACE_CONTEXT.set(tuple(onward.items()))
 
     def ended(self, context: Context, code: grpc.StatusCode, seconds: float) -> None:
-        """End it."""
+        """End the span of a call."""
         del context, seconds
         span = _SPAN.get()
         if self._is_traced and span is not None:
@@ -163,5 +166,5 @@ class MethodTraces:
 
 
 def to_collector(endpoint: str) -> SpanProcessor:
-    """Sends spans to ``HOST:PORT``, in a thread of its own."""
+    """Return a processor that sends spans to ``HOST:PORT`` in a thread of its own."""
     return BatchSpanProcessor(OTLPSpanExporter(endpoint=f"http://{endpoint}", insecure=True, timeout=EXPORT_SECONDS))
