@@ -1,6 +1,6 @@
-"""Judges whether another server is there: what is heard of it, and what its connection tells.
+"""Judge whether another server is there, from its frames and the state of its connection.
 
-                  session opened
+       session opened
     SUSPECTED -------------------------> UP --- silent for longer than it should be, or connection lost --> SUSPECTED
         |                                 ^                                                                     |
         |                                 +------------------------- heard, or session opened ------------------+
@@ -8,13 +8,13 @@
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
              cannot write its database
 
-                          goodbye with a grace                      not back in time
+                         goodbye with a grace                      not back in time
     UP or SUSPECTED ------------------------> RESTARTING ------------------------------> STOPPED
 
-A lost connection is a hint: a new one is tried at once, and if that works in time, nothing was lost. A server that says
-that it ends is STOPPED at once, unless it asks to be waited for. LOST and STOPPED last until a session is opened. A
-server that cannot write keeps its session, and is LOST until it says, over this session or another one, that it can.
-Nothing here reads a clock; times are waking seconds (`waking`).
+A lost connection is a hint. A new connection is tried at once, and if it opens in time, the server was not lost. A
+server that announces its end is STOPPED at once, unless it asks its peers to wait. LOST and STOPPED last until a
+session is opened. A server that cannot write keeps its session, and is LOST until it reports over any session that it
+can write. This module reads no clock. Times are waking seconds (`waking`).
 """
 
 from __future__ import annotations
@@ -24,52 +24,55 @@ from enum import StrEnum
 from nameserver.detector.phi import DetectorLimits, PhiAccrual
 
 RESTART_SECONDS = 2.0
-"""How long the address of a server may stay silent: enough for a process that is started again."""
+"""Longest silence of an address before its server is lost: enough for a process that is started again."""
 
 
 SILENT = "no heartbeat for "
-"""Begins the reason of a silence."""
+"""Beginning of the reason of a silence."""
 
 
 class Life(StrEnum):
-    """The state of a server, as this one judges it."""
+    """State of another server, as this server judges it."""
 
     NEVER_MET = "never met"
     UP = "up"
     ONE_WAY = "one way"
-    """Up, and it dials this server, but no call reaches it. Only reports say so."""
+    """Up, and it dials this server, but no call reaches it. Only reports have this state."""
     SUSPECTED = "suspected"
     RESTARTING = "restarting"
-    """It was told to end, said so, and that it comes back: it is waited for."""
+    """The server announced its end and its return. Peers wait for it."""
     LOST = "lost"
     STOPPED = "stopped"
-    """Lost, because it was told to end, and said so."""
+    """Lost after the server announced its end."""
 
 
 class Liveness:
-    """One server that was met, now or before this one started."""
+    """State of one server that was met, during this run or before it."""
 
     def __init__(self, limits: DetectorLimits, now: float) -> None:
         self.life = Life.SUSPECTED
         self.why = "it was not reached since this server started"
-        """In one line; empty while it is up."""
+        """Reason of the state in one line. Empty while the server is up."""
         self.was_heard = False
-        """Whether it was heard of since this server started."""
+        """True if the server was heard since this server started."""
         self.cannot_write = ""
-        """Why it cannot write its database, as it last said; empty while it can."""
+        """Reason why the server cannot write its database, as it last reported. Empty while it can."""
         self._limits = limits
         self._arrivals = PhiAccrual(limits, now)
         self._is_met = False
         self.is_leaving = False
-        """Whether it has said that it will end, and come back."""
+        """True if the server has announced its end and its return."""
         self._back_by = 0.0
-        """Until when it is waited for, while it restarts."""
+        """End of the wait for a restarting server."""
         self._begun = now
         self._refused_since: float | None = None
-        """From when until when it said that it might be silent."""
+        """Time since which no dial of the server's address was answered.
+
+        None if the address has answered, or was not dialled.
+        """
 
     def opened(self, now: float) -> bool:
-        """A session with it is open; returns whether it is met: not while it cannot write, as it last said."""
+        """Note an open session. Return True if the server is met: not while it reports that it cannot write."""
         self._arrivals.resume(now)
         self._refused_since = None
         self.is_leaving = False
@@ -81,7 +84,12 @@ class Liveness:
         return not self.cannot_write
 
     def says_of_writing(self, cannot_write: str) -> bool:
-        """It says why it cannot write its database, or that it can (an empty text); returns whether that is news."""
+        """Note the server's report on its database.
+
+        Return True if the report differs from the last one.
+
+        `cannot_write`: reason why the server cannot write. Empty if it can.
+        """
         if cannot_write == self.cannot_write:
             return False
         self.cannot_write = cannot_write
@@ -92,17 +100,17 @@ class Liveness:
         return True
 
     def heard(self, now: float) -> None:
-        """It sent something over the open session."""
+        """Note a frame that came over the open session."""
         self._arrivals.arrived(now)
 
     def parted(self, why: str) -> None:
-        """The session has ended."""
+        """Note the end of the session."""
         self._is_met = self.is_leaving = False
         if not self.is_gone and self.life is not Life.RESTARTING:
             self.life, self.why = Life.SUSPECTED, why
 
     def refused(self, now: float, why: str) -> None:
-        """The address was dialled: nothing answered, or nothing that would talk to this server."""
+        """Note that the dialled address did not answer, or that no server there would talk to this server."""
         if self._is_met:
             return
         if self._refused_since is None:
@@ -111,54 +119,54 @@ class Liveness:
             self.why = why
 
     def unanswered(self) -> None:
-        """The address was dialled; a server may be there, and has not answered yet."""
+        """Note that the dialled address may have a server, which has not answered yet."""
         self._refused_since = None
 
     @property
     def is_coming_back(self) -> bool:
-        """Whether it has said that it ends and comes back, and is waited for."""
+        """True if peers wait for the server's announced return."""
         return self.is_leaving or self.life is Life.RESTARTING
 
     def leaves(self) -> None:
-        """It says that it will end, and come back."""
+        """Note the server's announcement that it will end and come back."""
         self.is_leaving = not self.is_gone
 
     def restarts(self, now: float, grace_seconds: float, why: str) -> None:
-        """It has ended, and asks to be waited for."""
+        """Note that the server has ended, and asks its peers to wait `grace_seconds`."""
         self._is_met = self.is_leaving = False
         self._back_by = now + grace_seconds
         self.life, self.why = Life.RESTARTING, why
 
     @property
     def is_gone(self) -> bool:
-        """Whether it has been given up: no update waits for it."""
+        """True if the server has been given up. No update waits for it."""
         return self.life in (Life.LOST, Life.STOPPED)
 
     def stop(self, why: str) -> None:
-        """It was told to end, and said so."""
+        """Note that the server announced its end."""
         self._is_met = self.is_leaving = False
         self.life, self.why = Life.STOPPED, why
 
     def lose(self, why: str) -> None:
-        """It is lost, whatever was heard."""
+        """Set the server lost, whatever was heard of it."""
         self._is_met = self.is_leaving = False
         self.life, self.why = Life.LOST, why
 
     def silence(self, now: float) -> float:
-        """For how many seconds nothing was heard of it."""
+        """Return the seconds since the server was heard."""
         return self._arrivals.silence(now)
 
     def phi(self, now: float) -> float:
-        """What is compared with the threshold."""
+        """Return the phi that is compared with the threshold."""
         return self._arrivals.phi(now, pause=self._limits.acceptable_pause_seconds)
 
     def is_worth_a_detour(self, now: float) -> bool:
-        """Whether half of the pause is over: if there is another way, it can still be found in time."""
+        """Return True if half of the acceptable pause is over. A detour can then still be found in time."""
         half = self._limits.acceptable_pause_seconds / 2
         return self._is_met and self._arrivals.phi(now, pause=half) >= self._limits.threshold
 
     def look(self, now: float) -> bool:
-        """Judge anew; returns whether it was lost just now."""
+        """Judge the server anew. Return True if it was lost by this call."""
         if self.is_gone and not self._is_met:
             return False
         if self.life is Life.RESTARTING:

@@ -1,17 +1,18 @@
-"""How unlikely it is that another server is still there, given how long it has been silent: phi accrual.
+"""Phi accrual: the probability that a silent server is still there, from the length of its silence.
 
     signs of life --> window of the longest silences --> mean, deviation --> phi of the silence that lasts now
 
-Phi is -log10 of the chance that a silence as long as this one still ends, so 1 is wrong once in ten times, 8 once in a
-hundred million. It adapts: where signs of life come late now and then, it takes a longer silence to reach the same phi.
+Phi is -log10 of the chance that a silence as long as the present one still ends. So a threshold of 1 is wrong once in
+ten times, and a threshold of 8 once in a hundred million. Phi adapts: if signs of life are late now and then, a longer
+silence is needed for the same phi.
 
-All frames count as signs of life, but a server only promises one for each interval. So a gap shorter than the interval
-says nothing of how late the next sign may be: it counts as the interval, and the window has one entry for each interval
-at most, the longest gap in it. Else a busy second would make an idle one look like death.
+All frames count as signs of life, but a server only promises one in each interval. So a gap shorter than the interval
+does not tell how late the next sign may be. It counts as the interval, and the window gets at most one entry in each
+interval: the longest gap in it. Otherwise an idle second after a busy one would look like death.
 
-Nothing here reads a clock. Times are seconds on one clock that does not go back.
+This module reads no clock. Times are seconds on one clock that does not go back.
 
-Source: Hayashibara, Défago, Yared and Katayama, The phi accrual failure detector (SRDS 2004); the acceptable pause, the
+Source: Hayashibara, Défago, Yared and Katayama, The phi accrual failure detector (SRDS 2004). The acceptable pause, the
 first estimate and the approximation of the normal distribution are those of Akka (PhiAccrualFailureDetector.scala).
 """
 
@@ -22,54 +23,62 @@ from collections import deque
 from dataclasses import dataclass
 
 WINDOW_LIMIT = 100
-"""Silences that are remembered: 50 seconds of an idle connection at the least."""
+"""Most silences in the window: at least 50 seconds of an idle connection."""
 
 FIRST_DEVIATION_SHARE = 0.25
-"""Of the interval: how far the first estimate lies to either side of it, before anything was seen."""
+"""Distance of the first estimate's two silences from the interval, as a share of the interval.
+
+The first estimate holds before any sign of life was seen.
+"""
 
 LEAST_DEVIATION_SHARE = 0.2
-"""Of the interval: signs of life that come like clockwork must not make one that is a little late look like death."""
+"""Smallest deviation, as a share of the interval.
+
+Without it, one late sign of life after very regular ones would look like death.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class DetectorLimits:
-    """What operators set."""
+    """Settings of the failure detector."""
 
     heartbeat_seconds: float = 0.5
-    """After how long without anything else to send a heartbeat is sent."""
+    """Idle time after which a heartbeat is sent."""
     acceptable_pause_seconds: float = 5.0
-    """For how much longer a server may be silent, because it is busy or paused."""
+    """Additional silence that is accepted of a busy or paused server."""
     threshold: float = 8.0
-    """The phi at which a server is lost."""
+    """Phi at which a server is lost."""
     restart_grace_seconds: float = 0.0
-    """For how long others wait for this server after it was told to end, and so for how long after its start it loses
-    none that it has not heard of yet: they may still count on it."""
+    """Time that peers wait for this server after a planned stop.
+
+    For as long after its start this server loses no peer that it has not heard yet: such peers may still count on it.
+    """
 
 
 HIGHEST_PHI = 100.0
-"""Higher values say no more: the highest threshold is the same."""
+"""Highest phi. Higher values carry no information: the highest threshold is the same."""
 
 
 class PhiAccrual:
-    """The silences of one server."""
+    """Silences of one server."""
 
     def __init__(self, limits: DetectorLimits, now: float) -> None:
-        """The silence begins now, and is judged by the first estimate."""
+        """Begin the silence now. The first estimate judges it."""
         self._interval = limits.heartbeat_seconds
         self._heard_at = self._entered_at = now
         self._longest = 0.0
-        """The longest gap since the last entry."""
+        """Longest gap since the last entry."""
         spread = FIRST_DEVIATION_SHARE * self._interval
         self._window = deque((self._interval - spread, self._interval + spread), maxlen=WINDOW_LIMIT)
         self._estimate()
 
     @property
     def window_size(self) -> int:
-        """How many silences are remembered."""
+        """Number of remembered silences."""
         return len(self._window)
 
     def arrived(self, now: float) -> None:
-        """A sign of life came."""
+        """Note a sign of life."""
         self._longest = max(self._longest, now - self._heard_at)
         self._heard_at = max(self._heard_at, now)
         if now - self._entered_at >= self._interval:
@@ -78,18 +87,19 @@ class PhiAccrual:
             self._estimate()
 
     def resume(self, now: float) -> None:
-        """A sign of life came after a time in which none could: the gap tells nothing."""
+        """Note a sign of life after a time in which none could come. The gap does not enter the window."""
         self._heard_at = self._entered_at = max(self._heard_at, now)
         self._longest = 0.0
 
     def silence(self, now: float) -> float:
-        """For how long nothing was heard."""
+        """Return the seconds since the last sign of life."""
         return max(0.0, now - self._heard_at)
 
     def phi(self, now: float, *, pause: float = 0.0) -> float:
-        """How unlikely it is that the silence still ends, if the server may have paused for so many seconds.
+        """Return the phi of the present silence, if the server may have paused for `pause` seconds.
 
-        From 0, never falling while nothing is heard; below 1/3 as long as the silence is no longer than the pause.
+        Phi begins at 0 and never falls during a silence. It is below 1/3 as long as the silence is not longer than the
+        pause.
         """
         deviations = (self.silence(now) - self._mean - pause) / self._deviation
         # A logistic approximation of the normal distribution, kept as a logarithm.
