@@ -1,1 +1,1 @@
-"""What the operator chose: settings, addresses, and the port."""
+"""Settings of the operator: settings, addresses, and the port."""

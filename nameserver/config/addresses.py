@@ -1,4 +1,4 @@
-"""``HOST:PORT``, as the configuration and operators write it."""
+"""Addresses ``HOST:PORT``, as the configuration and operators write them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 IPV4_NETWORK_BITS = 24
 IPV6_NETWORK_BITS = 64
-"""Leading bits of an address that name its network: one customer of a provider has at least so many addresses."""
+"""Leading bits of an address that name its network. One customer of a provider has at least so many addresses."""
 
 THIS_MACHINE = "this machine"
 """Network of all callers that come over loopback or a Unix socket."""
@@ -17,7 +17,7 @@ WILDCARDS = ("0.0.0.0", "[::]")  # noqa: S104
 
 
 class InvalidAddressError(ValueError):
-    """A text that is no address; the message is one line."""
+    """The text is no address. The message is one line."""
 
 
 def parse_address(text: str, *, lowest_port: int) -> str:
@@ -35,7 +35,7 @@ def parse_address(text: str, *, lowest_port: int) -> str:
 
 
 def announced(listen: str) -> str:
-    """Return what other servers are told of an address that is listened on: without its host if that is a wildcard."""
+    """Return the announced form of an address that is listened on: without its host if that is a wildcard."""
     host, _, port = listen.rpartition(":")
     return f":{port}" if host in WILDCARDS else listen
 
@@ -74,7 +74,7 @@ def counted_as(peer: str) -> str:
 
 
 def _ip_of(peer: str) -> IPv4Address | IPv6Address | None:
-    """Return the address of a caller; an IPv4 address that is written as one of IPv6 counts as IPv4."""
+    """Return the address of a caller. An IPv4 address that is written as one of IPv6 counts as IPv4."""
     try:
         host = ip_address(host_of(peer))
     except ValueError:

@@ -1,4 +1,4 @@
-"""A TOML file whose values know the line on which they stand."""
+"""A TOML file whose values know their line."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from nameserver.config.regular_file import read_regular_file
 
 CONFIG_FILE_SIZE_LIMIT = 16 * 1024 * 1024
-"""Room for some hundred thousand peers; a larger file is a mistake."""
+"""Largest file: room for some hundred thousand peers. A larger file is a mistake."""
 
 _TABLE = re.compile(r"\s*\[+\s*([^\]]*?)\s*\]+")
 _PARSE_POSITION = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 
 
 class ConfigFileError(Exception):
-    """The file cannot be read or is no TOML; the message is one line with the file, and the line where there is one."""
+    """The file cannot be read or is no TOML. The message is one line with the file, and the line if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigFile:
-    """The values of a TOML file, and the text they were read from."""
+    """Values of a TOML file, and its text."""
 
     path: Path
     values: Mapping[str, object]
@@ -50,7 +50,10 @@ class ConfigFile:
         return cls(path, values, tuple(text.splitlines()))
 
     def place(self, key: str, culprit: str | None) -> str:
-        """``FILE:LINE: KEY``: where a key of the top level stands, or `culprit`, a text inside its value."""
+        """Return ``FILE:LINE: KEY``, the place of a key of the top level.
+
+        `culprit`: a text inside the key's value. If given and found, its line is returned.
+        """
         start = self._line_of_key(key)
         if start is None:
             return f"{self.path}: {key}"
@@ -61,7 +64,7 @@ class ConfigFile:
         return f"{self.path}:{start + 1}: {key}"
 
     def place_of(self, *keys: str) -> str:
-        """``FILE:LINE: KEY.KEY``: where a key of a table stands, named with those of the tables it is in."""
+        """Return ``FILE:LINE: KEY.KEY``, the place of a key of a table. The keys of its enclosing tables come first."""
         number, shown = self._line_of_key(keys[0]), ".".join(key if "@" not in key else f'"{key}"' for key in keys)
         if number is None:
             return f"{self.path}: {shown}"

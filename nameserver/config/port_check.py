@@ -1,4 +1,4 @@
-"""Takes the port, or refuses with one clear line where another process has it."""
+"""Take the port, or refuse with one clear line if another process has it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 _LISTENING = "0A"
-"""State of a socket in the tables of the system (proc_pid_net(5))."""
+"""State of a listening socket in the tables of the system (proc_pid_net(5))."""
 
 _LOCAL_ADDRESS, _STATE, _INODE = 1, 3, 9
-"""Columns of these tables."""
+"""Columns of the socket tables."""
 
 
 class ListenError(Exception):
-    """The address cannot be listened on; the message is one line."""
+    """The address cannot be listened on. The message is one line."""
 
     def __init__(self, message: str, *, is_in_use: bool = False) -> None:
         super().__init__(message)
@@ -31,9 +31,11 @@ _WHY = {
 
 
 def check_address(listen: str) -> bool:
-    """Raise `ListenError` where ``HOST:PORT`` cannot be bound; return whether other machines may reach it.
+    """Bind ``HOST:PORT`` as a test.
 
-    gRPC would say that it failed, not why, and log several lines.
+    Return True if other machines may reach it. Raises `ListenError`.
+
+    gRPC would report the failure without its reason, and log several lines.
     """
     with ExitStack() as held:
         return hold_address(listen, held)
@@ -52,7 +54,7 @@ def hold_address(listen: str, held: ExitStack) -> bool:
     for family, kind, protocol, _, address in found:
         try:
             attempt = held.enter_context(socket.socket(family, kind, protocol))
-            # As gRPC does; otherwise connections that lately ended would keep the port.
+            # gRPC sets the same option. Without it, connections that lately ended would keep the port.
             attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             attempt.bind(address)
             attempt.listen(1)
@@ -65,7 +67,7 @@ def hold_address(listen: str, held: ExitStack) -> bool:
 
 
 def listens(process: int, port: int) -> bool | None:
-    """Return True if a process listens at a port of this machine; None if that cannot be known."""
+    """Return True if a process listens at a port of this machine. None if that cannot be known."""
     inodes = _listening_inodes(port)
     with suppress(OSError):
         open_files = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}

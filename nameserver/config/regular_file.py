@@ -1,4 +1,4 @@
-"""Reads the files that settings come from: never a pipe, which would be waited for, nor more than a limit."""
+"""Read the files of the settings: never a pipe, which would block, and never more than a limit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def read_regular_file(path: Path, *, limit_bytes: int) -> bytes:
-    """The content of a file; raises `OSError`, whose `strerror` says why, where it cannot or should not be read."""
+    """Return the content of a file. Raises `OSError`, whose `strerror` is the reason."""
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "it is no regular file")
