@@ -1,1 +1,1 @@
-"""What all calls have in common: errors, deadlines, revisions, durability, and the home that answers."""
+"""Parts that all calls share: errors, deadlines, revisions, durability, and the home that answers."""

@@ -1,1 +1,1 @@
-"""Messages to groups: what clients send becomes events of the delivery half, and its log is handed to listeners."""
+"""Messages to groups: calls of clients become events of the delivery half, and its log is handed to listeners."""

@@ -1,1 +1,1 @@
-"""Drives the core: one step at a time, many steps a transaction, durable before visible."""
+"""Driver of the core: one step at a time, many steps in a transaction, durable before visible."""

@@ -1,1 +1,1 @@
-"""Questions: each file answers one kind of them, over as many servers as it takes."""
+"""Questions: each file answers one kind of question, over as many servers as it needs."""

@@ -1,1 +1,1 @@
-"""Who answers: whose a name is, and how a call or a part of one gets there."""
+"""Routing: the home of a name, and the way of a call, or a part of a call, to that home."""

@@ -1,1 +1,1 @@
-"""The whole state of one server for others: from the running core, or from its database."""
+"""Snapshots: the whole state of one server for other programs, from the running core or from its database."""

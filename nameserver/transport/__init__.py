@@ -1,1 +1,1 @@
-"""Carries sessions out: dials, accepts, relays and detours, so that each pair of servers has one."""
+"""Transport of sessions: dialling, accepting, relays and detours, so that each pair of servers has one session."""

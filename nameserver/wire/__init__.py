@@ -1,1 +1,1 @@
-"""Values of the core as messages of gRPC and back: the only place that knows both forms."""
+"""Conversion between values of the core and messages of gRPC: the only place that knows both forms."""

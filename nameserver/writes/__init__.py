@@ -1,1 +1,1 @@
-"""Changes: what a client sends becomes one update of the core."""
+"""Changes: each request of a client becomes one update of the core."""
