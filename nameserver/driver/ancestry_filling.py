@@ -1,9 +1,9 @@
-"""Ancestor sets computed in slices, so that no question and no update holds up others while very many are missing.
+"""Compute ancestor sets in slices, so that missing sets of many nodes delay no other question or update.
 
     a question   fills the sets that it is about to ask for, and lets others go first between slices
     nobody       the filler computes what a start, an import or a large update left missing
 
-Source: protocol.md section 4; `namegraph.graph.ancestor_sets`.
+Source: docs/protocol.md, "What a node knows of its ancestors"; `namegraph.graph.ancestor_sets`.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from namegraph import CoreQueries, NodeId, NodeIndex, in_slices
 from nameserver.driver.run_loop import RunLoop
 
 REST_SECONDS = 0.01
-"""What others are given between two slices of what nobody has asked for: several times as long as a slice takes."""
+"""Rest between two slices of the background filler: several times as long as a slice takes."""
 
 LOOK_SECONDS = 1.0
-"""How often it is looked whether sets are missing."""
+"""Interval at which the filler looks for missing sets."""
 
 TURN_SECONDS = 0.002
-"""From so long on others get their turn."""
+"""Working time after which other tasks get their turn."""
 
 NAMES_AT_ONCE = 100
-"""Names whose sets are asked for before the clock is looked at."""
+"""Names whose sets are filled between two looks at the clock."""
 
 
 class AncestryFilling:
-    """Fills the ancestor sets of one server."""
+    """Filler of the ancestor sets of one server."""
 
     def __init__(self, *, core: CoreQueries, run_loop: RunLoop) -> None:
         self._core = core
         self._run_loop = run_loop
 
     async def fill_for(self, names: Iterable[str]) -> None:
-        """Have the sets of some nodes, so that asking for them takes no time; unknown names are passed over."""
+        """Fill the sets of some nodes, so that a later question takes no time. Unknown names are skipped."""
         core = self._core
         since = time.perf_counter()
         for some in in_slices(names, NAMES_AT_ONCE):
@@ -50,11 +50,12 @@ class AncestryFilling:
                 since = time.perf_counter()
 
     async def fill_forever(self) -> None:
-        """Fill whatever is missing, a slice at a time, for as long as the server runs."""
+        """Fill all missing sets, a slice at a time, for as long as the server runs."""
         looked_at: object = None
         while True:
             await self._run_loop.between_steps()
-            # What a long step left missing is seen once that is durable. (Whoever keeps sets is the one to free them.)
+            # The missing sets of a long step are seen once the step is durable. A weak reference leaves the owner of
+            # the sets free to drop them.
             newest = self._run_loop.step_count, ref(self._core.ancestors)
             if looked_at != newest:
                 looked_at = newest
@@ -71,7 +72,7 @@ class AncestryFilling:
                 await self._run_loop.between_steps()
                 await self._fill(node, rest_seconds=REST_SECONDS)
             if core.ancestors is not ancestors():
-                return  # A step goes on in another thread. Once it is durable, all are looked at again.
+                return  # A step runs in another thread. Once it is durable, all sets are looked at again.
             number += 1
             if time.perf_counter() - since > TURN_SECONDS:
                 await asyncio.sleep(REST_SECONDS)
@@ -86,4 +87,4 @@ class AncestryFilling:
             for _ in ancestors.fill(node):
                 await asyncio.sleep(rest_seconds)
                 if core.ancestors is not ancestors:
-                    break  # A step goes on in another thread, which these sets belong to.
+                    break  # A step runs in another thread, and these sets belong to it.

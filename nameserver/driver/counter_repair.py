@@ -1,7 +1,9 @@
-"""Raises the counter of a database whose server does not run: where others are further ahead than one letter may lead.
+"""Raise the counter of the database of a stopped server.
 
-A counter that rises is always safe: each server begins a fresh incarnation so. One that falls is not, for others
-remember what was decided at the numbers that it would give again.
+Needed if other servers are further ahead than one letter may lead.
+
+A raised counter is always safe: each server begins a fresh incarnation in the same way. A lowered counter is unsafe,
+because other servers remember the decisions at the numbers that it would give again.
 """
 
 from __future__ import annotations
@@ -11,15 +13,18 @@ from storage.errors import StorageError
 from storage.open import open_store
 
 RAISED_LIMIT = 2**45
-"""Sixteen times as far as one letter may lead: servers that were restored time and again, and no hostile number."""
+"""Largest raise: sixteen times as far as one letter may lead.
+
+The limit has room for a server that was restored time and again, and stops hostile numbers.
+"""
 
 
 class CounterRepairError(Exception):
-    """Nothing was changed; the message is one line."""
+    """The counter was not changed. The message is one line."""
 
 
 def raise_counter(database: str, *, to: int) -> int:
-    """Raise the counter of a database, durably; returns what it was. Raises `CounterRepairError`."""
+    """Raise the counter of a database durably. Return its old value. Raises `CounterRepairError`."""
     try:
         store = open_store(database)
     except StorageError as error:

@@ -1,8 +1,8 @@
-"""Refuses a database that seems to be taken by mistake: it belongs to another server than these subnets.
+"""Refuse a database that was probably chosen by mistake: it belongs to another server than these subnets.
 
-Its groups would stay owned here, beside the subnets that were asked for, which have no group in it. A server whose
-subnets changed is recognised by a subnet that it kept: one it is named after, or one with groups. A server that kept
-none must be given its name.
+The groups of that database would stay owned here, beside the requested subnets, which have no group in it. A server
+whose subnets changed is recognised by a subnet that it kept: the subnet of its name, or a subnet with groups. A server
+that kept no subnet must be given its name.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from storage.store import Store
 from storage.urls import parse_database_url, show_url
 
 SUBNETS_SHOWN = 3
-"""In one line; a server may own hundreds."""
+"""Most subnets named in one line. A server may own hundreds."""
 
 
 def refuse_mistaken(store: Store, settings: Settings) -> None:
-    """Raise `ServerIdentityError` where a database has groups of its own, but none that the settings are about."""
+    """Raise `ServerIdentityError` if a database has own groups, but none in the subnets of the settings."""
     if settings.name is not None or Subnet(store.server) in settings.subnets:
         return
     _refuse_others(store.server, _subnets_in_use(store.load()), settings)
 
 
 def refuse_mistaken_groups(database: CheckedDatabase, settings: Settings) -> None:
-    """Do the same with a database that was only looked at."""
+    """Do as `refuse_mistaken` with a database that was only checked, not opened."""
     if database.server is None or settings.name is not None or Subnet(database.server) in settings.subnets:
         return
     used = {subnet_of(NodeId(node_id)) for node_id, kind in database.nodes if kind == NodeKind.GROUP}
@@ -45,7 +45,7 @@ def _refuse_others(server: ServerId, used: set[Subnet], settings: Settings) -> N
 
 
 def _subnets_in_use(state: StoredState) -> set[Subnet]:
-    """The subnets of all groups but those that are known to be other servers'."""
+    """Return the subnets of all groups except those known to belong to other servers."""
     used = {subnet_of(node.node_id) for node in state.nodes if node.kind == NodeKind.GROUP}
     return used.difference(row.key for row in state.protocol if row.part == OWNER)
 

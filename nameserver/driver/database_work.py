@@ -1,4 +1,4 @@
-"""What the run loop has a worker thread do with the database. What cannot be written is tried again until it works."""
+"""Work of the run loop on the database, done by a worker thread. A failed write is retried until it works."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 FIRST_RETRY_SECONDS: Final = 0.1
 LONGEST_RETRY_SECONDS: Final = 5.0
-"""A full disk is found usable again within this time after somebody made room."""
+"""Longest pause between two tries. A full disk is found usable again within this time after an operator made room."""
 
 Wanted = TypeVar("Wanted")
 Found = TypeVar("Found")
 
 
 class StorageState(Protocol):
-    """Whoever is told whether the database can be written."""
+    """Receiver of the state of the database."""
 
     def fail(self, why: str) -> None:
-        """It cannot."""
+        """Note that the database cannot be written."""
 
     def recover(self) -> None:
-        """It can, as before or again."""
+        """Note that the database can be written, as before or again."""
 
 
 class DatabaseWork:
-    """One piece of it is under way at a time."""
+    """Work of one worker thread. At most one piece of work is under way at a time."""
 
     def __init__(self, store: DurableStore, worker: Executor, state: StorageState) -> None:
         self._store, self._worker, self._state = store, worker, state
 
     async def commit(self, records: Records) -> None:
-        """Make records durable, however long that takes; raises `DatabaseLostError`."""
+        """Make records durable, however long it takes. Raises `DatabaseLostError`."""
         retry_seconds = FIRST_RETRY_SECONDS
         while not await self._works(self._store.commit, records):
             await asyncio.sleep(retry_seconds)
             retry_seconds = min(2 * retry_seconds, LONGEST_RETRY_SECONDS)
 
     async def probe(self) -> None:
-        """Find out whether the database is there while nothing is to be written; raises `DatabaseLostError`."""
+        """Find out if the database is there while there is nothing to write. Raises `DatabaseLostError`."""
         if await self._works(self._store.probe):
             self._state.recover()
 
@@ -61,11 +61,11 @@ class DatabaseWork:
         return True
 
     async def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
-        """Read the record of changes; raises `RefusedError` where the database fails."""
+        """Read the record of changes. Raises `RefusedError` if the database fails."""
         return await self._read(self._store.read_changes, wanted)
 
     async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
-        """Read entries of the log of messages; raises `RefusedError` where the database fails."""
+        """Read entries of the log of messages. Raises `RefusedError` if the database fails."""
         return await self._read(self._store.read_log, wanted)
 
     async def _read(self, read: Callable[[Wanted], Found], wanted: Wanted) -> Found:

@@ -1,4 +1,4 @@
-"""How long a batch waits for more that could become durable with it."""
+"""Wait of a batch for more records that could become durable with it."""
 
 from __future__ import annotations
 
@@ -8,31 +8,35 @@ from collections.abc import Callable
 from nameserver.driver.group_commit import Batch
 
 GATHER_SECONDS = 0.002
-"""How long a flush waits for the next of the callers that were just answered: about the time of one flush."""
+"""Wait of a flush for the next request of a caller that was just answered: about the time of one flush."""
 
 GATHER_ROUNDS_LIMIT = 10
-"""How often it waits again, as long as some do come: 20 ms for a caller who waits for others at the very worst."""
+"""Most waits in a row, as long as each brings a caller. A caller waits at most 20 ms for others."""
 
 RECEIPTS_SECONDS = 0.02
-"""How long receipts, for which nobody waits, wait for something to become durable with: much less than the senders of
-many posts or letters would notice, and enough that a message or an update does not wait for the receipts of the one
-before it."""
+"""Wait of receipts for other records to become durable with.
+
+No caller waits for receipts.
+
+It is much shorter than a delay that senders of many posts or letters would notice. It is long enough that a message or
+an update does not wait for the receipts of the one before it.
+"""
 
 
 class Gathering:
-    """Waits for the callers that were just answered, who tend to ask again at once; for receipts, for anything."""
+    """Wait for callers that were just answered, who tend to ask again at once. Receipts wait for any other record."""
 
     def __init__(self, has_open: Callable[[], bool]) -> None:
-        """`has_open`: whether messages wait for the next parcel."""
+        """`has_open`: returns True if messages wait for the next parcel."""
         self._has_open = has_open
         self._expected_replies = 0
         self._is_enough = asyncio.Event()
         self._holds_receipts = False
-        """Whether a batch waits that has nothing but these."""
+        """True if the waiting batch holds only receipts."""
         self._ends = False
 
     async def gather(self, batch: Batch) -> None:
-        """Wait for the callers that are likely to come back, as long as they keep coming and no other server waits."""
+        """Wait for callers that are likely to come back, as long as they keep coming and no other server waits."""
         if self._can_wait(batch):
             self._holds_receipts = True
             await self._wait(RECEIPTS_SECONDS)
@@ -46,22 +50,22 @@ class Gathering:
                 return
 
     def came(self, batch: Batch) -> None:
-        """Something was added to a batch: that may be enough."""
+        """Note an addition to a batch. The addition may end the wait."""
         if self._can_wait(batch):
             return
         if len(batch.replies) >= self._expected_replies or batch.concerns_peers() or self._holds_receipts:
             self.hurry()
 
     def hurry(self) -> None:
-        """Let the batch that is gathered wait no longer."""
+        """End the wait of the batch that is being gathered."""
         self._is_enough.set()
 
     def expect(self, replies: int) -> None:
-        """So many callers are answered now, or wait already."""
+        """Expect this number of callers, which are answered now or wait already."""
         self._expected_replies = replies
 
     def end(self) -> None:
-        """Wait for nothing from now on."""
+        """End all waits from now on."""
         self._ends = True
         self.hurry()
 
@@ -69,7 +73,7 @@ class Gathering:
         return batch.can_wait and not self._has_open()
 
     async def _wait(self, seconds: float) -> None:
-        """Wait so long, or until more is not to be waited for."""
+        """Wait for some seconds, or until `hurry` is called."""
         if self._ends:
             return
         self._is_enough.clear()

@@ -1,4 +1,6 @@
-"""Tuning of memory for a large graph that is almost never garbage: the cyclic collector, and what is given back."""
+"""Tuning of memory for a large graph that is almost never garbage: the cyclic collector, and the return of
+free memory.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +11,34 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_THRESHOLD = 20_000
-"""A call makes a few dozen containers; the default of 700 would look for cycles every few calls."""
+"""Allocations before a young collection.
+
+A call makes a few dozen containers. The default of 700 would look for cycles every few calls.
+"""
 
 
 YOUNG_COLLECTIONS = 3
-"""After so many, what has survived them is looked through once more: 80,000 containers take some 10 ms."""
+"""Young collections before the survivors are collected once more: 80,000 containers take some 10 ms."""
 
 MIDDLE_COLLECTIONS = 120
-"""After so many, everything that is not kept apart is looked through."""
+"""Middle collections before all objects are collected, except frozen ones."""
 
 
 ARENAS = 2
-"""Heaps of the C library. Each thread of gRPC would get its own, and what is free in one is lost to the others."""
+"""Most heaps of the C library.
+
+Each thread of gRPC would get its own, and free memory of one heap is lost to the others.
+"""
 
 LARGE_BLOCK_BYTES = 1024 * 1024
-"""Blocks of this size are given back when they are free. By itself the C library comes to keep blocks of 32 MiB."""
+"""Size of blocks that are returned when free. By default the C library comes to keep blocks of 32 MiB."""
 
 _ARENA_MAX, _MMAP_THRESHOLD, _TRIM_THRESHOLD = -8, -3, -1
 """Parameters of `mallopt` in glibc (malloc.h)."""
 
 
 def tune_allocator() -> None:
-    """Have the C library, where it is glibc, give back what large requests have taken."""
+    """Set up the C library, if it is glibc, to return the memory of large requests."""
     tune = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
     if tune is not None:
         tune(_ARENA_MAX, ARENAS)
@@ -39,16 +47,18 @@ def tune_allocator() -> None:
 
 
 def tune_collector() -> None:
-    """Collect rarely enough that calls do not notice, and little at a time."""
+    """Set up the collector to run so rarely that calls do not notice, and to do little at a time."""
     gc.set_threshold(YOUNG_THRESHOLD, YOUNG_COLLECTIONS, MIDDLE_COLLECTIONS)
 
 
 @contextmanager
 def growing_graph() -> Iterator[None]:
-    """Surround work that makes very many lasting objects: nothing is collected meanwhile, and they are kept apart.
+    """Surround work that makes very many lasting objects.
 
-    The collector would walk all of them again and again while they come to be, for nothing (a third of the time of an
-    import).
+    The collector is off meanwhile, and the objects are frozen.
+
+    The collector would otherwise walk all of these objects again and again without finding garbage, for a third of the
+    time of an import.
     """
     with paused_collector():
         yield
@@ -57,7 +67,7 @@ def growing_graph() -> Iterator[None]:
 
 @contextmanager
 def paused_collector() -> Iterator[None]:
-    """Collect nothing."""
+    """Turn the collector off for a block."""
     gc.disable()
     try:
         yield
@@ -66,17 +76,17 @@ def paused_collector() -> Iterator[None]:
 
 
 def keep_apart() -> None:
-    """Never walk the objects again that there are; give back what memory is free.
+    """Freeze all present objects for the collector, and return free memory.
 
-    They are freed as always once nothing refers to them. A cycle that is garbage at this moment stays for ever: a few
-    kilobytes of calls under way, so this is for moments when very many objects have come to be.
+    Frozen objects are still freed when no reference is left. A cycle that is garbage at this moment stays for ever: a
+    few kilobytes of calls under way. So call this only when very many objects have come to be.
     """
     gc.freeze()
     _give_back_free_memory()
 
 
 def _give_back_free_memory() -> None:
-    """Have the C library, where it is glibc, return free pages: by itself it keeps all but those at its end."""
+    """Let the C library, if it is glibc, return free pages. By default it returns only pages at the end of its heap."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)

@@ -1,9 +1,9 @@
-"""Records that become durable together, and the callers that wait for them: one batch after another.
+"""Batches: records that become durable together, and the callers that wait for them.
 
     collecting --seal--> sealed ... sealed --take_next--> flushing --written--> durable
 
 A batch is sealed when it is written next, and around a long step, whose records are a batch of their own. Readers see
-the state before the first long step that is not durable, and so none of the batches from that on.
+the state before the first long step that is not durable, and so none of the batches from that step on.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from namegraph import Committed, Lane, Outcome, Reason, Records, Refusal, Server
 
 
 class Flow(NamedTuple):
-    """One lane of what this server and another one say to each other; numbers are those of one direction."""
+    """One lane between this server and another server. Numbers of a flow count one direction."""
 
     server: ServerId
     lane: Lane
 
 
 ROWS_OF_A_PARCEL = 100
-"""What a parcel takes is as much as so many rows of other kinds."""
+"""Weight of a parcel in rows: writing it costs as much as so many rows of other kinds."""
 
 
 class Batch:
@@ -47,49 +47,52 @@ class Batch:
     def __init__(self) -> None:
         self.records = Records()
         self.revision = ""
-        """The newest one once the records are durable."""
+        """Newest revision once the records are durable."""
         self.is_of_long_step = False
-        """Whether readers see the state before it until it is durable."""
+        """True if readers see the state before this batch until it is durable."""
         self.replies: list[tuple[asyncio.Future[Outcome], Outcome]] = []
         self.held_reads: list[asyncio.Future[Refusal | None]] = []
         self.answers: list[Answer] = []
-        """What callers of the delivery half are told once the records are durable."""
+        """Answers for callers of the delivery half, sent once the records are durable."""
         self.unkept: list[Unkept] = []
-        """What is let out then of which nothing is kept."""
+        """Volatile output that leaves once the records are durable."""
         self.first_letters: dict[Flow, int] = {}
-        """The number of the first letter to each server that rests on these records or was sent after them."""
+        """Number of the first letter to each server that rests on these records or was sent after them."""
         self.handled_before: dict[Flow, int] = {}
-        """Of each server whose letters caused these records: the number of the last letter before those."""
+        """Number of the last letter handled before the letters that caused these records, by sending server."""
 
     def concerns_graph(self) -> bool:
-        """Whether who is a member of what rests on these records."""
+        """Return True if memberships rest on these records."""
         records = self.records
         return bool(records.arcs or records.nodes or records.virtual_nodes)
 
     def concerns_peers(self) -> bool:
-        """Whether another server waits for these records."""
+        """Return True if another server waits for these records."""
         return bool(self.first_letters or self.handled_before)
 
     @property
     def can_wait(self) -> bool:
-        """Whether nobody waits for anything of it but for receipts, without which other servers go on as well."""
+        """True if no caller, reader or server waits for this batch, except for receipts.
+
+        Servers go on without receipts.
+        """
         is_awaited = self.replies or self.held_reads or self.answers or self.unkept or self.first_letters
         records = self.records
         is_seen = self.concerns_graph() or records.changes or records.outcomes or records.log
         return not (is_awaited or is_seen)
 
     def peers(self) -> dict[ServerId, None]:
-        """The servers for which something may leave once the records are durable."""
+        """Return the servers for which letters or receipts may leave once the records are durable."""
         return dict.fromkeys(flow.server for flow in self.first_letters | self.handled_before)
 
     def row_count(self) -> int:
-        """How much there is to write."""
+        """Return the amount to write, in rows."""
         records = self.records
         small_rows = records.graph_row_count() + len(records.outcomes) + len(records.protocol)
         return small_rows + ROWS_OF_A_PARCEL * len(records.log)
 
     def release(self) -> None:
-        """Say that the records are durable."""
+        """Answer the waiters: the records are durable."""
         for waiter, outcome in self.replies:
             if not waiter.done():
                 waiter.set_result(outcome)
@@ -99,7 +102,7 @@ class Batch:
         self._forget_waiters()
 
     def fail(self, why: str) -> None:
-        """Tell the waiters that it is not known when the records will be durable, or whether."""
+        """Answer the waiters: it is unknown when the records will be durable, or if they ever will."""
         for waiter, outcome in self.replies:
             if not waiter.done():
                 waiter.set_result(outcome_unknown(why) if isinstance(outcome, Committed) else unavailable(why))
@@ -117,33 +120,33 @@ class Batch:
 
 
 class Batches:
-    """The batches that are not durable, in the order in which they are written."""
+    """Batches that are not durable, in the order in which they are written."""
 
     def __init__(self) -> None:
         self.collecting: Batch | None = None
-        """The newest one, which the next step adds its records to; None where that begins a batch."""
+        """Newest batch, which takes the records of the next step. None if the next step begins a batch."""
         self._flushing: Batch | None = None
-        """The oldest one, which is being written."""
+        """Oldest batch, if it is being written."""
         self._all: list[Batch] = []
-        """Few, the oldest one first. Sessions look through them again and again."""
+        """All batches, the oldest first. They are few. Sessions look through them again and again."""
 
     def __iter__(self) -> Iterator[Batch]:
-        """All of them, the oldest one first."""
+        """Iterate over all batches, the oldest first."""
         return iter(self._all)
 
     @property
     def newest(self) -> Batch | None:
-        """What must be durable before all is."""
+        """Newest batch. Once it is durable, the whole state is durable."""
         return self._all[-1] if self._all else None
 
     @property
     def newest_of_graph(self) -> Batch | None:
-        """What must be durable before who is a member of what is."""
+        """Newest batch that concerns the graph. Once it is durable, all memberships are durable."""
         return next((batch for batch in reversed(self._all) if batch.concerns_graph()), None)
 
     @property
     def newest_seen(self) -> Batch | None:
-        """What must be durable before all is that readers see."""
+        """Newest batch that readers see. Once it is durable, all that readers see is durable."""
         newest = None
         for batch in self._all:
             if batch.is_of_long_step:
@@ -152,46 +155,46 @@ class Batches:
         return newest
 
     def seen_by_readers(self) -> Iterator[Batch]:
-        """Those before the first one of a long step."""
+        """Yield the batches before the first batch of a long step."""
         return takewhile(lambda batch: not batch.is_of_long_step, self._all)
 
     def is_any_to_write(self) -> bool:
-        """Whether `take_next` would find one, once what is being collected is sealed."""
+        """Return True if `take_next` would find a batch, once the collecting batch is sealed."""
         return len(self._all) > (self._flushing is not None)
 
     def is_any_sealed(self) -> bool:
-        """Whether one is to be written without waiting for more."""
+        """Return True if a batch is to be written without waiting for more records."""
         return len(self._all) > (self._flushing is not None) + (self.collecting is not None)
 
     def rows_waiting(self) -> int:
-        """How much there is to write after what is being written."""
+        """Return the number of rows to write after the batch being written."""
         return sum(batch.row_count() for batch in self._all if batch is not self._flushing)
 
     def collect(self) -> Batch:
-        """The batch that the next step adds its records to, begun if there is none."""
+        """Return the batch that takes the records of the next step. A new batch begins if there is none."""
         if self.collecting is None:
             self.collecting = Batch()
             self._all.append(self.collecting)
         return self.collecting
 
     def seal(self) -> None:
-        """Begin another batch with the next step."""
+        """Close the collecting batch. The next step begins another batch."""
         self.collecting = None
 
     def take_next(self) -> Batch:
-        """The oldest sealed one, to be written."""
+        """Return the oldest sealed batch, to be written."""
         assert self._flushing is None
         assert self.is_any_sealed()
         self._flushing = self._all[0]
         return self._flushing
 
     def written(self) -> None:
-        """What was being written is durable."""
+        """Note that the batch being written is durable."""
         del self._all[0]
         self._flushing = None
 
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
-        """The number of the first letter to a server that waits for one of them."""
+        """Return the number of the first letter to a server that waits for a batch. None if no letter waits."""
         flow, first = Flow(receiver, lane), None
         for batch in self._all:
             number = batch.first_letters.get(flow)
@@ -200,7 +203,10 @@ class Batches:
         return first
 
     def handled_before(self, sender: ServerId, lane: Lane) -> int | None:
-        """The number of the last letter of a sender before those whose records wait."""
+        """Return the number of the last letter of a sender before the letters whose records wait.
+
+        None if no records wait.
+        """
         flow = Flow(sender, lane)
         for batch in self._all:
             if flow in batch.handled_before:
@@ -208,7 +214,7 @@ class Batches:
         return None
 
     def begin_channels_again(self, peers: Collection[ServerId]) -> None:
-        """Forget what was known by numbers of before, and let nothing of the new ones leave before all is durable."""
+        """Forget the old numbers of the channels with these servers. Hold their new letters until all is durable."""
         for batch in self:
             for flow in _flows_of(peers):
                 batch.first_letters.pop(flow, None)
@@ -216,7 +222,7 @@ class Batches:
         self.hold_letters_to(peers)
 
     def hold_letters_to(self, peers: Iterable[ServerId]) -> None:
-        """Let no letter leave before all is durable."""
+        """Let no letter to these servers leave before all present batches are durable."""
         newest = self.newest
         if newest is not None:
             newest.first_letters |= dict.fromkeys(_flows_of(peers), 1)
@@ -227,7 +233,7 @@ def _flows_of(peers: Iterable[ServerId]) -> list[Flow]:
 
 
 def outcome_unknown(why: str) -> Refusal:
-    """The refusal of an update that was under way when the database could no longer be written."""
+    """Return the refusal of an update that was under way when the database could no longer be written."""
     return Refusal(
         Reason.OUTCOME_UNKNOWN,
         f"the database cannot be written, so this update may or may not be kept; repeat its request id to learn: {why}",
@@ -235,5 +241,5 @@ def outcome_unknown(why: str) -> Refusal:
 
 
 def unavailable(why: str) -> Refusal:
-    """The refusal of a call while the database cannot be written."""
+    """Return the refusal of a call while the database cannot be written."""
     return Refusal(Reason.UNAVAILABLE, f"the database cannot be written, so nothing can be confirmed: {why}")

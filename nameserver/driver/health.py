@@ -1,7 +1,7 @@
 """The standard health service: SERVING while calls can be answered.
 
-NOT_SERVING while the database cannot be written, and from SIGTERM on. One status holds for the server and all its
-services. (The servicer that gRPC ships never ends a watch by itself, which would hold up the end of the server.)
+The status is NOT_SERVING while the database cannot be written, and from SIGTERM on. One status holds for the server and
+all its services. The servicer that gRPC ships never ends a watch by itself, which would delay the end of the server.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Status = health_pb2.HealthCheckResponse
 
 
 class Health:
-    """Answers grpc.health.v1."""
+    """Servicer of grpc.health.v1."""
 
     def __init__(self, services: Sequence[str]) -> None:
         self._services = frozenset(("", *services))
@@ -29,19 +29,19 @@ class Health:
         self._changed = asyncio.Event()
 
     def report(self, *, serving: bool) -> None:
-        """Set the status; without effect once `end` was called."""
+        """Set the status. Without effect once `end` was called."""
         if not self._ended:
             self._serving = serving
             self._wake_watchers()
 
     def end(self) -> None:
-        """NOT_SERVING for good; watches end after they said so."""
+        """Set NOT_SERVING for good. Watches end after they have sent it."""
         self._serving = False
         self._ended = True
         self._wake_watchers()
 
     def handlers(self) -> dict[str, Any]:
-        """The handler of each method, by its name."""
+        """Return the handler of each method, by its name."""
         return {
             "Check": grpc.unary_unary_rpc_method_handler(
                 self.check,
@@ -58,16 +58,16 @@ class Health:
     async def check(
         self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]
     ) -> health_pb2.HealthCheckResponse:
-        """Answer the status of one service, or of the server where none is named."""
+        """Answer the status of one service, or of the server if the request names none."""
         if request.service not in self._services:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"there is no service {request.service!r} here")
         return self._response(request.service)
 
     async def watch(self, request: health_pb2.HealthCheckRequest, context: grpc.aio.ServicerContext[Any, Any]) -> None:
-        """Send the status, and again whenever it changes."""
+        """Send the status, and send it again whenever it changes."""
         sent: health_pb2.HealthCheckResponse | None = None
         while True:
-            # Taken together: what changes while the response is written is sent in the next round.
+            # Read together: a change while the response is written is sent in the next round.
             changed, ends = self._changed, self._ended
             response = self._response(request.service)
             if response != sent:
@@ -88,7 +88,10 @@ class Health:
 
 
 def reflection_handlers(services: Sequence[str]) -> dict[str, Any]:
-    """The handler of each method of gRPC's server reflection, by its name; `services` are those that it tells of."""
+    """Return the handler of each method of gRPC's server reflection, by its name.
+
+    `services` are the services it lists.
+    """
     servicer = _async.ReflectionServicer(services)
     return {
         "ServerReflectionInfo": grpc.stream_stream_rpc_method_handler(

@@ -1,4 +1,4 @@
-"""Frees what large steps leave behind, so that no turn of the event loop takes long."""
+"""Deferred freeing of the objects that large steps leave behind, so that no turn of the event loop takes long."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import asyncio
 from namegraph import LeftBehind
 
 FREED_AT_ONCE = 5_000
-"""Small objects, such as the arcs of a node: a millisecond or two."""
+"""Small objects, such as the arcs of a node, that are freed in one turn: a millisecond or two."""
 
 
 class Leavings:
-    """What nobody needs any more: some of it is freed in each turn of the loop."""
+    """Objects without users. Each turn of the event loop frees some of them."""
 
     def __init__(self) -> None:
         self._waiting: list[LeftBehind] = []
 
     def add(self, left: LeftBehind) -> None:
-        """Free this too. Both lists are emptied; the caller drops all else that holds what is in them."""
+        """Free these objects too. Both lists are emptied. The caller drops all other references to their content."""
         is_idle = not self._waiting
         self._waiting.append(left)
         if is_idle:

@@ -1,6 +1,7 @@
-"""What leaves of which nothing is kept: datagrams to other servers and to who listens here, and what came into memory.
+"""Sender of volatile output: datagrams to other servers and to local listeners, and entries of the memory log.
 
-It leaves at once, or with the batch that it rests on. What cannot leave then is dropped and counted.
+Volatile output leaves at once, or with the batch that it rests on. Output that cannot leave then is dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -16,42 +17,42 @@ from nameserver.driver.group_commit import Batch
 from nameserver.driver.ports import DeliveryDesk
 
 HELD_LIMIT: Final = 10_000
-"""Datagrams that wait for a batch: a slow disk holds up no more of them."""
+"""Most datagrams that wait for a batch. A slow disk holds up no more of them."""
 
 
 @dataclass(slots=True)
 class DatagramCounts:
-    """What became of datagrams since the server started."""
+    """Outcomes of datagrams since the server started."""
 
     sent: int = 0
     """Copies to other servers."""
     handed: int = 0
-    """To endpoints."""
+    """Copies handed to endpoints."""
     dropped: int = 0
-    """Copies and hand-overs for which there was no room, or no way, and those that came while the server was busy."""
+    """Dropped copies: no room, no connection, or the server was busy when they came."""
 
 
 class LettingOut:
-    """Lets it out."""
+    """Sender of volatile output."""
 
     def __init__(self) -> None:
         self.desk: DeliveryDesk | None = None
-        """None: no messages are taken."""
+        """Desk of messages. None if this server takes no messages."""
         self.counts = DatagramCounts()
         self.send_datagram: Callable[[ServerId, bytes], bool] = lambda _receiver, _encoded: False
-        """Sends what nobody keeps to another server, if it can leave soon; whether it will."""
+        """Sender of a datagram to another server. Returns True if the datagram can leave soon and will."""
 
     def hold(self, unkept: Iterable[Unkept], batch: Batch) -> None:
-        """Have it leave with a batch."""
+        """Let volatile output leave with a batch."""
         for each in unkept:
-            # Somebody waits for an answer, or for what comes into memory.
+            # The limit is for datagrams alone. A caller waits for an answer, and a listener for entries in memory.
             if not isinstance(each, PeerDatagram | Shown) or len(batch.unkept) < HELD_LIMIT:
                 batch.unkept.append(each)
             else:
                 self.counts.dropped += 1
 
     def let_out(self, unkept: Iterable[Unkept]) -> None:
-        """Have it leave at once."""
+        """Let volatile output leave at once."""
         for each in unkept:
             if isinstance(each, PeerDatagram):
                 has_left = self.send_datagram(each.receiver, each.encoded)

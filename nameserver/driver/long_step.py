@@ -1,4 +1,4 @@
-"""A step that is carried out in another thread, and what must not leave meanwhile."""
+"""A step in another thread, and the letters and receipts that must not leave meanwhile."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from nameserver.driver.group_commit import Flow
 from nameserver.driver.ports import Core, LongSteps
 
 LARGE_LETTER_BYTES = 256 * 1024
-"""A letter of this size makes tens of thousands of objects."""
+"""Size of a large letter. Such a letter makes tens of thousands of objects."""
 
 MANY_ROWS = 20_000
-"""A step that changes so many nodes and arcs has made as many objects that stay."""
+"""Changed nodes and arcs of a large step. Such a step has made as many lasting objects."""
 
 
 @dataclass(frozen=True)
 class Unfinished:
-    """Such a step, while it goes on."""
+    """A step in another thread, while it runs."""
 
     event: Event | DeliveryEvent
-    """What it is about."""
+    """Event of the step."""
     left_through: dict[Flow, int]
-    """To others: the last letter that could leave before it; none where letters are numbered anew."""
+    """Last letter to each server that could leave before the step. No entry if letters are numbered anew."""
     handled_through: dict[Flow, int]
-    """From others: the last letter that was handled before it; none where letters are numbered anew."""
+    """Last letter of each server that was handled before the step. No entry if letters are numbered anew."""
 
     def first_held(self, receiver: ServerId, lane: Lane) -> int:
-        """The number of the first letter that may be of this step."""
+        """Return the number of the first letter that the step may have written."""
         return self.left_through.get(Flow(receiver, lane), 0) + 1
 
     def comes_from(self, peer: ServerId) -> bool:
-        """Whether letters of a server are handled in it."""
+        """Return True if the step handles letters of a server."""
         posts = self.event.posts if isinstance(self.event, PeerPosts) else (self.event,)
         return any(isinstance(each, PeerMessage) and each.sender == peer for each in posts)
 
 
 def about_to_begin(core: Core, event: Event | DeliveryEvent) -> Unfinished:
-    """What is not to leave while a step goes on."""
+    """Return the numbers that hold back letters and receipts while a step runs."""
     servers = [each for each in (*core.servers_met, core.server) if not numbers_anew(event, each)]
     channels = {lane: core.channels_of(lane) for lane in Lane}
     flows = [Flow(server, lane) for lane in Lane for server in servers]
@@ -51,12 +51,12 @@ def about_to_begin(core: Core, event: Event | DeliveryEvent) -> Unfinished:
 
 
 def may_take_long(long_steps: LongSteps, event: Event | DeliveryEvent) -> bool:
-    """Parcels have limits, so what concerns messages alone takes milliseconds."""
+    """Return True if an event's step may take long. Parcels have limits, so events of messages take milliseconds."""
     return not isinstance(event, DeliveryEvent) and long_steps.may_take_long(event)
 
 
 def carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
-    """Take the step, in whichever thread; what it makes is not looked through for garbage."""
+    """Take the step in the calling thread. The collector is off meanwhile."""
     with paused_collector():
         effects = core.step(event, now)
         if _brings_much(event) or effects.records.graph_row_count() > MANY_ROWS:
@@ -65,7 +65,7 @@ def carry_out(core: Core, event: Event | DeliveryEvent, now: float) -> Effects:
 
 
 def numbers_anew(event: Event | DeliveryEvent, peer: ServerId) -> bool:
-    """Whether a step numbers the letters to and from a server anew."""
+    """Return True if a step numbers the letters to and from a server anew."""
     return isinstance(event, Restored) or (isinstance(event, PeerRestored) and event.peer == peer)
 
 

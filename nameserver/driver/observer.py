@@ -1,4 +1,4 @@
-"""What the run loop tells those who watch it: for logs, metrics and traces. Nothing that it does depends on them."""
+"""Observers of the run loop: logs, metrics and traces. The work of the run loop does not depend on them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from namegraph import Command, Effects, Event, Outcome
 
 
 class Observer:
-    """Told at once, in the thread of the event loop; each method that is not overridden does nothing."""
+    """Receiver of events, called at once in the thread of the event loop. Methods do nothing unless overridden."""
 
     def asked(self, command: Command) -> None:
-        """The command of a caller is about to be taken, within the task of the call."""
+        """Note that the command of a caller is about to be taken. Runs within the task of the call."""
 
     def answered(self, command: Command, outcome: Outcome) -> None:
-        """The outcome of a command leaves: it is durable, or a refusal."""
+        """Note that the outcome of a command leaves. The outcome is durable, or a refusal."""
 
     def stepped(self, event: Event | DeliveryEvent, effects: Effects, seconds: float, *, was_long: bool) -> None:
-        """A step was taken; `was_long`: in a thread of its own, while the event loop went on."""
+        """Note a step. `was_long`: True if the step ran in a thread of its own while the event loop went on."""
 
     def commit_began(self, rows: int) -> None:
-        """So many rows are being written."""
+        """Note that some rows are being written."""
 
     def committed(self, seconds: float) -> None:
-        """They are durable."""
+        """Note that the rows are durable."""
 
     def database_failed(self, why: str) -> None:
-        """The database cannot be written; told once until it can be again."""
+        """Note that the database cannot be written. Called once until it can be written again."""

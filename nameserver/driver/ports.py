@@ -1,4 +1,4 @@
-"""What the run loop drives and writes to, and whom it tells: the core, the store, and the desk of messages."""
+"""Interfaces of the run loop: the core it drives, the store it writes to, and the desk of messages it tells."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 
 class Core(Protocol):
-    """The part of the core that the loop drives."""
+    """Part of the core that the run loop drives."""
 
     server: ServerId
     told_revision: str | None
-    """What to tell as the newest revision, where that is not the newest one in memory."""
+    """Revision to tell as the newest, if it is not the newest in memory. None otherwise."""
 
     @property
     def servers_met(self) -> Sequence[ServerId]:
@@ -24,68 +24,68 @@ class Core(Protocol):
 
     @property
     def revision(self) -> str:
-        """The newest revision to tell."""
+        """Newest revision to tell."""
 
     @property
     def next_deadline(self) -> float | None:
-        """When the core wants a `Tick`, on the clock of `step`'s `now`."""
+        """Time at which the core wants a `Tick`, on the clock of `step`'s `now`."""
 
     def channels_of(self, lane: Lane) -> Channels:
-        """The channels of one lane."""
+        """Return the channels of one lane."""
 
     def step(self, event: Event | DeliveryEvent, now: float) -> Effects:
         """Take one event."""
 
 
 class LongSteps(Protocol):
-    """What readers see while a step is carried out in another thread."""
+    """Control of the state that readers see while a step runs in another thread."""
 
     def may_take_long(self, event: Event) -> bool:
-        """Whether the step of an event is to leave the loop's thread."""
+        """Return True if the step of an event is to leave the loop's thread."""
 
     def hold(self) -> Slices[None]:
-        """Show readers no later state until the step is durable; no step may be taken between the slices."""
+        """Show readers no later state until the step is durable. No step may be taken between the slices."""
 
     def let_go(self, *, earliest: bool) -> LeftBehind:
-        """The earliest of these steps is durable; or the latest one has left nothing to be made durable."""
+        """Release the held state: the earliest long step is durable, or the latest one left nothing to make durable."""
 
 
 class DeliveryDesk(Protocol):
-    """Whoever speaks with the callers of the delivery half."""
+    """Desk that speaks with the callers of the delivery half."""
 
     def has_open(self) -> bool:
-        """Whether messages wait for the next parcel."""
+        """Return True if messages wait for the next parcel."""
 
     def answer(self, answers: Iterable[Answer]) -> None:
-        """Tell callers: what they are told is durable."""
+        """Send answers to callers. The answers are durable."""
 
     def show(self, shown: Shown) -> None:
-        """Hand a datagram to those who listen."""
+        """Hand a datagram to its listeners."""
 
     def in_memory_through(self, through: int) -> None:
-        """What is kept in memory may be handed out through a position."""
+        """Allow entries in memory through a position to be handed out."""
 
     def fail(self, why: str) -> None:
-        """Tell all callers that wait that it is not known when the database can be written."""
+        """Tell all waiting callers that it is unknown when the database can be written."""
 
     def was_logged(self, records: Sequence[LogRecord]) -> None:
-        """These entries are durable, at least one, and so is the log through the last of them."""
+        """Note that these entries, at least one, are durable, and so is the log through the last of them."""
 
     def end(self, refusal: Refusal) -> None:
-        """The server is about to end: tell whoever listens, or sends one message after another."""
+        """Tell listeners and streaming senders that the server is about to end."""
 
 
 class DurableStore(Protocol):
-    """The part of a store that the loop uses."""
+    """Part of a store that the run loop uses."""
 
     def commit(self, records: Records) -> None:
         """Make all records durable, or none and raise `StorageError`."""
 
     def probe(self) -> None:
-        """Raise `StorageError` where a commit would, as far as that can be told."""
+        """Raise `StorageError` if a commit would, as far as the store can tell."""
 
     def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
-        """Read the record of changes; raises `StorageError`."""
+        """Read the record of changes. Raises `StorageError`."""
 
     def read_log(self, wanted: LogWanted) -> list[LogRecord]:
-        """Read entries of the log of messages; raises `StorageError`."""
+        """Read entries of the log of messages. Raises `StorageError`."""

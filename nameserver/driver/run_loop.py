@@ -1,32 +1,34 @@
-"""Drives the core: one step at a time, records durable before anything that rests on them becomes visible.
+"""Drive the core: one step at a time, records durable before anything that rests on them becomes visible.
 
     command, letter -> core.step -> records -> COLLECTING -> FLUSHING -> durable -> letters, replies, held reads
                                                    ^            | StorageError
                                                    |            v
                                                next batch    FAILING: tries again, refuses meanwhile
 
-One flush is under way at a time, in one worker thread; the records of all steps taken meanwhile make up the next flush
-(group commit). Callers that were just answered tend to ask again at once, so the next flush waits for them, but only a
-moment; a caller who is alone never waits, nor does a letter to or from another server. The core is ahead of the
-database by these two batches at most, so a read is held until the newest of them is durable: nobody sees what a crash
-could undo.
+Group commit: one flush is under way at a time, in one worker thread. The records of all steps taken meanwhile make up
+the next flush. Callers that were just answered tend to ask again at once, so the next flush waits a moment for them. A
+single caller never waits, nor does a letter to or from another server. The core is ahead of the database by at most
+these two batches. A read is held until the newest of them is durable, so no reader sees a state that a crash could
+undo.
 
-A step that may take long is carried out in a thread of its own. Meanwhile other events wait for their turn, and no
-letter leaves that the step has written. Its records are a batch of their own, which may take seconds to be written.
-Until it is durable, readers see the state before the step, and wait for no later batch.
+Long steps: a step that may take long runs in a thread of its own. Meanwhile other events wait for their turn, and no
+letter of the step leaves. Its records are a batch of their own, which may take seconds to write. Until this batch is
+durable, readers see the state before the step, and wait for no later batch.
 
-When the database cannot be written, what was under way has an unknown outcome (the very same records are tried again
-until it works), and reads that may rest on it and further updates are refused, since nothing could be confirmed; the
-letters of other servers wait. Where that lasts, these are told, and all callers that wait (`detector/write_health.py`).
-One flush that works ends it. A server that has nothing to write looks now and then whether it could, and refuses
-updates while it could not; reads go on. A database that is lost for good ends the server.
+A database that cannot be written: the updates under way have an unknown outcome: the same records are tried again until
+the write works. Reads that may rest on these records, and further updates, are refused, since nothing could be
+confirmed. Letters of other servers wait. If the failure lasts, peers and all waiting callers are told
+(`detector/write_health.py`). One successful flush ends the failure. A server without records to write probes its
+database now and then, and refuses updates while the probe fails. Reads go on. A database that is lost for good ends the
+server.
 
-Datagrams are kept nowhere: they leave at once, or, where they rest on memberships that are not durable, with the batch
-that has these. What cannot leave then, or comes while nothing can be handled at once, is dropped and counted.
+Datagrams are not kept. They leave at once, or with the batch that has the memberships they rest on, if these are not
+durable. A datagram that cannot leave then, or that comes while the server cannot handle it at once, is dropped and
+counted.
 
-Letters to other servers stay in the core's channels: a batch only knows the number of the first one that must wait. So
-it is with both lanes, each by its own numbers. A post that came may be handled in any later step: which numbers have
-risen is asked of the core after each step, and receipts follow from that alone.
+Letters to other servers stay in the core's channels. A batch only knows the number of the first letter that must wait,
+in each lane by the numbers of that lane. A received post may be handled in any later step. So the loop asks the core
+after each step which numbers have risen, and receipts follow from that alone.
 """
 
 from __future__ import annotations
@@ -79,30 +81,30 @@ from nameserver.driver.ports import Core, DeliveryDesk, DurableStore, LongSteps
 from storage.store import ChangesFound, ChangesWanted, LogWanted
 
 LANES = tuple(Lane)
-"""A tuple: each step looks through it, and an enumeration takes ten times as long for that."""
+"""A tuple, because each step iterates over it, and iterating over an enumeration takes ten times as long."""
 
 WAITING_ROWS_LIMIT = 1_000_000
-"""Rows that may wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
+"""Most rows that wait for the flush under way before updates are refused: some 200 MB, and seconds of writing."""
 
 POSTS_OF_A_STEP = 32
-"""Of one server, that came together: some milliseconds."""
+"""Most posts of one server in one step, if they came together: some milliseconds."""
 
 SHORTEST_TICK_SECONDS = 0.001
-"""A timer may fire a little early; the core is then not asked again at once, without end."""
+"""Shortest pause before a tick. A timer may fire a little early, and the core must not be asked again without end."""
 
 PROBE_SECONDS = 1.0
-"""How often a server that writes nothing looks whether it could."""
+"""Interval at which a server without records to write probes its database."""
 
 
 class Waiting(NamedTuple):
-    """A caller of this server."""
+    """A waiting caller of this server."""
 
     command: Command
     outcome: asyncio.Future[Outcome]
 
 
 class RunLoop:
-    """Owns the core's input and the store's output. All methods belong to the thread of the event loop."""
+    """Owner of the core's input and the store's output. All methods belong to the thread of the event loop."""
 
     def __init__(
         self,
@@ -115,19 +117,19 @@ class RunLoop:
         long_steps: LongSteps | None = None,
         stepper: Executor | None = None,
     ) -> None:
-        """`on_storage_state` is told the failure when the database cannot be written, and None when it can again.
+        """`on_storage_state` gets the failure when the database cannot be written, and None when it can be again.
 
-        With `long_steps`, those are carried out by `stepper`.
+        `long_steps`: if given, `stepper` runs the long steps.
         """
         self._core = core
         self._long_steps = long_steps
         self._stepper = stepper
         self._long_step: asyncio.Future[None] | None = None
-        """There while a step is carried out in another thread."""
+        """Step in another thread. None if there is none."""
         self._unfinished: Unfinished | None = None
-        """What of it must not leave."""
+        """Letters and receipts of that step that must not leave."""
         self._later: deque[Event | DeliveryEvent] = deque()
-        """Events that came meanwhile."""
+        """Events that came during a long step."""
         self._database = DatabaseWork(store, worker, self)
         self._clock = clock
         self._on_storage_state = on_storage_state
@@ -140,48 +142,49 @@ class RunLoop:
         self._room = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._armed_for: float | None = None
-        """The deadline of the core that the timer is for."""
+        """Deadline of the core that the timer is set for."""
         self._is_to_arm = False
-        """Whether the timer is set as soon as those whom a step woke had a turn."""
+        """True if the timer is to be set once the tasks that a step woke had a turn."""
         self._waits_since: float | None = None
-        """Since when there is nothing to write; None while there is something."""
+        """Time since which there is nothing to write. None while there is something to write."""
         self._look: asyncio.TimerHandle | None = None
-        """Set for the next look whether that lasts."""
+        """Timer of the next look at `_waits_since`."""
         self._is_to_probe = False
         self._bug: BaseException | None = None
         self._refuses_updates_because: Refusal | None = None
         self._durable_revision = core.revision
         self._ends = False
         self._stepped: asyncio.Future[None] | None = None
-        """Done at the next step; present while a caller waits for it."""
+        """Future that is done at the next step. None unless a caller waits for it."""
         self._changes_recorded: asyncio.Future[None] | None = None
-        """Done when more of the record of changes is durable; present while a reader waits for it."""
+        """Future that is done when more of the record of changes is durable. None unless a reader waits for it."""
         self.step_count = 0
-        """Tells a reader that yields in between whether the graph may have changed, or is about to in another thread.
+        """Number that changes whenever the graph that readers see may have changed, or is about to in another thread.
 
-        Rises with each step that was taken, and when a long one begins or what it did is shown to readers.
+        A reader that yields compares it. It rises with each step, when a long step begins, and when readers see its
+        effects.
         """
         self.storage_failure: str | None = None
         self.followers: list[Callable[[Effects], None]] = []
-        """Told what each step did, at once: readers that go on over several steps."""
+        """Callbacks that get the effects of each step at once: readers that go on over several steps."""
         self.observers: list[Observer] = []
         self._letting_out = LettingOut()
         self.notify_peers: Callable[[Iterable[ServerId]], None] = lambda _peers: None
-        """Told for which servers there are letters or receipts that may leave."""
+        """Callback that gets the servers for which letters or receipts may leave."""
 
     @property
     def server(self) -> ServerId:
-        """Whose core this is."""
+        """Server of this core."""
         return self._core.server
 
     @property
     def desk(self) -> DeliveryDesk | None:
-        """Who is told of messages; None: none are taken."""
+        """Desk that is told of messages. None if this server takes no messages."""
         return self._letting_out.desk
 
     @property
     def datagrams(self) -> DatagramCounts:
-        """What became of datagrams."""
+        """Outcomes of datagrams."""
         return self._letting_out.counts
 
     def begin_messages(self, desk: DeliveryDesk) -> None:
@@ -189,24 +192,24 @@ class RunLoop:
         self._letting_out.desk = desk
 
     def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
-        """`send` sends what nobody keeps to another server, if it can leave soon; it returns whether it will."""
+        """Set the sender of datagrams. `send` returns True if the datagram can leave soon and will."""
         self._letting_out.send_datagram = send
 
     @property
     def newest_batch(self) -> Batch | None:
-        """The newest batch that is not durable and that readers see; while it is None, answers may leave at once."""
+        """Newest batch that is not durable and that readers see. While it is None, answers may leave at once."""
         return self._batches.newest_seen
 
     def now(self) -> float:
-        """The time on the clock of deadlines."""
+        """Return the time on the clock of deadlines."""
         return self._clock()
 
     def new_ticket(self) -> int:
-        """A number for one command, never used again."""
+        """Return a number for one command, never used again."""
         return next(self._tickets)
 
     def require_accepting(self) -> None:
-        """Raise `RefusedError` where an update would be refused whatever it says."""
+        """Raise `RefusedError` if every update would be refused, whatever it contains."""
         if self._refuses_updates_because is not None:
             raise RefusedError(self._refuses_updates_because)
         if self.storage_failure is not None:
@@ -216,21 +219,21 @@ class RunLoop:
 
     @property
     def durable_revision(self) -> str:
-        """The revision of the newest durable state."""
+        """Revision of the newest durable state."""
         return self._durable_revision
 
     @property
     def callers_waiting(self) -> int:
-        """How many commands are under way."""
+        """Number of commands under way."""
         return len(self._waiting)
 
     @property
     def rows_waiting(self) -> int:
-        """How much there is to write after what is being written."""
+        """Number of rows to write after the batch being written."""
         return self._batches.rows_waiting()
 
     async def carry_out(self, command: Command) -> Committed:
-        """Take the command, and return once its outcome is durable; raise `RefusedError` where it is refused."""
+        """Take the command, and return once its outcome is durable. Raises `RefusedError` if it is refused."""
         for observer in self.observers:
             observer.asked(command)
         try:
@@ -262,12 +265,12 @@ class RunLoop:
         return outcome
 
     def begin(self, peers: Iterable[ServerId]) -> None:
-        """Have made durable what the restart of the core changed; before that no letter leaves to these servers."""
+        """Make durable the changes of the core's restart. No letter to these servers leaves before."""
         self._step(Tick())
         self._batches.hold_letters_to(peers)
 
     def take(self, event: Event | DeliveryEvent) -> None:
-        """Take what no caller waits for."""
+        """Take an event that no caller waits for."""
         self._step(event)
 
     async def take_letters(
@@ -280,10 +283,12 @@ class RunLoop:
         received: int = 0,
         is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Take letters of another server, in order, once there is room; those that were handled before are left out.
+        """Take letters of another server in order, once there is room.
 
-        Several posts are one step. `received`: number through which the sender has handled letters to it, where it said
-        that with these; else 0. `is_over`: whether those that still wait are taken no more.
+        Letters handled before are left out.
+
+        Several posts are one step. `received`: number through which the sender has handled letters to it, if these
+        letters say so, else 0. `is_over`: returns True if the letters that still wait are not to be taken any more.
         """
         channels = self._core.channels_of(lane)
         beginnings = channels.beginnings(sender)
@@ -295,24 +300,24 @@ class RunLoop:
         while together := list(islice(came, POSTS_OF_A_STEP if lane is Lane.POST else 1)):
             await self.between_steps()
             if is_over() or channels.beginnings(sender) != beginnings:
-                return  # In the latter case they were numbered by the channel before.
+                return  # If the beginnings differ, the previous channel numbered these letters.
             new = [each for each in together if each.number > channels.handled_through(sender)]
             if new:
                 self._step(PeerPosts(tuple(new)) if len(new) > 1 else new[0])
             elif received:
                 self._step(PeerReceived(sender, received, lane))
             if len(together) == POSTS_OF_A_STEP:
-                await asyncio.sleep(0)  # Others have their turn.
+                await asyncio.sleep(0)  # Other tasks have their turn.
 
     def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
-        """Take what another server sent and nobody keeps; it is dropped where it cannot be handled at once."""
+        """Take a datagram of another server. It is dropped if it cannot be handled at once."""
         if self._long_step is not None or self.storage_failure is not None or self._is_full():
             self.datagrams.dropped += 1
         else:
             self._step(DatagramCame(sender, encoded))
 
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
-        """The number of the first letter to a server that waits for the database; None where none does."""
+        """Return the number of the first letter to a server that waits for the database. None if no letter waits."""
         held = self._batches.first_letter_held(receiver, lane)
         if self._unfinished is None:
             return held
@@ -320,20 +325,23 @@ class RunLoop:
         return of_step if held is None else min(held, of_step)
 
     def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
-        """The number of the last letter of a sender before those whose records wait; None where none do."""
+        """Return the number of the last letter of a sender before the letters whose records wait.
+
+        None if no records wait.
+        """
         handled = self._batches.handled_before(sender, lane)
         if self._unfinished is None or handled is not None:
             return handled
         return self._unfinished.handled_through.get(Flow(sender, lane))
 
     def is_writing_what_came_from(self, peer: ServerId) -> bool:
-        """Whether letters of a server are handled, and what they caused is not durable."""
+        """Return True if letters of a server are being handled, or were handled and their effects are not durable."""
         if self._unfinished is not None and self._unfinished.comes_from(peer):
             return True
         return any(self._batches.handled_before(peer, lane) is not None for lane in Lane)
 
     def begins_again_with(self, peer: ServerId) -> bool:
-        """Whether a step under way, or one that waits for it, numbers the letters to and from a server anew."""
+        """Return True if a step under way, or a waiting event, numbers the letters to and from a server anew."""
         coming = () if self._unfinished is None else (self._unfinished.event, *self._later)
         return any(numbers_anew(event, peer) for event in coming)
 
@@ -344,18 +352,18 @@ class RunLoop:
             await asyncio.sleep(0)
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: it is not known when the database can be written."""
+        """End the wait of all callers: it is unknown when the database can be written."""
         for command, outcome in self._waiting.values():
             if not outcome.done():
                 is_question = isinstance(command, ReadCommand | CutCommand)
                 outcome.set_result(unavailable(why) if is_question else outcome_unknown(why))
 
     async def until_durable(self) -> None:
-        """Wait until all that readers could see by now is durable; raise `RefusedError` where the database fails."""
+        """Wait until all that readers could see by now is durable. Raises `RefusedError` if the database fails."""
         await self._until_durable(self.newest_batch)
 
     async def until_all_durable(self) -> None:
-        """As `until_durable`, for who has read the core itself."""
+        """Do as `until_durable`, for a caller that has read the core itself."""
         await self._until_durable(self._batches.newest)
 
     async def _until_durable(self, batch: Batch | None) -> None:
@@ -371,26 +379,26 @@ class RunLoop:
             raise RefusedError(refusal)
 
     async def between_steps(self) -> None:
-        """Wait until no step is carried out in another thread: then the core itself may be read."""
+        """Wait until no step runs in another thread. Then the core itself may be read."""
         while self._long_step is not None:
             await asyncio.wait((self._long_step,))
 
     async def read_changes(self, wanted: ChangesWanted) -> ChangesFound:
-        """Read the record of changes; raises `RefusedError` where the database fails, or the server is about to end."""
+        """Read the record of changes. Raises `RefusedError` if the database fails, or the server is about to end."""
         if self._refuses_updates_because is not None:
             raise RefusedError(self._refuses_updates_because)
         return await self._database.read_changes(wanted)
 
     async def read_log(self, wanted: LogWanted) -> list[LogRecord]:
-        """Read entries of the log of messages; raises `RefusedError` where the database fails."""
+        """Read entries of the log of messages. Raises `RefusedError` if the database fails."""
         return await self._database.read_log(wanted)
 
     async def newest_change(self) -> int:
-        """The number of the newest record of changes; 0 where none is kept."""
+        """Return the number of the newest record of changes. 0 if none is kept."""
         return (await self.read_changes(ChangesWanted(0))).newest or 0
 
     def next_changes(self) -> asyncio.Future[None]:
-        """Done once more changes are recorded, or none will be."""
+        """Return a future that is done once more changes are recorded, or none will be."""
         if self._changes_recorded is None or self._changes_recorded.cancelled():
             self._changes_recorded = asyncio.get_running_loop().create_future()
         return asyncio.shield(self._changes_recorded)
@@ -401,15 +409,15 @@ class RunLoop:
             self._changes_recorded = None
 
     async def next_step(self, seconds: float) -> None:
-        """Wait until another step was taken, but not longer than this."""
+        """Wait until another step was taken, at most `seconds`."""
         if self._stepped is None:
             self._stepped = asyncio.get_running_loop().create_future()
         await asyncio.wait((self._stepped,), timeout=seconds)
 
     async def flush_forever(self) -> None:
-        """Make batches durable until `finish` and nothing is left.
+        """Make batches durable until `finish` was called and no records are left.
 
-        Raises `DatabaseLostError`, and whatever a bug raised in a step or a commit: the server must end then.
+        Raises `DatabaseLostError`, and any exception that a bug raised in a step or a commit. The server must end then.
         """
         await self._take_own_letters()
         while True:
@@ -426,14 +434,14 @@ class RunLoop:
                 return
 
     def refuse_updates(self, refusal: Refusal) -> None:
-        """Take no update from now on; those taken are finished, reads go on."""
+        """Take no update from now on. Updates already taken are finished, and reads go on."""
         self._refuses_updates_because = refusal
         self._tell_changes()
         if self.desk is not None:
             self.desk.end(refusal)
 
     def finish(self) -> None:
-        """Let `flush_forever` return once everything taken is durable."""
+        """Let `flush_forever` return once all taken events are durable."""
         self._ends = True
         self._gathering.end()
         self._disarm_timer()
@@ -442,18 +450,18 @@ class RunLoop:
         self._wake.set()
 
     def undurable_records(self) -> list[Records]:
-        """What is in memory, but not yet in the database."""
+        """Return the records that are in memory and not yet in the database."""
         return [batch.records for batch in self._batches]
 
     def undurable_records_seen(self) -> list[Records]:
-        """As `undurable_records`, of what readers see."""
+        """Return the records of `undurable_records` that readers see."""
         return [batch.records for batch in self._batches.seen_by_readers()]
 
     def _is_full(self) -> bool:
         return self._batches.rows_waiting() > WAITING_ROWS_LIMIT
 
     def _step(self, event: Event | DeliveryEvent) -> None:
-        """Take an event: at once, or in another thread where that may take long, or once such a step is over."""
+        """Take an event: at once, in another thread if it may take long, or after the long step that is under way."""
         if self._bug is not None:
             raise self._bug
         if self._long_step is not None:
@@ -461,7 +469,7 @@ class RunLoop:
         elif self._long_steps is not None and may_take_long(self._long_steps, event):
             self._unfinished = about_to_begin(self._core, event)
             self._long_step = asyncio.ensure_future(self._step_elsewhere(event, self._long_steps))
-            # What went wrong there ends the server, by `flush_forever`.
+            # `flush_forever` ends the server with the exception of this step.
             self._long_step.add_done_callback(lambda step: step.cancelled() or step.exception())
         else:
             is_first_meeting = self._is_first_meeting(event)
@@ -506,7 +514,7 @@ class RunLoop:
             observer.stepped(event, effects, seconds, was_long=was_long)
 
     def _end_because_of(self, bug: BaseException) -> None:
-        """The core may be half changed: the server ends, and starts again from what is durable."""
+        """Remember a bug. The core may be half changed, so the server ends, and starts again from its durable state."""
         self._bug = bug
         self._wake.set()
 
@@ -516,7 +524,7 @@ class RunLoop:
         )
 
     def _take_effects(self, event: Event | DeliveryEvent, effects: Effects, *, is_first_meeting: bool) -> None:
-        """Let become durable what a step did, and then leave."""
+        """Queue the effects of a step to become durable and then leave."""
         self.step_count += 1
         if self._stepped is not None:
             self._stepped.set_result(None)
@@ -538,12 +546,12 @@ class RunLoop:
         if batch is not None:
             self._gathering.came(batch)
         if not self._is_to_arm:
-            # Whoever waits for what the step did is woken before.
+            # Set the timer after the callers that wait for the step's effects were woken.
             self._is_to_arm = True
             asyncio.get_running_loop().call_soon(self._arm_timer)
 
     def _collect(self, records: Records) -> None:
-        # What waits for its parcel has no records yet: these are made when the batch is written.
+        # Messages that wait for their parcel have no records yet. Their records are made when the batch is written.
         is_nothing = records.is_empty()
         if is_nothing and (self._batches.collecting is not None or not self._has_open()):
             return
@@ -614,7 +622,7 @@ class RunLoop:
         self._step(Tick())
 
     async def _is_woken(self) -> bool:
-        """Wait until there is something to do, but not for ever."""
+        """Wait until there is work to do, or it is time to probe. Return False if the database is to be probed."""
         if not self._wake.is_set():
             loop = asyncio.get_running_loop()
             self._waits_since = loop.time()
@@ -626,7 +634,7 @@ class RunLoop:
         return not is_to_probe
 
     def _look_up(self) -> None:
-        """Have the database probed if nothing was written for so long: one timer serves many short waits."""
+        """Request a probe if there was nothing to write for `PROBE_SECONDS`. One timer serves many short waits."""
         self._look = None
         if self._waits_since is not None:
             loop = asyncio.get_running_loop()
@@ -657,7 +665,7 @@ class RunLoop:
         self._durable_revision = batch.revision
         if batch.is_of_long_step and self._long_steps is not None:
             self._leavings.add(self._long_steps.let_go(earliest=True))
-            # Nobody but the writer has read these lists.
+            # The writer was the only reader of these lists.
             self._leavings.add(LeftBehind([], batch.records.nodes))
             self._leavings.add(LeftBehind([], batch.records.arcs))
             self.step_count += 1
@@ -667,7 +675,7 @@ class RunLoop:
         self._gathering.expect(len(batch.replies) + came_meanwhile)
         is_logged_first = not batch.answers
         if is_logged_first:
-            # All that leaves says that posts have come: those who listen here go first.
+            # A batch without answers only confirms received posts to other servers, so local listeners go first.
             self._tell_logged(batch)
         self.notify_peers(batch.peers())
         unkept = batch.unkept
@@ -683,7 +691,9 @@ class RunLoop:
             self.desk.was_logged(batch.records.log)
 
     async def _take_own_letters(self) -> None:
-        """Take what this server has written to itself, once it is durable and what was to leave with it has left."""
+        """Take the letters of this server to itself, once they are durable and the other letters of their batch have
+        left.
+        """
         server = self._core.server
         for lane in LANES:
             channels = self._core.channels_of(lane)
@@ -702,7 +712,7 @@ class RunLoop:
                 self._step(PeerMessage(server, letter.number, letter.encoded, lane))
 
     def recover(self) -> None:
-        """The database can be written, as before or again."""
+        """Note that the database can be written, as before or again."""
         if self.storage_failure is not None:
             self.storage_failure = None
             self._on_storage_state(None)
@@ -710,7 +720,7 @@ class RunLoop:
         self._room.set()
 
     def fail(self, why: str) -> None:
-        """The database cannot be written: whoever waits is told."""
+        """Note that the database cannot be written, and tell all waiting callers."""
         self._core.told_revision = self._durable_revision
         if self.storage_failure is None:
             self._on_storage_state(why)

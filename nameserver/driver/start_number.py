@@ -1,6 +1,8 @@
-"""The number that names a start of a server: it is in the ids of what the server accepts until it ends.
+"""Number of a start of a server.
 
-Nothing of it is read from the database: that may be an older copy, whose server has started again since.
+The ids of all that the server accepts until it ends contain it.
+
+The number does not come from the database: that may be an older copy, whose server has started again since.
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ import secrets
 import time
 
 CHANCE_BITS = 16
-"""Behind the milliseconds since 1970: two starts may read the same time, where a clock is set."""
+"""Random bits after the milliseconds since 1970. Two starts may read the same time if a clock is set."""
 
 
 def start_number() -> int:
-    """Draw one. It is higher than all before, unless the time of day was set back, and no other start has it."""
+    """Return a new number. It is higher than all before, unless the time of day was set back. No other start has it."""
     return time.time_ns() // 1_000_000 << CHANCE_BITS | secrets.randbits(CHANCE_BITS)
