@@ -1,30 +1,35 @@
-"""How long to wait before a server is dialled again."""
+"""Pauses between attempts to dial a server."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 FIRST_PAUSE_SECONDS = 0.1
-"""A server that was restarted is found again at once."""
+"""First pause. A restarted server is found again at once."""
 
 LONGEST_PAUSE_SECONDS = 2.0
-"""One that is back after hours is found within this time, and a thousand servers that look for it do little harm."""
+"""Longest pause.
+
+A server that is back after hours is found within this time.
+
+A thousand servers that dial it at this rate do little harm.
+"""
 
 
 class Backoff:
-    """Pauses that double, each shortened by chance to half at most, so that many servers do not dial in step."""
+    """Pauses that double. Chance shortens each by up to half, so that many servers do not dial in step."""
 
     def __init__(self, chance: Callable[[], float]) -> None:
-        """`chance` gives numbers from 0 to 1."""
+        """`chance` returns numbers from 0 to 1."""
         self._chance = chance
         self._pause_seconds = FIRST_PAUSE_SECONDS
 
     def next_pause_seconds(self) -> float:
-        """The pause before the next attempt."""
+        """Return the pause before the next attempt."""
         pause_seconds = self._pause_seconds
         self._pause_seconds = min(2 * pause_seconds, LONGEST_PAUSE_SECONDS)
         return pause_seconds * (1 - self._chance() / 2)
 
     def reset(self) -> None:
-        """Begin anew: an attempt has led somewhere."""
+        """Begin with the first pause again, because an attempt succeeded."""
         self._pause_seconds = FIRST_PAUSE_SECONDS

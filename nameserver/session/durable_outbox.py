@@ -1,4 +1,4 @@
-"""What may leave: the letters to servers that are met whose records are durable, and receipts for what is durable."""
+"""Output that may leave: durable letters to servers that are met, and receipts for durable effects."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from namegraph import Channels, Lane, PeerLetter, ServerId
 
 
 class UndurableLetters(Protocol):
-    """What of the letters still waits for the database."""
+    """Letters and effects that still wait for the database."""
 
     def first_letter_held(self, receiver: ServerId, lane: Lane) -> int | None:
-        """The number of the first letter to a server that waits; None where none does."""
+        """Return the number of the first letter to a server that waits for the database. None if no letter waits."""
 
     def handled_before_flush(self, sender: ServerId, lane: Lane) -> int | None:
-        """The number of the last letter of a sender before those whose effects wait; None where none do."""
+        """Return the number of the last letter of a sender before the letters whose effects wait.
+
+        None if no effects wait.
+        """
 
 
 class DurableOutbox:
-    """The numbered channels of the core, of one lane, as a crash now would leave them."""
+    """Numbered channels of the core, of one lane, in the state that a crash now would leave."""
 
     def __init__(self, channels: Channels, undurable: UndurableLetters) -> None:
         self._channels = channels
@@ -30,7 +33,7 @@ class DurableOutbox:
         self.is_met = channels.is_met
 
     def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
-        """The letters beyond a number that may leave, in order."""
+        """Yield the letters beyond a number that may leave, in order."""
         if self.sent_through(receiver) <= number:
             return
         through = self.left_through(receiver)
@@ -41,6 +44,6 @@ class DurableOutbox:
             yield letter
 
     def handled_through(self, sender: ServerId) -> int:
-        """The number of the last letter of a sender of which all that it caused is durable."""
+        """Return the number of the last letter of a sender whose effects are all durable."""
         before_flush = self._undurable.handled_before_flush(sender, self._channels.lane)
         return self._channels.handled_through(sender) if before_flush is None else before_flush

@@ -1,6 +1,6 @@
-"""What travels on the stream between two servers, as values, and their form on the wire.
+"""Frames of the stream between two servers, as values, and their encoding.
 
-Whatever bytes come, `decode` returns a frame: those that mean nothing are `Malformed`, a fault of the peer like others.
+`decode` returns a frame for all bytes. Bytes without meaning become `Malformed`, which is a fault of the peer.
 """
 
 from __future__ import annotations
@@ -17,33 +17,36 @@ from nameserver.config.addresses import InvalidAddressError, parse_address
 from shadowtree.v1 import peer_pb2
 
 TEXT_LIMIT = 500
-"""Characters of a reason that are kept: it is shown to operators, whoever wrote it."""
+"""Most characters of a reason that are kept. Reasons are shown to operators, and may come from any server."""
 
 
 RELEASE_LIMIT = 50
-"""Characters of the version of a program."""
+"""Most characters of the version of a program."""
 
 ADDRESS_LIMIT = 300
-"""Characters of an address: a DNS name has 253 at most."""
+"""Most characters of an address. A DNS name has at most 253."""
 
 OWN_SUBNETS_LIMIT = 10_000
-"""Subnets of one server, and those that it may expect at one address."""
+"""Most subnets of one server, and most subnets that it may expect at one address."""
 
 DATAGRAMS_LIMIT = 1_000
-"""Datagrams in one frame: the receiver handles them in one go."""
+"""Most datagrams in one frame. The receiver handles them in one go."""
 
 GRACE_MS_LIMIT = 60_000
-"""For how long another server can ask to be waited for: callers wait meanwhile."""
+"""Longest grace that a server can ask for. Callers wait meanwhile."""
 
 KNOWN_SERVERS_LIMIT = 1_000
-"""Servers that one can say it has met: far more than there are, few enough to be compared with the table here."""
+"""Most servers that a server can name as met.
+
+The limit is far above real numbers, and small enough to compare the servers with the table here.
+"""
 
 KNOWN_SUBNETS_LIMIT = 20_000
-"""Of all these together."""
+"""Most subnets of all these servers together."""
 
 
 class GoodbyeReason(IntEnum):
-    """Why a session ends; the numbers are those of the wire."""
+    """Reason of the end of a session. The numbers are those of the wire."""
 
     UNSPECIFIED = peer_pb2.PeerFrame.Goodbye.REASON_UNSPECIFIED
     OTHER_VERSION = peer_pb2.PeerFrame.Goodbye.REASON_OTHER_VERSION
@@ -63,7 +66,7 @@ class GoodbyeReason(IntEnum):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether trying again helps only once somebody has changed something."""
+        """True if a new attempt helps only after an operator has changed something."""
         return self not in _PASSING
 
 
@@ -85,41 +88,44 @@ class KnownServer(NamedTuple):
 
     server: ServerId
     subnets: tuple[Subnet, ...]
-    """Those of the sender's table; sorted."""
+    """Subnets of the server in the sender's table, sorted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A server introduces itself."""
+    """Introduction of a server."""
 
     protocol_version: int
-    """The oldest that it speaks."""
+    """Oldest version that the server speaks."""
     server: ServerId
     subnets: tuple[Subnet, ...]
     start: int
-    """Drawn when it started."""
+    """Number drawn when the server started."""
     session: int
     addressed_subnets: tuple[Subnet, ...]
     incarnation: int = 0
-    """Drawn when it last found that its database is an older copy; durable."""
+    """Number drawn when the server last found that its database is an older copy. Durable."""
     known: tuple[KnownServer, ...] = ()
-    """The other servers that it has met."""
+    """Other servers that the server has met."""
     newest_version: int = 0
-    """That it speaks; 0: none but the oldest."""
+    """Newest version that the server speaks. 0 if it speaks only the oldest."""
     release: str = ""
-    """The version of its program, for people; empty: it does not say."""
+    """Version of the server's program, for people. Empty if the server does not say."""
     address: str = ""
-    """Address for calls: ``HOST:PORT``, or ``:PORT`` at the host that it dials from; empty: it does not say."""
+    """Address for calls: ``HOST:PORT``, or ``:PORT`` at the host that the server dials from.
+
+    Empty if it does not say.
+    """
 
     @property
     def agreed_version(self) -> int | None:
-        """The version that is spoken with it; None where there is none."""
+        """Version that both servers speak. None if there is none."""
         return agreed_version(oldest=self.protocol_version, newest=max(self.protocol_version, self.newest_version))
 
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """Whole letters of one lane, in order, without gaps; at least one."""
+    """Whole letters of one lane, in order, without gaps. At least one letter."""
 
     session: int
     first_number: int
@@ -131,7 +137,7 @@ class Letters:
 
 @dataclass(frozen=True, slots=True)
 class LetterPart:
-    """A part of a letter that is too large for one frame."""
+    """Part of a letter that is too large for one frame."""
 
     session: int
     number: int
@@ -144,7 +150,7 @@ class LetterPart:
 
 @dataclass(frozen=True, slots=True)
 class Datagrams:
-    """What nobody keeps; at least one."""
+    """Datagrams, which are not kept. At least one datagram."""
 
     session: int
     datagrams: tuple[bytes, ...]
@@ -152,7 +158,7 @@ class Datagrams:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the other server's letters caused is durable through this number, and what its posts did."""
+    """Receipt: the effects of the other server's letters and posts are durable through these numbers."""
 
     session: int
     handled_through: int
@@ -161,44 +167,44 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The other server is there, though it had nothing to say."""
+    """Sign of life of a server without other frames to send."""
 
     session: int
     number: int
     heard: int
-    """The number of the last heartbeat that it received; 0: none."""
+    """Number of the last heartbeat that the sender received. 0 if none."""
     held_us: int
-    """How long before it sent this one, in microseconds."""
+    """Time from that heartbeat to this one, in microseconds."""
     view: str = ""
-    """Names the view that it is in."""
+    """Name of the view that the sender is in."""
     cannot_write: str = ""
-    """Why it has not been able to write its database for a while; empty while it can."""
+    """Reason why the sender has not been able to write its database for a while. Empty while it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Relay:
-    """A frame between two servers that cannot reach each other, through one that reaches both."""
+    """Frame between two servers that cannot reach each other, passed on by a server that reaches both."""
 
     session: int
-    """That of the two servers between which it travels now."""
+    """Session of the two servers between which the frame travels now."""
     source: ServerId
     destination: ServerId
     stream: int
-    """Chosen by who dialled it."""
+    """Number chosen by the server that dialled the stream."""
     is_by_dialler: bool
-    """Whether the source did."""
+    """True if the source dialled the stream."""
     is_first: bool = False
     taken: int = 0
-    """How many payloads of this stream the source has taken."""
+    """Number of payloads of this stream that the source has taken."""
     payload: bytes = b""
-    """A frame, encoded; empty: only the rest matters."""
+    """Encoded frame. Empty if only the other fields matter."""
     end: str = ""
-    """Why the stream is over; empty while it is not."""
+    """Reason why the stream is over. Empty while it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acquaintances:
-    """The other servers that the sender has met, where these are not those of its hello any more."""
+    """Other servers that the sender has met, after they changed since its hello."""
 
     session: int
     known: tuple[KnownServer, ...]
@@ -206,26 +212,26 @@ class Acquaintances:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The other server is being stopped: it finishes what is under way, and begins nothing new."""
+    """Announcement of a planned stop. The sender finishes the updates under way, and begins none."""
 
     session: int
     grace_ms: int = 0
-    """For how long, from its goodbye on, it asks others to wait for it; 0: not at all."""
+    """Time from the goodbye for which the sender asks its peers to wait. 0 for no wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Goodbye:
-    """The last frame: why the session ends, in one line."""
+    """Last frame of a session, with the reason of its end in one line."""
 
     reason: GoodbyeReason
     message: str
     grace_ms: int = 0
-    """As of `Leaving`."""
+    """Grace as in `Leaving`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """What came was no frame."""
+    """Received bytes that are no frame."""
 
     why: str
 
@@ -234,7 +240,7 @@ Frame = Hello | Letters | LetterPart | Datagrams | Receipt | Heartbeat | Relay |
 
 
 def encode(frame: Frame) -> bytes:
-    """The bytes of a frame."""
+    """Return the encoded frame."""
     message = peer_pb2.PeerFrame
     match frame:
         case Hello(version, server, subnets, start, session, addressed_subnets, incarnation, known):
@@ -315,7 +321,7 @@ def encode(frame: Frame) -> bytes:
 
 
 def decode(data: bytes) -> Frame | Malformed:
-    """The frame that bytes stand for."""
+    """Return the decoded frame."""
     try:
         wire = peer_pb2.PeerFrame.FromString(data)
     except DecodeError:
@@ -380,7 +386,7 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
         hello.protocol_version, ServerId(""), (), 0, 0, (), newest_version=hello.newest_protocol_version
     )
     if versions_alone.agreed_version is None:
-        # What else another version says cannot be judged here.
+        # The rest of a hello of another version cannot be judged here.
         return versions_alone
     if max(len(hello.subnets), len(hello.addressed_subnets)) > OWN_SUBNETS_LIMIT:
         return Malformed(f"a hello with more than {OWN_SUBNETS_LIMIT} subnets")
@@ -411,7 +417,7 @@ def _hello(hello: peer_pb2.PeerFrame.Hello) -> Hello | Malformed:
 
 
 def _announced(address: str) -> str:
-    """Return an announced address; empty if it is none, as if the server did not say."""
+    """Return an announced address. Empty if it is not an address, as if the server did not say."""
     try:
         parse_address(f"host{address}" if address.startswith(":") else address, lowest_port=1)
     except InvalidAddressError:

@@ -1,6 +1,6 @@
-"""Judges the hello of another server by the table of subnets and addresses: does this server talk to it?
+"""Judge the hello of another server by the table of subnets and addresses: accept the session or refuse it.
 
-The judgement is the same whichever of the two dialled. All subnets of one address belong to one server.
+The judgement does not depend on which server dialled. All subnets of one address belong to one server.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from nameserver.session.frames import Goodbye, GoodbyeReason, Hello
 
 
 class SubnetKnowledge(Protocol):
-    """What the core knows of subnets."""
+    """Subnets, as the core knows them."""
 
     @property
     def server(self) -> ServerId:
@@ -21,18 +21,18 @@ class SubnetKnowledge(Protocol):
 
     @property
     def subnets(self) -> tuple[Subnet, ...]:
-        """The subnets it owns."""
+        """Subnets that this server owns."""
 
     @property
     def peer_addresses(self) -> Mapping[Subnet, str]:
-        """Where the servers of other subnets are reached."""
+        """Address of each subnet of another server."""
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
-        """The server that owns a subnet, where it was met."""
+        """Return the server that owns a subnet. None if it was not met."""
 
 
 def subnets_by_address(known: SubnetKnowledge) -> dict[str, tuple[Subnet, ...]]:
-    """All addresses of other servers, each with the subnets expected there, sorted."""
+    """Return all addresses of other servers, each with the subnets expected there, sorted."""
     found: dict[str, list[Subnet]] = {}
     for subnet, address in sorted(known.peer_addresses.items()):
         found.setdefault(address, []).append(subnet)
@@ -40,9 +40,11 @@ def subnets_by_address(known: SubnetKnowledge) -> dict[str, tuple[Subnet, ...]]:
 
 
 def judge(hello: Hello, known: SubnetKnowledge, *, expected: Iterable[Subnet] = ()) -> Goodbye | None:
-    """Why this server does not talk to the one that introduced itself; None where it does.
+    """Return the goodbye for a server that this server refuses.
 
-    `expected` are the subnets for which it was dialled.
+    None if it accepts the session.
+
+    `expected`: the subnets for which the server was dialled.
     """
     if hello.agreed_version is None:
         return Goodbye(
@@ -79,7 +81,7 @@ def _claims_of_others(hello: Hello, known: SubnetKnowledge) -> Goodbye | None:
 
 def _missing(hello: Hello, known: SubnetKnowledge, expected: tuple[Subnet, ...]) -> Goodbye | None:
     claimed = frozenset(hello.subnets)
-    # One wrong line in the table of peers must not cut off a server that is right in all others.
+    # One wrong line in the table of peers must not cut off a server for which all other lines are right.
     is_another = bool(expected) and claimed.isdisjoint(expected)
     for together in subnets_by_address(known).values():
         if not claimed.isdisjoint(together):

@@ -1,9 +1,10 @@
-"""The heartbeats of one session: when one is due, what they prove, and how long the way there and back takes.
+"""Heartbeats of one session: due times, confirmations, and the measured round trip.
 
-A heartbeat names the last heartbeat that its sender received, and how long ago that was. So the round trip is the time
-since that one was sent, less the time that it lay. A server that names a heartbeat was there when it came, however late
-this end reads the answer. A heartbeat also tells the view of its sender, and whether the sender can write its database.
-Nothing here reads a clock; times are seconds on one clock that does not go back.
+A heartbeat names the last heartbeat that its sender received, and the time that has passed since. So the round trip is
+the time since the named heartbeat was sent, less the time that it lay at the peer. A server that names a heartbeat was
+there when the heartbeat came, however late this end reads the answer. A heartbeat also carries the view of its sender,
+and reports if the sender cannot write its database. This module reads no clock. Times are seconds on one clock that
+does not go back.
 """
 
 from __future__ import annotations
@@ -13,47 +14,57 @@ from collections import OrderedDict
 from nameserver.session.frames import Heartbeat
 
 LONGEST_INTERVALS = 2
-"""Within how many intervals a heartbeat is sent even beside other things: each end learns that the other hears it."""
+"""Most intervals between two heartbeats, even if other frames are sent.
+
+Each end so learns that the other end hears it.
+"""
 
 REMEMBERED_LIMIT = 16
-"""Heartbeats whose time of sending is known: those answered later came too late to tell anything."""
+"""Most heartbeats whose time of sending is remembered. Answers to older ones come too late to prove anything."""
 
 HELD_LIMIT_US = 2**32 - 1
-"""More than an hour is not told."""
+"""Largest `held_us`: more than an hour is not reported."""
 
 
 class Pulse:
-    """One end's heartbeats."""
+    """Heartbeats of one end."""
 
     def __init__(self, interval_seconds: float, now: float) -> None:
         self.round_trip_seconds: float | None = None
-        """As it was last measured; None: not yet."""
+        """Last measured round trip. None before the first."""
         self.confirmed_at = now
-        """When this end sent what the other one has answered last; at first, when the session was begun."""
+        """Time at which this end sent the newest heartbeat that the peer has answered.
+
+        At first, the begin of the session.
+        """
         self.view_there: str | None = None
-        """The view that the other end is in, as it last said; None: not yet."""
+        """View that the peer last reported. None before its first heartbeat."""
         self._interval_seconds = interval_seconds
         self._spoke_at = self._beat_at = now
         self._number = 0
         self._told: tuple[str, str] | None = None
-        """The view, and why this end cannot write, as it last said."""
+        """View and failure of this end, as last reported."""
         self._sent_at: OrderedDict[int, float] = OrderedDict()
         self._heard = 0
         self._heard_at = now
 
     def spoke(self, now: float) -> None:
-        """Something was sent: no heartbeat is needed for a while."""
+        """Note a sent frame. No heartbeat is needed for a while."""
         self._spoke_at = now
 
     def is_due(self, now: float, view: str = "", cannot_write: str = "") -> bool:
-        """Whether nothing was sent for an interval, or no heartbeat for a few, or none that told this."""
+        """Return True if a heartbeat is due.
+
+        A heartbeat is due if no frame was sent for an interval, if no heartbeat was sent for a few intervals, or if the
+        last one reported another view or failure.
+        """
         if (view, cannot_write) != self._told:
             return True
         interval = self._interval_seconds
         return now - self._spoke_at >= interval or now - self._beat_at >= LONGEST_INTERVALS * interval
 
     def beat(self, session: int, now: float, view: str = "", cannot_write: str = "") -> Heartbeat:
-        """The next heartbeat; it counts as sent."""
+        """Return the next heartbeat. It counts as sent."""
         self._number += 1
         self._sent_at[self._number] = now
         if len(self._sent_at) > REMEMBERED_LIMIT:
@@ -65,7 +76,7 @@ class Pulse:
         return Heartbeat(session, self._number, self._heard, held_us, view, cannot_write)
 
     def take(self, heartbeat: Heartbeat, now: float) -> None:
-        """A heartbeat came."""
+        """Note a received heartbeat."""
         self._heard, self._heard_at = heartbeat.number, now
         self.view_there = heartbeat.view
         sent_at = self._sent_at.get(heartbeat.heard)

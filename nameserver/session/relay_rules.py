@@ -1,12 +1,12 @@
-"""Decides what becomes of a frame that is to be passed on between two servers that cannot reach each other.
+"""Rules for a frame to be passed on between two servers that cannot reach each other.
 
     a --Relay(source a, destination b)--> c --the same--> b        a and b talk as over any other stream
                                                                    (`relayed_stream`); c keeps nothing
 
-One hop only: a frame that comes from another server than its source is taken here or dropped. So no frame is passed on
-twice, whatever each server believes about links. Nothing is passed on for servers that were never met.
+Frames travel one hop only: a frame that comes from another server than its source is taken here or dropped. So no frame
+is passed on twice, whatever each server believes about links. Frames of servers that were never met are not passed on.
 
-Source: protocol.md section 7 (while a common peer reaches both ends of a broken link, messages go through it).
+Source: docs/protocol.md, "Who is there" (two servers that cannot reach each other).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from nameserver.session.frames import Relay
 
 
 class RelayFault(StrEnum):
-    """What no correct server asks for."""
+    """Relay requests that no correct server makes."""
 
     FOR_ANOTHER = "relayed for another"
     UNKNOWN_SOURCE = "relayed for a stranger"
@@ -29,21 +29,21 @@ class RelayFault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """It is for this server."""
+    """The frame is for this server."""
 
     relay: Relay
 
 
 @dataclass(frozen=True, slots=True)
 class Onward:
-    """It goes to its destination."""
+    """The frame goes to its destination."""
 
     relay: Relay
 
 
 @dataclass(frozen=True, slots=True)
 class Back:
-    """It cannot go further: its source is told, by the frame given here."""
+    """The frame cannot go further. `relay` is the frame that tells its source."""
 
     relay: Relay
 
@@ -59,10 +59,9 @@ def way_of(
     is_reached: Callable[[ServerId], bool],
     known: Container[ServerId],
 ) -> Way:
-    """What becomes of a frame that came from `sender`.
+    """Return the treatment of a frame that came from `sender`.
 
-    `is_reached` tells whether there is a session with a server that leads through no other; `known` has all that were
-    met.
+    `is_reached`: returns True if there is a direct session with a server. `known`: all servers that were met.
     """
     if relay.source in (relay.destination, here):
         return RelayFault.TO_ITSELF
@@ -76,7 +75,7 @@ def way_of(
 
 
 def ended(relay: Relay, why: str) -> Relay:
-    """What tells the source of a frame that its stream is over."""
+    """Return the frame that tells the source of `relay` that its stream is over."""
     return replace(
         relay,
         source=relay.destination,

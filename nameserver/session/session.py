@@ -6,14 +6,15 @@
                                                                                   v
     any state -- goodbye, loss, or a fault that cannot be passed over --> ENDED   OPEN    letters and receipts
 
-Frames are asked for, not pushed: the shell takes `next_frame` whenever the one before has left. So a letter leaves at
-once on an idle stream, and those that come while a frame is under way go together in the next one. There are two lanes
-(`session_lane.py`). A post leaves only while no letter may, and letters get between the parts of a large one. One lane
-that does not fit ends the session for both.
+Frames are pulled: the shell takes `next_frame` whenever the previous frame has left. So a letter leaves at once on an
+idle stream, and letters that come while a frame is under way share the next frame. There are two lanes
+(`session_lane.py`). A post leaves only while no letter may leave, and letters get between the parts of a large post. A
+lane whose numbers do not fit ends the session for both lanes.
 
-Letters leave, and receipts are given, only for what is durable (`Outbox`). Within a session their numbers rise without
-gaps; what breaks this is a fault of the peer, counted and dropped, and a gap ends the session, so that the next one
-goes on from what was handled. Source: architecture.md, "Between servers"; protocol.md section 6.
+Letters leave, and receipts are given, only for durable state (`Outbox`). Within a session the numbers of letters rise
+without gaps. A frame that breaks this is a fault of the peer, counted and dropped. A gap ends the session, so that the
+next session goes on from the last handled letter. Source: ARCHITECTURE.md, "Between servers"; docs/protocol.md,
+"Nothing rests on memory".
 """
 
 from __future__ import annotations
@@ -57,11 +58,11 @@ from nameserver.session.session_lane import LIMITS, OUT_OF_TURN, OVERTAKEN, Lane
 from nameserver.session.session_tiebreak import SessionNumbers
 
 Receipts = tuple[int, int]
-"""Through which number letters were handled, and posts."""
+"""Numbers through which letters, and posts, were handled."""
 
 
 class State(Enum):
-    """Where a session stands."""
+    """State of a session."""
 
     GREETING = "greeting"
     LISTENING = "listening"
@@ -72,19 +73,19 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a session ended. `reason` is None where the connection was lost without a word."""
+    """End of a session. `reason` is None if the connection was lost without a goodbye."""
 
     reason: GoodbyeReason | None
     message: str
     is_by_peer: bool = False
     grace_ms: int = 0
-    """For how long the other server asks to be waited for, as it is coming back."""
+    """Time for which the other server asks its peers to wait, because it comes back."""
     has_gone_back: bool = False
-    """Whether it showed that this server's database is an older copy of itself."""
+    """True if the session showed that this server's database is an older copy of itself."""
 
 
 class Session:
-    """One end of a session. `ending` is set once it is over."""
+    """One end of a session. `ending` is set once the session is over."""
 
     def __init__(
         self,
@@ -97,15 +98,16 @@ class Session:
         outboxes: Mapping[Lane, Outbox],
         limits: Mapping[Lane, LaneLimits] = LIMITS,
     ) -> None:
-        """`introduce` gives this server's hello for a session of a number, `judge` why a peer is refused.
+        """Create one end of a session.
 
-        `is_known_start` tells whether a peer was met since it last started. Both ends keep to the same `limits`.
+        `introduce`: returns this server's hello for a session number. `judge`: returns the goodbye for a refused peer.
+        `is_known_start`: returns True if a peer was met since it last started. Both ends keep to the same `limits`.
         """
         self.is_dialled_here = is_dialled_here
         self.state = State.GREETING if is_dialled_here else State.LISTENING
         self.number = numbers.propose() if is_dialled_here else 0
         self.hello: Hello | None = None
-        """Of the peer, once it was found good."""
+        """Hello of the peer, once it was accepted. None before."""
         self.ending: Ending | None = None
         self._introduce = introduce
         self._judge = judge
@@ -114,39 +116,39 @@ class Session:
         self._outboxes = outboxes
         self._limits = limits
         self._lanes: dict[Lane, SessionLane] = {}
-        """Both, once the peer has said who it is."""
+        """Both lanes, once the peer has introduced itself."""
         self._greeting: Hello | None = introduce(self.number) if is_dialled_here else None
         self._goodbye: Goodbye | None = None
         self._last_receipt: Receipt | None = None
-        """To be given before the goodbye: it shows the peer whether its database, too, is an older copy."""
+        """Receipt to be sent before the goodbye. It shows the peer if the peer's database is an older copy, too."""
         self._leaves: int | None = None
-        """The grace, in milliseconds, where the peer is still to be told that this server is being stopped."""
+        """Grace in milliseconds, if the peer is still to be told of the planned stop. None otherwise."""
         self._known = () if self._greeting is None else self._greeting.known
-        """What the peer is told of the servers that were met here, by the hello or later."""
+        """Servers met here, as the peer was told by the hello or later."""
         self._has_met_others = False
-        """Whether that is still to be told."""
+        """True if the peer is still to be told of a change of `_known`."""
         self._told: Receipts | None = None
-        """The last receipts given to the peer."""
+        """Last receipts given to the peer. None before the first."""
 
     @property
     def peer(self) -> ServerId:
-        """Who is at the other end; to be asked only after its hello."""
+        """Server at the other end. Valid only after its hello."""
         assert self.hello is not None
         return self.hello.server
 
     def is_with(self, server: ServerId) -> bool:
-        """Whether a server is known to be at the other end."""
+        """Return True if a server is known to be at the other end."""
         return self.hello is not None and self.hello.server == server
 
     # -- what leaves
 
     @property
     def is_open_there(self) -> bool:
-        """Whether the peer, once it has read all that was sent, counts the session as open too."""
+        """True if the peer counts the session as open too, once it has read all sent frames."""
         return self.state is State.OPEN and self._told is not None
 
     def next_frame(self) -> Frame | None:
-        """What to send now; None: nothing before something happens. It counts as sent."""
+        """Return the next frame to send. It counts as sent. None if there is none before something happens."""
         if self._last_receipt is not None:
             receipt, self._last_receipt = self._last_receipt, None
             return receipt
@@ -181,7 +183,7 @@ class Session:
         return letters.handled_through(), posts.handled_through()
 
     def _next_letters(self, receipts: Receipts) -> Letters | LetterPart | None:
-        """Those that may leave: posts only where there are no letters."""
+        """Return the next letters that may leave. Posts may leave only if no letters may."""
         letters, posts = self._lanes.values()
         frame = letters.next_frame(self.number, receipts)
         if frame is not None or self.ending is not None or not self.takes_posts:
@@ -190,14 +192,14 @@ class Session:
 
     @property
     def takes_posts(self) -> bool:
-        """Whether the peer knows what posts and datagrams are; else posts wait until it is upgraded."""
+        """True if the peer knows posts and datagrams. Otherwise posts wait until the peer is upgraded."""
         version = None if self.hello is None else self.hello.agreed_version
         return version is not None and version >= POSTS_VERSION
 
     # -- what comes
 
     def receive(self, frame: Frame | Malformed) -> list[SessionEvent]:
-        """Take what the peer sent; returns what it means, in order."""
+        """Take a frame of the peer. Return its events in order."""
         if self.state is State.ENDED:
             return []
         match frame:
@@ -228,21 +230,21 @@ class Session:
                 assert_never(frame)
 
     def lost(self, why: str) -> None:
-        """Learn that the connection is gone."""
+        """Note that the connection is gone."""
         self._end(Ending(None, why))
 
     def leave(self, grace_ms: int = 0) -> None:
-        """Tell the peer that this server is being stopped, and for how long to wait for it; letters go on."""
+        """Tell the peer of the planned stop and its grace. Letters go on."""
         self._leaves = grace_ms
 
     def tell_known(self, known: tuple[KnownServer, ...]) -> None:
-        """Tell the peer which other servers were met here, unless it was told just that."""
+        """Tell the peer the other servers that were met here, unless it knows exactly these."""
         if known != self._known:
             self._known = known
             self._has_met_others = True
 
     def part(self, goodbye: Goodbye) -> None:
-        """End the session with a word."""
+        """End the session with a goodbye."""
         if self.state is not State.ENDED:
             self._end(Ending(goodbye.reason, goodbye.message))
             self._goodbye = goodbye
@@ -313,12 +315,12 @@ class Session:
         standings = [(lane, through) for lane, through in zip(self._lanes.values(), receipts, strict=True)]
         is_behind = any(lane.is_behind(through) for lane, through in standings)
         if is_behind and self._is_known_start(self.hello):
-            # Since it started it has given a later receipt, which overtook this one on another session.
+            # Since its start the peer has given a later receipt, which overtook this one on another session.
             self.part(OVERTAKEN)
             return []
         is_beyond = any(lane.is_beyond(through) for lane, through in standings)
         if is_behind or is_beyond:
-            # Whom a server has met since it started it has told nothing that it does not know of.
+            # A peer that was met since this server started was told only what this server still knows.
             has_gone_back = is_beyond and not any(self._outboxes[lane].is_met(self.peer) for lane in Lane)
             complaints = [why for lane, through in standings if (why := lane.complaint(through)) is not None]
             self._part_with_older(complaints[0], is_behind=is_behind, has_gone_back=has_gone_back)
@@ -327,7 +329,7 @@ class Session:
         return [Opened(self.hello), *(lane.resume(through) for lane, through in standings)]
 
     def _part_with_older(self, why: str, *, is_behind: bool, has_gone_back: bool) -> None:
-        """End a session of two servers of which one knows less of the other than it has told, or was told, before."""
+        """End the session: one server knows less of the other than it has told, or was told, before."""
         if self._told is None:
             self._last_receipt = Receipt(self.number, *self._receipts())
         if is_behind or not has_gone_back:
@@ -347,7 +349,7 @@ class Session:
 
 
 def _together(events: list[SessionEvent]) -> list[SessionEvent]:
-    """Make one event of letters and the receipt of letters that came right before them: one step takes both."""
+    """Merge letters and the receipt of letters right before them into one event, so that one step takes both."""
     match events:
         case [*others, ReceiptCame(through, Lane.LETTERS), LettersCame(_, _, Lane.LETTERS) as came]:
             return [*others, replace(came, received=through)]

@@ -1,4 +1,4 @@
-"""What a session says of what came, for the shell to act on in order."""
+"""Events of a session, for the shell to act on in order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nameserver.session.frames import Heartbeat, Hello, KnownServer, Relay
 
 
 class FaultKind(StrEnum):
-    """What a peer did that no correct server does."""
+    """Faults of a peer that no correct server has."""
 
     GARBAGE = "garbage"
     UNEXPECTED = "out of turn"
@@ -24,7 +24,7 @@ class FaultKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Both sides know each other and where to go on."""
+    """The session is open: both ends know each other and the numbers to go on from."""
 
     hello: Hello
 
@@ -37,19 +37,19 @@ class LettersCame:
     letters: tuple[bytes, ...]
     lane: Lane = Lane.LETTERS
     received: int = 0
-    """Number through which the other server has handled letters, where it said that with letters; else 0."""
+    """Number through which the peer has handled letters, if it said so with these letters. 0 otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatagramsCame:
-    """What nobody keeps."""
+    """Datagrams, which are not kept."""
 
     datagrams: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ReceiptCame:
-    """The other server has handled what it was sent, through this number."""
+    """The peer has handled letters or posts through this number."""
 
     through: int
     lane: Lane = Lane.LETTERS
@@ -57,38 +57,38 @@ class ReceiptCame:
 
 @dataclass(frozen=True, slots=True)
 class Faulted:
-    """The other server is at fault; what it sent was dropped."""
+    """The peer made a fault. Its frame was dropped."""
 
     kind: FaultKind
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatCame:
-    """The other server is there."""
+    """The peer is there."""
 
     heartbeat: Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
 class RelayCame:
-    """The other server asks to pass a frame on, or passes one on to this server."""
+    """The peer asks this server to pass a frame on, or passes a frame on to this server."""
 
     relay: Relay
 
 
 @dataclass(frozen=True, slots=True)
 class AcquaintancesCame:
-    """The other server has met others since its hello, or forgotten them."""
+    """The peer has met or forgotten other servers since its hello."""
 
     known: tuple[KnownServer, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LeavingCame:
-    """The other server is being stopped."""
+    """The peer announced a planned stop."""
 
     grace_ms: int = 0
-    """For how long, from its goodbye on, it asks to be waited for."""
+    """Time from the goodbye for which the peer asks its peers to wait."""
 
 
 SessionEvent = (

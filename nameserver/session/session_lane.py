@@ -1,12 +1,12 @@
-"""One lane of a session: letters that leave and letters that come, each with numbers of their own.
+"""One lane of a session: letters that leave and letters that come, each with their own numbers.
 
     outbox --> whole letters together | parts of a large one --> receipt
     numbers that come: the next one --> handled; one of before --> counted, dropped; a later one --> the session ends
 
-No copy of a letter is held here, only the number of the last one sent. Both lanes go by the same rules, and differ in
-their limits (`LIMITS`). Of posts no more are under way, sent and not confirmed, than a window holds: their receiver
-may have to keep them in memory, while servers agree on a view say. Both ends count alike, so that one which sends more
-is at fault. Source: delivery.md section 11.
+A lane holds no copy of a letter, only the number of the last letter sent. Both lanes have the same rules and different
+limits (`LIMITS`). Posts that are sent and not confirmed have a window, because their receiver may have to keep them in
+memory, for instance while servers agree on a view. Both ends count alike, so a peer that sends more is at fault.
+Source: docs/decisions/0025-the-lane.md.
 """
 
 from __future__ import annotations
@@ -21,25 +21,33 @@ from nameserver.session.frames import Goodbye, GoodbyeReason, LetterPart, Letter
 from nameserver.session.session_events import Faulted, FaultKind, LettersCame, ReceiptCame, SessionEvent
 
 FRAME_BYTES_LIMIT = 256 * 1024
-"""Bytes of letters in one frame: large enough to cost little per letter, small enough that receipts get between.
+"""Bytes of letters in one frame: large enough for a small cost per letter, small enough that receipts get between.
 
-At a megabit a second it takes less time than the pause that is accepted; only whole frames are signs of life.
+At a megabit a second a frame takes less time than the accepted pause. Only whole frames are signs of life.
 """
 
 FRAME_LETTERS_LIMIT = 1_000
-"""Letters in one frame: the receiver handles them in one go, and serves nobody else meanwhile."""
+"""Letters in one frame. The receiver handles them in one go, and serves no other task meanwhile."""
 
 LETTER_BYTES_LIMIT = 256 * 1024 * 1024
-"""A letter is put together in memory: room for the part of the largest import that concerns one server, compressed."""
+"""Bytes of one letter, which is put together in memory.
+
+The limit has room for one server's part of the largest import, compressed.
+"""
 
 POSTS_FRAME_BYTES_LIMIT = 64 * 1024
-"""Bytes of posts in one frame: a vote that is written meanwhile waits for it, half a millisecond on a gigabit."""
+"""Bytes of posts in one frame. A vote that is written meanwhile waits half a millisecond for it on a gigabit link."""
 
 UNCONFIRMED_POSTS_BYTES_LIMIT = 8 * 1024 * 1024
-"""Posts under way: what the receiver may have to hold in memory of one server; at 20 ms there and back, 400 MB/s."""
+"""Bytes of posts under way.
+
+The receiver may have to hold as much in memory for one server.
+
+At a round trip of 20 ms this allows 400 MB/s.
+"""
 
 POST_OVERHEAD_BYTES = 256
-"""What a post costs its receiver beside its bytes: many small ones are not held for nothing either."""
+"""Cost of a post at its receiver beside its bytes, so that many small posts count too."""
 
 OVERTAKEN = Goodbye(GoodbyeReason.REPLACED, "another session has gone further")
 OUT_OF_TURN = Goodbye(GoodbyeReason.MALFORMED, "a frame that does not belong where it came")
@@ -47,14 +55,17 @@ OUT_OF_TURN = Goodbye(GoodbyeReason.MALFORMED, "a frame that does not belong whe
 
 @dataclass(frozen=True, slots=True)
 class LaneLimits:
-    """What there may be of one lane."""
+    """Limits of one lane."""
 
     frame_bytes: int
-    """Of letters in one frame; a larger letter leaves in parts of this size."""
+    """Bytes of letters in one frame. A larger letter leaves in parts of this size."""
     frame_letters: int
     letter_bytes: int
     unconfirmed_bytes: int | None
-    """Of letters sent and not confirmed; None: the receiver handles each when it comes, so no more are held."""
+    """Bytes of letters sent and not confirmed.
+
+    None if the receiver handles each letter when it comes, so that it never holds more.
+    """
 
 
 LIMITS: Mapping[Lane, LaneLimits] = {
@@ -68,38 +79,38 @@ NOUNS = {Lane.LETTERS: "letter", Lane.POST: "post"}
 
 
 class Outbox(Protocol):
-    """The letters of one lane of this server, as far as a session needs them."""
+    """Letters of one lane of this server, as far as a session needs them."""
 
     def letters_after(self, receiver: ServerId, number: int) -> Iterator[PeerLetter]:
-        """The letters beyond a number that may leave, in order."""
+        """Yield the letters beyond a number that may leave, in order."""
 
     def sent_through(self, receiver: ServerId) -> int:
-        """The number of the last letter there is."""
+        """Return the number of the last letter."""
 
     def left_through(self, receiver: ServerId) -> int:
-        """The number of the last letter that can have left."""
+        """Return the number of the last letter that can have left."""
 
     def is_met(self, server: ServerId) -> bool:
-        """Whether a server was met since this one started."""
+        """Return True if a server was met since this server started."""
 
     def forgotten_through(self, receiver: ServerId) -> int:
-        """The number of the last letter that is not kept, because its receiver has handled it."""
+        """Return the number of the last letter that is not kept, because its receiver has handled it."""
 
     def handled_through(self, sender: ServerId) -> int:
-        """The number of the last letter of a sender of which all that it caused is durable."""
+        """Return the number of the last letter of a sender whose effects are all durable."""
 
 
 class _Window:
-    """Letters that are not confirmed, and what they come to."""
+    """Letters that are not confirmed, and their total size."""
 
     def __init__(self, limit: int | None) -> None:
         self._limit = limit
         self._sizes: deque[tuple[int, int]] = deque()
-        """Numbers and sizes, in order; of letters without a limit nothing is remembered."""
+        """Numbers and sizes in order. Empty for a lane without a limit."""
         self._bytes = 0
 
     def takes(self, number: int, size: int) -> bool:
-        """Count one more letter, unless it does not fit any more; one alone always does."""
+        """Count one more letter. Return False if it does not fit. A single letter always fits."""
         if self._limit is None:
             return True
         size += POST_OVERHEAD_BYTES
@@ -110,13 +121,13 @@ class _Window:
         return True
 
     def confirm(self, through: int) -> None:
-        """Letters through a number count no more."""
+        """Stop counting letters through a number."""
         while self._sizes and self._sizes[0][0] <= through:
             self._bytes -= self._sizes.popleft()[1]
 
 
 class SessionLane:
-    """One lane of a session with a peer that has said who it is."""
+    """One lane of a session with a peer that has introduced itself."""
 
     def __init__(
         self,
@@ -128,7 +139,10 @@ class SessionLane:
         part: Callable[[Goodbye], None],
         fault: Callable[[FaultKind, Goodbye | None], list[SessionEvent]],
     ) -> None:
-        """`part` ends the session; `fault` gives what is to be said of one, and with a word ends the session too."""
+        """Create a lane.
+
+        `part`: ends the session. `fault`: returns the events of a fault, and ends the session if a goodbye is given.
+        """
         self.lane = lane
         self._peer = peer
         self._outbox = outbox
@@ -139,30 +153,32 @@ class SessionLane:
         self._sent_of_next = 0
         """Bytes of the next letter that have left in parts."""
         self._received_through = 0
-        """Through which letter the peer has given a receipt."""
+        """Number through which the peer has given a receipt."""
         self._under_way = _Window(limits.unconfirmed_bytes)
         self._next_expected = 0
-        """0: the peer was not told where to go on."""
+        """Number of the next letter of the peer. 0 if the peer was not told where to go on."""
         self._parts = bytearray()
         self._came = _Window(limits.unconfirmed_bytes)
-        """Of which the peer was told nothing yet."""
+        """Letters of the peer without a receipt."""
 
     # -- what leaves
 
     def handled_through(self) -> int:
-        """The receipt that can be given now."""
+        """Return the receipt that can be given now."""
         return self._outbox.handled_through(self._peer)
 
     def tell(self, handled_through: int) -> None:
-        """A receipt leaves; the first one tells the peer where to go on."""
+        """Note that a receipt leaves. The first one tells the peer where to go on."""
         if not self._next_expected:
             self._next_expected = handled_through + 1
         self._came.confirm(handled_through)
 
     def next_frame(self, session: int, receipts: tuple[int, int]) -> Letters | LetterPart | None:
-        """The next letters that may leave, with receipts of both lanes; None where there are none, or the session ends.
+        """Return the next letters that may leave, with receipts of both lanes.
 
         They count as sent.
+
+        None if there are no such letters, or if the session ends.
         """
         together: list[bytes] = []
         size = 0
@@ -198,15 +214,15 @@ class SessionLane:
     # -- where to go on
 
     def is_behind(self, handled_through: int) -> bool:
-        """Whether the peer has not handled what it has confirmed once."""
+        """Return True if the peer has not handled letters that it has confirmed once."""
         return handled_through < self._outbox.forgotten_through(self._peer)
 
     def is_beyond(self, handled_through: int) -> bool:
-        """Whether the peer has handled what cannot have left."""
+        """Return True if the peer has handled letters that cannot have left."""
         return handled_through > self._outbox.left_through(self._peer)
 
     def complaint(self, handled_through: int) -> str | None:
-        """What does not fit, in one line; None where all does."""
+        """Return the mismatch in one line. None if the numbers fit."""
         noun = NOUNS[self.lane]
         if self.is_behind(handled_through):
             other = f"it had handled {noun} {self._outbox.forgotten_through(self._peer)} before"
@@ -217,17 +233,18 @@ class SessionLane:
         return f"{self._peer} has handled {noun} {handled_through}, but {other}"
 
     def resume(self, handled_through: int) -> ReceiptCame:
-        """Go on after what the peer has handled."""
+        """Go on after the letters that the peer has handled."""
         self._sent_through = self._received_through = handled_through
         return ReceiptCame(handled_through, self.lane)
 
     # -- what comes
 
     def take_receipt(self, handled_through: int) -> list[SessionEvent]:
-        """The peer says through which number it has handled letters."""
+        """Take a receipt of the peer for letters through a number."""
         if self.is_beyond(handled_through):
             return self._fault(FaultKind.UNEARNED_RECEIPT, None)
-        # It may be more than this session has sent: letters of the one before were handled after this one had begun.
+        # The number may be beyond the letters of this session: letters of the previous session were handled after this
+        # one had begun.
         if handled_through <= self._received_through:
             return []
         self._received_through = handled_through
@@ -235,7 +252,7 @@ class SessionLane:
         return [ReceiptCame(handled_through, self.lane)]
 
     def take_letters(self, first_number: int, letters: tuple[bytes, ...]) -> list[SessionEvent]:
-        """Whole letters came."""
+        """Take whole letters."""
         if not self._next_expected or self._parts:
             return self._out_of_turn()
         if first_number > self._next_expected:
@@ -254,7 +271,7 @@ class SessionLane:
         return events
 
     def take_part(self, number: int, part: bytes, *, is_last: bool) -> list[SessionEvent]:
-        """A part of a letter came."""
+        """Take a part of a letter."""
         if not self._next_expected:
             return self._out_of_turn()
         if number > self._next_expected:
@@ -274,11 +291,14 @@ class SessionLane:
         return [LettersCame(number, (letter,), self.lane)]
 
     def forget_parts(self) -> None:
-        """The session is over."""
+        """Forget the parts of a letter, because the session is over."""
         self._parts = bytearray()
 
     def _beyond_limits(self, number: int, size: int) -> list[SessionEvent] | None:
-        """The fault of a letter that is too large, or one too many; None where it may come: it is counted then."""
+        """Return the fault of a letter that is too large, or beyond the window.
+
+        None if it may come, and then count it.
+        """
         if size > self._limits.letter_bytes:
             return self._too_large()
         if self._came.takes(number, size):

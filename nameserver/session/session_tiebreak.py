@@ -1,6 +1,9 @@
-"""Two sessions between the same two servers: both servers keep the same one, whatever they hear of first.
+"""Choice between two sessions of the same two servers.
 
-Both may dial at the same time, or one may dial again before the other has noticed that the connection was lost.
+Both servers keep the same session, whichever they hear of first.
+
+Both servers may dial at the same time. A server may also dial again before the other one has noticed the lost
+connection.
 """
 
 from __future__ import annotations
@@ -12,21 +15,24 @@ from namegraph import ServerId
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What decides about a session: the peer's start, the way, who dialled, and the session's number."""
+    """Facts that decide about a session: start of the peer, way, dialler, and number of the session."""
 
     start: int
     is_direct: bool
-    """Not through a third server."""
+    """True if the session does not go through a third server."""
     is_dialled_here: bool
     number: int
 
 
 def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, peer: ServerId) -> bool:
-    """Whether a session that opens takes the place of the one that is open.
+    """Return True if a session that opens takes the place of the open one.
 
-    It does where the peer has started anew in between; else a direct one stays rather than one through a third server,
-    then the one dialled by the server with the smaller name, and of two dialled by the same server the one with the
-    higher number.
+    The first rule that distinguishes the two decides:
+
+        peer has started anew in between    the newcomer stays
+        one is direct                       the direct one stays, not the one through a third server
+        dialled by different servers        the one dialled by the server with the smaller name stays
+        dialled by the same server          the one with the higher number stays
     """
     if newcomer.start != standing.start:
         return True
@@ -38,25 +44,27 @@ def newcomer_stays(newcomer: Standing, standing: Standing, *, here: ServerId, pe
 
 
 LEAP_LIMIT = 2**24
-"""A number this far above all others is no honest count. The session keeps it, but later numbers ignore it.
+"""Least leap of a number that is no honest count.
 
-Otherwise a peer that says the highest number of all would leave none for the next session.
+The session keeps such a number, but later numbers ignore it.
+
+Otherwise a peer that sends the highest number of all would leave none for the next session.
 """
 
 
 class SessionNumbers:
-    """Numbers for sessions: each is higher than all that this server has seen, but for leaps."""
+    """Numbers for sessions. Each is higher than all that this server has seen, except leaps."""
 
     def __init__(self) -> None:
         self._highest = 0
 
     def propose(self) -> int:
-        """The number that a server which dials proposes."""
+        """Return the number that a server which dials proposes."""
         self._highest += 1
         return self._highest
 
     def settle(self, proposed: int) -> int:
-        """The number that a server which was dialled gives the session."""
+        """Return the number that a server which was dialled gives the session."""
         self._highest += 1
         self.see(proposed)
         return max(self._highest, proposed)
