@@ -1,17 +1,19 @@
-"""Finds a way for calls to a server that dials this one: its address may be stale, or a firewall be between.
+"""Find a way for calls to a server that dials this one.
+
+Its address may be stale, or a firewall may block calls to it.
 
     the other server dialled, so letters pass; calls take a channel of our own
-      ready, and the same server answers ------> calls go directly
-      not so, for DIALLED_SECONDS -------------> the addresses that the server announced are tried, again and again
-        the same server answers at one --------> calls go there: it has moved
-        none ----------------------------------> servers that this one reaches are asked for it
-          one of them passes a question on ----> calls go through that one, until there is a direct way
-          none does ---------------------------> calls are refused at once
+        ready, and the same server answers ------> calls go directly
+        not so, for DIALLED_SECONDS -------------> the addresses that the server announced are tried, again and again
+            the same server answers at one --------> calls go there: it has moved
+            none ----------------------------------> servers that this one reaches are asked for it
+                one of them passes a question on ----> calls go through that one, until there is a direct way
+                none does ---------------------------> calls are refused at once
 
-A server is recognised by the number of its start, which it said when it dialled: an announced address can lead calls to
-no other process than the one with which the session is.
+A server is recognised by the number of its start, which its hello contained. So an announced address cannot lead calls
+to another process than the one of the session.
 
-Source: protocol.md section 7 (a common peer that reaches both ends of a broken link).
+Source: docs/protocol.md, "Who is there" (a server that dials, but cannot be dialled).
 """
 
 from __future__ import annotations
@@ -29,23 +31,28 @@ from nameserver.wire.metadata import FORWARDED_KEY
 from nameserver.wire.status_mapping import refusal_of
 
 DIALLED_SECONDS = 2.0
-"""How long a channel may take until it is taken for one that leads nowhere: twice the longest pause of gRPC."""
+"""Time after which an unconnected channel is taken to lead nowhere: twice the longest pause of gRPC."""
 
 ASK_AGAIN_SECONDS = 2.0
-"""After how long the servers between are asked again, as long as the channel leads nowhere."""
+"""Interval at which intermediate servers are asked again, as long as the channel leads nowhere."""
 
 ASKED_SECONDS = 1.0
-"""How long one of them may take to answer."""
+"""Timeout of a question to another server."""
 
 ASKED_TOGETHER = 10
-"""How many are asked at a time: most often the first one does it."""
+"""Servers asked at a time. Most often the first one passes calls on."""
 
 QUESTION = "/shadowtree.v1.PeerService/TellBasis"
-"""Method that they are asked to pass on: it changes nothing, costs little, and older servers pass it on, too."""
+"""Method that intermediate servers are asked to pass on.
+
+It changes no state and costs little.
+
+Older servers pass this method on, too.
+"""
 
 
 class CallDetours:
-    """The ways of calls to servers that cannot be dialled. The owner calls `look` often."""
+    """Ways of calls to servers that cannot be dialled. The owner calls `look` often."""
 
     def __init__(
         self,
@@ -59,9 +66,10 @@ class CallDetours:
         notify: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        """`links`: all links, live. `between`: the servers that may reach one. `start_of`: the number of its start.
+        """Create the detours.
 
-        `notify` is called with each new way; `say` writes a line for operators.
+        `links`: all links, live. `between`: returns the servers that may reach a server. `start_of`: returns the number
+        of a server's start. `notify` is called with each new way. `say` writes a line for operators.
         """
         self._mark = ((FORWARDED_KEY, here),)
         self._links = links
@@ -72,11 +80,11 @@ class CallDetours:
         self._notify = notify
         self._say = say
         self._due: dict[Link, float] = {}
-        """When servers between are asked (again), for each link whose channel leads nowhere."""
+        """Time at which intermediate servers are asked, or asked again, for each link whose channel leads nowhere."""
         self._asking: dict[Link, asyncio.Task[None]] = {}
 
     def look(self) -> None:
-        """Find which channels lead nowhere, and which do again."""
+        """Find the channels that lead nowhere, and those that lead to their server again."""
         links = list(self._links)
         for link in [link for link in self._due if link not in links]:
             self._settle(link)
@@ -86,7 +94,7 @@ class CallDetours:
                 self._settle(link)
                 continue
             if is_ready and link not in self._due:
-                # Somebody answers: it is found out at once who.
+                # A server answers there: identify it at once.
                 self._due[link] = self._clock()
             if self._due.setdefault(link, self._clock() + DIALLED_SECONDS) <= self._clock():
                 self._due[link] = self._clock() + ASK_AGAIN_SECONDS
@@ -100,7 +108,7 @@ class CallDetours:
             task.cancel()
 
     def _is_between(self, via: ServerId | None) -> bool:
-        """Whether letters and calls both go through a server."""
+        """Return True if letters and calls both go through a server."""
         link = None if via is None else self._link_of(via)
         return link is not None and link.is_direct and link.is_ready()
 
@@ -124,7 +132,10 @@ class CallDetours:
             self._notify()
 
     async def _is_at_other_end(self, link: Link, server: ServerId) -> bool:
-        """Find out who is at the other end of the channel, if it leads anywhere."""
+        """Identify the server at the other end of the channel, if it leads anywhere.
+
+        Return True if it is the right one.
+        """
         channel = link.channel
         if not link.is_ready():
             return False
@@ -138,7 +149,7 @@ class CallDetours:
         return False
 
     async def _is_elsewhere(self, link: Link, server: ServerId) -> bool:
-        """Try the other addresses at which a server may be; calls go there from now on if it is."""
+        """Try the other addresses of a server. Return True if the server answers at one: calls go there from now on."""
         for address in dict.fromkeys((link.address, *link.announced)):
             if address == link.called_at:
                 continue
@@ -160,7 +171,10 @@ class CallDetours:
         return found.server == server and found.start in (None, self._start_of(server))
 
     async def _who_passes_on(self, server: ServerId, *, first: ServerId | None) -> ServerId | None:
-        """A server that passes calls on to another one; the same as before, if it still does."""
+        """Return a server that passes calls on.
+
+        The previous one is preferred, if it still does. None if there is none.
+        """
         if first is not None and await self._passes_on(first, server):
             return first
         between = self._between(server)
@@ -181,6 +195,6 @@ class CallDetours:
             await call(b"", timeout=ASKED_SECONDS, metadata=self._mark)
         except grpc.aio.AioRpcError as error:
             refusal = refusal_of(error)
-            # What the server itself refuses was passed on; what is refused because of it was not.
+            # A refusal by the server itself was passed on. A refusal because that server is unreachable was not.
             return refusal is not None and refusal.facts.get("unreachable") != server
         return True

@@ -1,9 +1,9 @@
-"""Keeps a session with the server of one address: dials it, again and again, or goes through a server that reaches it.
+"""Keep a session with the server of one address: dial it repeatedly, or go through a server that reaches it.
 
     not connected -- dial, then pause --------------------------> connected directly
     silent, and there is a server that reaches both ends -------> connected through it; dialling goes on
 
-Source: protocol.md section 7 (a common peer that reaches both ends of a broken link).
+Source: docs/protocol.md, "Who is there" (two servers that cannot reach each other).
 """
 
 from __future__ import annotations
@@ -25,30 +25,33 @@ from nameserver.transport.relay_hub import RelayHub
 from nameserver.transport.relayed_stream import RelayedStream
 
 AT_ONCE_SECONDS = 1.0
-"""An attempt to connect that fails sooner was turned away; one that takes longer may have met a server that is busy."""
+"""Duration that separates two kinds of failed attempts to connect.
+
+An attempt that fails sooner was turned away. A longer attempt may have met a busy server.
+"""
 
 
 class Talks(Protocol):
-    """Holds the conversations, and is told how they end."""
+    """Holder of the conversations. It is told how they end."""
 
     async def converse(self, stream: FrameStream, link: Link | None) -> Ending:
         """Talk to the server at the other end until the session is over."""
 
     async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
-        """The same, through another server."""
+        """Do as `converse`, through another server."""
 
     def report_ending(self, link: Link, ending: Ending) -> None:
-        """A session over a link, or an attempt to open one, has ended."""
+        """Note the end of a session over a link, or of an attempt to open one."""
 
     async def until_change(self) -> None:
         """Wait until some link or session changes."""
 
     def is_closed(self) -> bool:
-        """Whether this server is ending, and meets no other any more."""
+        """Return True if this server is ending, and meets no other server any more."""
 
 
 class Dialer:
-    """How all links are kept connected."""
+    """Dialler that keeps all links connected."""
 
     def __init__(
         self,
@@ -60,7 +63,7 @@ class Dialer:
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """`server_of`: the server at the end of a link, as far as is known."""
+        """`server_of`: returns the server at the end of a link. None if it is unknown."""
         self._talks = talks
         self._relays = relays
         self._watches = watches
@@ -87,7 +90,7 @@ class Dialer:
             await link.close()
 
     async def _relay_for_ever(self, link: Link) -> None:
-        """While there is no other way, look for a server that reaches the other end."""
+        """Look for a server that reaches the other end, while there is no other way."""
         backoff = Backoff(self._chance)
         while not self._talks.is_closed():
             server = self._server_of(link)
@@ -123,7 +126,7 @@ class Dialer:
             self._take_hint(link, ending, was_at_once=self._clock() - started < AT_ONCE_SECONDS)
 
     def _take_hint(self, link: Link, ending: Ending, *, was_at_once: bool) -> None:
-        """An attempt to connect has failed."""
+        """Take a failed attempt to connect as a hint."""
         watch = self._watches.get(self._server_of(link))
         is_refusal = ending.reason is not None and ending.reason.is_refusal
         before = link.channel

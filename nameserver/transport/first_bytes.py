@@ -1,11 +1,11 @@
-"""Find out what is at an address at which no gRPC server answers: nothing yet, or a server of another kind.
+"""Identify the program at an address without a gRPC server: none yet, or a server of another kind.
 
 connect --refused, timeout--> nothing
    |
    +--> the opening of HTTP/2 is sent --its answer---> nothing yet: a name server that starts, or is behind a proxy
-                                      --silence------> nothing yet: a server that hangs
-                                      --other bytes--> another kind of server: HTTP/1, TLS, SSH, mail
-                                      --end----------> the same
+                                        --silence------> nothing yet: a server that hangs
+                                        --other bytes--> another kind of server: HTTP/1, TLS, SSH, mail
+                                        --end----------> the same
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ANSWER_SECONDS = 1.0
 
 
 async def is_another_kind_of_server(address: str) -> bool:
-    """Return True if something answers at ``HOST:PORT`` that does not speak HTTP/2, as gRPC does."""
+    """Return True if a server answers at ``HOST:PORT`` that does not speak HTTP/2, as gRPC does."""
     host, _, port = address.rpartition(":")
     try:
         async with asyncio.timeout(CONNECT_SECONDS):

@@ -1,4 +1,4 @@
-"""After a start: the servers that were met before are to be heard before questions are answered, if not for ever."""
+"""First meetings after a start: questions wait until the servers met before are heard, but not for ever."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from nameserver.transport.ports import PeerCore
 from nameserver.transport.session_runner import SessionRunner
 
 MEETING_SECONDS = 1.0
-"""For how long questions wait after the start until other servers are heard; these dial at once if they are there."""
+"""Wait of questions after the start until other servers are heard. Running servers dial at once."""
 
 CONFIRMING_SECONDS = 4.0
-"""How long they wait further where a session is open and the other server has not confirmed that it hears this one."""
+"""Further wait for a server with an open session that has not confirmed that it hears this server."""
 
 
 class FirstMeetings:
-    """Whether each of those servers was heard since, or is not waited for."""
+    """State of the first meetings: each server was heard since the start, or is not waited for."""
 
     def __init__(self, core: PeerCore, watches: LivenessTable, sessions: Mapping[ServerId, SessionRunner]) -> None:
         self._core, self._watches, self._sessions = core, watches, sessions
@@ -28,7 +28,10 @@ class FirstMeetings:
             self._are_over.set()
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
+        """Return the servers of the view that may have lost this server by now, sorted.
+
+        If no server was ever lost, all servers count as the view.
+        """
         core = self._core
         return [
             server
@@ -38,16 +41,16 @@ class FirstMeetings:
 
     @property
     def are_over(self) -> bool:
-        """Whether no question waits for them."""
+        """True if no question waits for the first meetings."""
         return self._are_over.is_set()
 
     def look(self) -> None:
-        """Let those who wait go on once nobody is waited for any more."""
+        """Let waiting questions go on once no server is waited for any more."""
         if not self._are_over.is_set() and not self._awaited():
             self._are_over.set()
 
     async def until_over(self) -> None:
-        """Wait for a moment after the start, longer where a server is there that is not heard yet."""
+        """Wait for a moment after the start. The wait is longer if a connected server is not heard yet."""
         if self._are_over.is_set():
             return
         for seconds in (MEETING_SECONDS, CONFIRMING_SECONDS):

@@ -1,4 +1,4 @@
-"""Ask which name server is at an address: before the table of peers has it, and before calls go there."""
+"""Ask for the name server at an address: before the table of peers has it, and before calls go there."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from shadowtree.v1 import peer_pb2 as messages
 IDENTIFY_METHOD = "/shadowtree.v1.PeerService/Identify"
 
 IDENTIFY_SECONDS = 3.0
-"""How long an answer is waited for: an operator waits for it, too."""
+"""Timeout of the answer. An operator waits for it, too."""
 
 _NOBODY_THERE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A name server, as it says of itself. `server` is None where what answers is no name server of this version."""
+    """Identity that a name server reports.
+
+    `server` is None if the answering program is no name server of this version.
+    """
 
     server: ServerId | None
     subnets: tuple[Subnet, ...] = ()
     start: int | None = None
-    """A number of its own each time that it is started; None where it does not tell one."""
+    """Number of the server's start, different for each start. None if the server does not tell one."""
 
 
 async def identify(address: str) -> Identity | None:
-    """Ask who is at an address; None if nothing answers, yet."""
+    """Ask for the server at an address. None if no server answers yet."""
     async with grpc.aio.insecure_channel(address) as channel:
         found = await identify_over(channel, seconds=IDENTIFY_SECONDS)
     if found is None and await is_another_kind_of_server(address):
@@ -39,7 +42,7 @@ async def identify(address: str) -> Identity | None:
 
 
 async def identify_over(channel: grpc.aio.Channel, *, seconds: float) -> Identity | None:
-    """Ask who is at the other end of a channel; None if no server answers in time."""
+    """Ask for the server at the other end of a channel. None if no server answers in time."""
     call = channel.unary_unary(IDENTIFY_METHOD, None, None)
     try:
         answer = messages.IdentifyResponse.FromString(

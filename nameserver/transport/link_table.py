@@ -1,4 +1,4 @@
-"""The ways to all addresses of the table, and which server is at the end of each."""
+"""Table of the links to all addresses of the peer table, and of the server at the end of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LinkTable:
     """One link for each address."""
 
     def __init__(self, known: SubnetKnowledge, make: Callable[[str, tuple[Subnet, ...]], Link]) -> None:
-        """`make` gives the link to an address at which some subnets are expected."""
+        """`make` returns the link to an address at which some subnets are expected."""
         self._known = known
         self._make = make
         self._by_address: dict[str, Link] = {}
@@ -23,7 +23,7 @@ class LinkTable:
         return iter(list(self._by_address.values()))
 
     def follow_table(self) -> tuple[list[Link], list[Link]]:
-        """Follow the table of subnets and addresses: the links that are gone, and those that are new."""
+        """Follow the table of subnets and addresses. Return the removed links and the new ones."""
         table: Mapping[str, tuple[Subnet, ...]] = subnets_by_address(self._known)
         gone = [self._by_address.pop(address) for address in list(self._by_address) if address not in table]
         new = []
@@ -36,7 +36,7 @@ class LinkTable:
         return gone, new
 
     def to(self, server: ServerId) -> list[Link]:
-        """All links to a server: those where it was met, and those where it is expected."""
+        """Return all links to a server: links at which it was met, and links at which it is expected."""
         owner_of = self._known.owner_of
         return [
             link
@@ -45,15 +45,15 @@ class LinkTable:
         ]
 
     def to_subnet(self, subnet: Subnet) -> Link | None:
-        """The link to the server of a subnet of the table."""
+        """Return the link to the server of a subnet of the table. None if the table lacks the subnet."""
         return self._by_address.get(self._known.peer_addresses.get(subnet, ""))
 
     def of(self, hello: Hello) -> list[Link]:
-        """The links at whose end somebody is expected who owns a subnet that is claimed."""
+        """Return the links at whose end an owner of a claimed subnet is expected."""
         return [link for link in self._by_address.values() if not frozenset(hello.subnets).isdisjoint(link.subnets)]
 
     def server_of(self, link: Link) -> ServerId | None:
-        """The server at the end of a link; None where it was never met."""
+        """Return the server at the end of a link. None if it was never met."""
         if link.server is not None:
             return link.server
         owners: Iterable[ServerId | None] = map(self._known.owner_of, link.subnets)

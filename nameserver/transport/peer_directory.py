@@ -1,4 +1,4 @@
-"""Where forwarded calls go: the servers that were met, and the channel to each."""
+"""Directory of forwarded calls: the servers that were met, and the channel to each."""
 
 from __future__ import annotations
 
@@ -18,81 +18,83 @@ from nameserver.transport.ports import PeerCore
 from nameserver.transport.relayed_channel import CallChannel, RelayedChannel
 
 CONNECT_WAIT_SECONDS = 2.0
-"""How long a call waits for a server that may come soon, as when all servers of a place start together."""
+"""Wait of a call for a server that may come soon, as when all servers of a site start together."""
 
 DIAL_WAIT_SECONDS = DIALLED_SECONDS + 0.5
-"""How long a call waits for the channel to a server that has just dialled this one: until the way of calls is known."""
+"""Wait of a call for the channel to a server that has just dialled this one, until the way of calls is known."""
 
 Found = TypeVar("Found")
 
 
 class PeerDirectory:
-    """The other servers, as calls need them."""
+    """Other servers, as calls need them."""
 
     def __init__(self, *, core: PeerCore, transport: PeerTransport) -> None:
         self._core = core
         self._transport = transport
 
     def others(self) -> list[ServerId]:
-        """All other servers that were met, sorted."""
+        """Return all other servers that were met, sorted."""
         return self._transport.others()
 
     def is_connected(self, server: ServerId) -> bool:
-        """Whether a session with a server is open, without a third one between."""
+        """Return True if a direct session with a server is open."""
         link = self._transport.link_of(server)
         return link is not None and link.is_direct
 
     def is_in_reach(self, server: ServerId) -> bool:
-        """Whether a session with a server is open, directly or through a third one."""
+        """Return True if a session with a server is open, directly or through a third server."""
         link = self._transport.link_of(server)
         return link is not None and link.is_connected
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view that may have lost this one by now, sorted."""
+        """Return the servers of the view that may have lost this server by now, sorted."""
         return self._transport.unheard()
 
     def unknown_here(self) -> list[ServerId]:
-        """The servers that others know, and this one does not, sorted."""
+        """Return the servers that other servers know and this server does not, sorted."""
         return [each.server for each in self._transport.unknown_here()]
 
     def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
-        """The subnets that others know, and this server does not."""
+        """Return the owners of subnets that other servers know and this server does not."""
         return self._transport.heard_owners()
 
     @property
     def comebacks(self) -> int:
-        """How often a server that was waited for came back."""
+        """Number of returns of servers that were waited for."""
         return self._transport.comebacks
 
     def is_coming_back(self, server: ServerId) -> bool:
-        """Whether a server has said that it ends and comes back, and is waited for."""
+        """Return True if a server has announced its end and its return, and is waited for."""
         return self._transport.is_coming_back(server)
 
     def heard_that_it_leaves(self, server: ServerId) -> None:
-        """A server has said, in answer to a call, that it ends and comes back."""
+        """Note a server's answer to a call that it ends and comes back."""
         self._transport.heard_that_it_leaves(server)
 
     async def until_back(self, server: ServerId) -> None:
-        """Wait until a server that restarts is back, or is not waited for any more."""
+        """Wait until a restarting server is back, or is not waited for any more."""
         while self._transport.is_coming_back(server):
             await self._transport.until_change()
 
     @property
     def are_all_met(self) -> bool:
-        """Whether `until_all_met` returns at once."""
+        """True if `until_all_met` returns at once."""
         return self._transport.are_all_met
 
     async def until_all_met(self) -> None:
         """Wait, for a moment after the start, until the servers that were met before are heard.
 
-        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, to end.
+        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, because it ends.
         """
         await self._transport.until_all_met()
 
     async def channel_to(self, server: ServerId) -> CallChannel:
-        """The channel to a server, directly or through one that reaches it; one that restarts is waited for.
+        """Return the channel to a server, direct or through a server that reaches it.
 
-        Raises `RefusedError` (UNAVAILABLE) where the server is out of reach.
+        A restarting server is waited for.
+
+        Raises `RefusedError` (UNAVAILABLE) if the server is unreachable.
         """
         transport = self._transport
         while transport.is_restarting(server):
@@ -106,9 +108,11 @@ class PeerDirectory:
         return await self.direct_channel_to(server)
 
     async def direct_channel_to(self, server: ServerId) -> grpc.aio.Channel:
-        """The channel to a server, which must not be closed.
+        """Return the direct channel to a server.
 
-        Raises `RefusedError` (UNAVAILABLE) where there is no direct connection with the server.
+        The caller must not close it.
+
+        Raises `RefusedError` (UNAVAILABLE) if there is no direct connection with the server.
         """
         link = self._transport.link_of(server)
         if link is None:
@@ -132,15 +136,15 @@ class PeerDirectory:
         return link.channel
 
     def under_way(self, server: ServerId, call: Call) -> AbstractContextManager[None]:
-        """While it lasts: a call of a server is under way, and is cancelled if that is lost."""
+        """Register a call of a server for a block. The call is cancelled if the server is lost."""
         link = self._transport.link_of(server)
         return nullcontext() if link is None else link.under_way(call)
 
     async def home_of_subnet(self, subnet: Subnet) -> ServerId:
-        """The server that owns a subnet.
+        """Return the server that owns a subnet.
 
-        Raises `RefusedError`: UNAVAILABLE where that server was never met, UNKNOWN_SUBNET where nobody is expected to
-        own it.
+        Raises `RefusedError`: UNAVAILABLE if that server was never met, UNKNOWN_SUBNET if no server is expected to own
+        it.
         """
         core, transport = self._core, self._transport
         if subnet in core.subnets:
@@ -170,7 +174,7 @@ class PeerDirectory:
 
 
 async def _is_dialled(link: Link) -> bool:
-    """Whether calls over the channel of a link arrive; waits until that is known."""
+    """Return True if calls over the channel of a link arrive. Waits until that is known."""
     with suppress(TimeoutError):
         async with asyncio.timeout(DIAL_WAIT_SECONDS):
             return await link.is_dialled()

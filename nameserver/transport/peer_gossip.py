@@ -1,10 +1,10 @@
 """Unknown servers and subnets: other servers know them, and an operator forgot to add them to the table here.
 
-An unknown server may know memberships of foreign processes. Answers here lack these, and must say so. A name of an
-unknown subnet looks like that of a foreign process. If it were joined here as one, its home would know nothing of that.
-So no update may name it, and nothing definite is said of it.
+An unknown server may know memberships of foreign processes. Answers here lack these memberships, and must say so. A
+name of an unknown subnet looks like that of a foreign process. If it were joined here as one, its home would not know
+of the arc. So no update may name it, and no definite answer is given about it.
 
-Source: protocol.md section 8 (never a silent gap).
+Source: docs/protocol.md, "Who is missing".
 """
 
 from __future__ import annotations
@@ -20,25 +20,31 @@ from nameserver.session.handshake_policy import SubnetKnowledge
 
 @dataclass(frozen=True, slots=True)
 class UnknownServer:
-    """A server of which this one has only heard."""
+    """A server of which this server has only heard."""
 
     server: ServerId
     subnets: tuple[Subnet, ...]
-    """Sorted, as are the next."""
+    """Subnets of the server, sorted. `known_to` is sorted too."""
     known_to: tuple[ServerId, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class HeardOwner:
-    """The owner, as others say, of a subnet that is not in the table here."""
+    """Owner of a subnet that the table here lacks, as other servers report it."""
 
     server: ServerId
     said_by: tuple[ServerId, ...]
-    """Sorted; maybe the owner itself, which has another subnet that is in the table."""
+    """Servers that reported the owner, sorted.
+
+    They may include the owner itself, if another subnet of it is in the table.
+    """
 
 
 def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
-    """The other servers that this one has met, with their subnets in its table; sorted. As many as a frame holds."""
+    """Return the other servers that this server has met, with their subnets in its table, sorted.
+
+    The result has at most as many servers and subnets as a frame holds.
+    """
     found: dict[ServerId, list[Subnet]] = {}
     for subnet in islice(known.peer_addresses, KNOWN_SUBNETS_LIMIT):
         owner = known.owner_of(subnet)
@@ -49,29 +55,29 @@ def servers_known(known: SubnetKnowledge) -> tuple[KnownServer, ...]:
 
 
 class PeerGossip:
-    """The servers that each other server says it knows. Call `look` once the table here has changed."""
+    """Servers that each other server reports to know. Call `look` once the table here has changed."""
 
     def __init__(self, known: SubnetKnowledge) -> None:
         self._known = known
         self._told: dict[ServerId, tuple[KnownServer, ...]] = {}
-        """By the server that said it; each also says its own subnets."""
+        """Reported servers, by reporting server. Each server also reports its own subnets."""
         self.unknown: list[UnknownServer] = []
-        """Servers that others know and this one does not, not even by the address of one subnet; sorted."""
+        """Servers that other servers know and the table here lacks, not even by the address of one subnet. Sorted."""
         self.owners: dict[Subnet, HeardOwner] = {}
-        """The subnets that others know, and this server does not."""
+        """Owners of the subnets that other servers know and this server does not."""
 
     def take(self, sender: ServerId, subnets: tuple[Subnet, ...], known: tuple[KnownServer, ...]) -> None:
-        """A server says which subnets are its own, and which servers it knows."""
+        """Take a server's report of its own subnets, and of the servers that it knows."""
         self._told[sender] = (KnownServer(sender, subnets), *known)
         self.look()
 
     def forget_all_but(self, servers: Collection[ServerId]) -> None:
-        """Forget what was said by servers that are not among these."""
+        """Forget the reports of servers that are not in `servers`."""
         self._told = {server: known for server, known in self._told.items() if server in servers}
         self.look()
 
     def look(self) -> None:
-        """Find anew which servers and subnets are unknown."""
+        """Find the unknown servers and subnets anew."""
         self._look_for_servers()
         self._look_for_subnets()
 

@@ -1,4 +1,4 @@
-"""The way to one address: its channel, what is known of the server there, and how it stands.
+"""Link to one address: its channel, the server there, and the state of the connection.
 
 connecting --> connected --> silent (or stopped) since ... --> connected
     |              |
@@ -21,7 +21,7 @@ from nameserver.session.frames import GoodbyeReason
 from nameserver.session.session import Ending
 
 ANSWER_BYTES_LIMIT = 64 * 1024 * 1024
-"""Of one message: what clients take too (`shadowtree/client/channel.py`)."""
+"""Bytes of one message: the limit of clients, too (`shadowtree/client/channel.py`)."""
 
 CHANNEL_OPTIONS = (
     # Two servers in one process (in tests) must not share a connection.
@@ -31,15 +31,15 @@ CHANNEL_OPTIONS = (
     # Answers to forwarded calls come over this channel too.
     ("grpc.max_receive_message_length", ANSWER_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
-    # The pauses between attempts are ours; those of gRPC only must not be longer.
+    # This server sets the pauses between attempts. Those of gRPC only must not be longer.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # A server that has moved is found under its name after two seconds, not after thirty.
+    # A server that has moved is found under its name after two seconds instead of thirty.
     ("grpc.dns_min_time_between_resolutions_ms", 2_000),
-    # This is also how long an attempt may take: after an interruption a new one gets through sooner than an old one.
+    # Also the timeout of an attempt: after an interruption a new attempt gets through sooner than an old one.
     ("grpc.min_reconnect_backoff_ms", 2_000),
-    # A server that vanished without closing its connection is missed after 15 seconds, with calls under way or without:
-    # the first call after long rest must not be the one that finds out.
+    # A server that vanished without closing its connection is noticed after 15 seconds, with or without calls under
+    # way. The first call after a long rest must not be the one that finds out.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -48,21 +48,21 @@ CHANNEL_OPTIONS = (
 )
 
 COMING_BACK_SECONDS = 2.0
-"""A server that is silent for less may just be starting, or be started again."""
+"""Longest silence of a server that may just be starting, or be started again."""
 
 OLD_CALLS_SECONDS = 60.0
-"""How long calls over a channel that was given up may still take: more than it takes to find that they got lost."""
+"""Time that calls over an abandoned channel may still take. It is longer than finding out that they got lost takes."""
 
 
 class Call(Protocol):
     """A call of the server."""
 
     def cancel(self) -> bool:
-        """End it, as far as this end is concerned."""
+        """End the call at this end."""
 
 
 class Link:
-    """One address of the table."""
+    """Link to one address of the table."""
 
     def __init__(
         self,
@@ -73,28 +73,31 @@ class Link:
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
     ) -> None:
-        """`subnets` are those expected at the address; `wall_clock` gives seconds since 1970, for people alone."""
+        """Create a link.
+
+        `subnets`: those expected at the address. `wall_clock`: returns seconds since 1970, only for people.
+        """
         self.address = address
         self.called_at = address
-        """Address to which the channel leads: `address`, or one that the server there announced."""
+        """Address to which the channel leads: `address`, or an address that the server there announced."""
         self.announced: tuple[str, ...] = ()
-        """Addresses at which the server that was met may be, besides `address`; as its last session tells."""
+        """Addresses of the server besides `address`, from its last session."""
         self.is_proven = False
-        """True if the server at the other end of the channel is the one with which the session is."""
+        """True if the server at the other end of the channel is the server of the session."""
         self.leads_astray = False
-        """True if another server than that one answers there."""
+        """True if another server answers there."""
         self.subnets = subnets
         self.server: ServerId | None = None
-        """Who was met there."""
+        """Server that was met there. None before."""
         self._not_owned: tuple[Subnet, ...] = ()
-        """Subnets that are expected there, which that server does not own."""
+        """Subnets that are expected there and that the server does not own."""
         self.is_connected = False
         self.via: ServerId | None = None
-        """The server through which it is connected; None: directly, or not at all."""
+        """Server through which the link is connected. None if it is direct, or not connected."""
         self.cannot_be_dialled = False
-        """Whether it is connected, but calls over its channel do not arrive."""
+        """True if the link is connected, but calls over its channel do not arrive."""
         self.calls_via: ServerId | None = None
-        """The server through which calls go meanwhile; None: nobody passes them on."""
+        """Server through which calls go meanwhile. None if no server passes them on."""
         self.backoff = Backoff(chance)
         self.channel = self.open_channel(address)
         self._detouring = asyncio.Event()
@@ -105,21 +108,21 @@ class Link:
         self._clock = clock
         self._wall_clock = wall_clock
         self._silent_from: float | None = None
-        """As `_silent_since`, on the clock that does not jump."""
+        """Time of `_silent_since` on the clock that does not jump."""
         self._silent_since: float | None = None
         self._why = ""
         self._refusal: str | None = None
 
     @property
     def may_come_soon(self) -> bool:
-        """Whether it is worth a moment's wait: not connected, but neither refused nor silent for long."""
+        """True if a moment's wait is worth while: not connected, not refused, and not silent for long."""
         if self.is_connected or self._refusal is not None or self._is_missed:
             return False
         return self._silent_from is None or self._clock() - self._silent_from < COMING_BACK_SECONDS
 
     @property
     def state(self) -> str:
-        """For operators: how the address stands."""
+        """State of the address, for operators."""
         if self.is_direct and self.cannot_be_dialled:
             how = "another server answers" if self.leads_astray else "cannot be dialled"
             return f"connected, but {how} at {self.called_at}; {self._detour}"
@@ -146,7 +149,7 @@ class Link:
 
     @property
     def is_direct(self) -> bool:
-        """Whether it is connected, and not through another server."""
+        """True if the link is connected, and not through another server."""
         return self.is_connected and self.via is None
 
     @property
@@ -154,18 +157,18 @@ class Link:
         return f"calls go through {self.calls_via}" if self.calls_via else "no other server passes calls on to it"
 
     def is_ready(self) -> bool:
-        """Whether calls over its channel arrive. If not, the channel tries to connect from now on."""
+        """Return True if calls over the channel arrive. If not, the channel tries to connect from now on."""
         return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
     async def is_dialled(self) -> bool:
-        """As `is_ready`, as soon as that is known.
+        """Do as `is_ready`, as soon as the answer is known.
 
-        Of a peer that dialled us the channel may not know yet: it tried in vain before, pauses, and fails calls
-        meanwhile. Where the link takes another channel meanwhile, that one is waited for.
+        The channel to a peer that dialled this server may not know yet: its earlier attempts failed, so it pauses, and
+        fails calls meanwhile. If the link takes another channel meanwhile, this waits for that channel.
         """
         while True:
             channel = self.channel
-            # Read once: who waits for another state than one that came meanwhile waits for nothing.
+            # Read the state once. A wait for a change from an outdated state would return at once.
             state = channel.get_state(try_to_connect=True)
             if state is grpc.ChannelConnectivity.READY:
                 return not self.leads_astray
@@ -174,7 +177,7 @@ class Link:
             await self._until_channel_changes(channel, state)
 
     async def _until_channel_changes(self, channel: grpc.aio.Channel, state: grpc.ChannelConnectivity) -> None:
-        """Or until it is taken for one that leads nowhere."""
+        """Wait until the state of the channel changes, or until the channel is taken to lead nowhere."""
         changing = asyncio.ensure_future(channel.wait_for_state_change(state))
         detouring = asyncio.ensure_future(self._detouring.wait())
         try:
@@ -182,23 +185,23 @@ class Link:
         finally:
             changing.cancel()
             detouring.cancel()
-            # A channel that was closed meanwhile says so by an error: it has changed.
+            # A channel that was closed meanwhile raises an error, and so has changed.
             await asyncio.gather(changing, detouring, return_exceptions=True)
 
     def take_detour(self, via: ServerId | None) -> None:
-        """It cannot be dialled: calls go through another server, or nowhere."""
+        """Note that the server cannot be dialled. Calls go through another server, or are refused if `via` is None."""
         self.cannot_be_dialled = True
         self.calls_via = via
         self._detouring.set()
 
     def can_be_dialled(self) -> None:
-        """Calls go directly, or nowhere because it is not connected."""
+        """Note that calls go directly, or are refused because the link is not connected."""
         self.cannot_be_dialled = False
         self.calls_via = None
         self._detouring.clear()
 
     def prove(self) -> None:
-        """Learn that the channel leads to the server with which the session is."""
+        """Note that the channel leads to the server of the session."""
         self.is_proven = True
         self.leads_astray = False
 
@@ -208,7 +211,9 @@ class Link:
         self.prove()
 
     def try_next_address(self) -> None:
-        """Dial another address the next time: the one of the table, then those that the server announced last."""
+        """Choose the address to dial next: the address of the table, then the addresses that the server
+        announced last.
+        """
         known = (self.address, *(each for each in self.announced if each != self.address))
         after = known.index(self.called_at) + 1 if self.called_at in known else 0
         if (following := known[after % len(known)]) != self.called_at:
@@ -216,11 +221,11 @@ class Link:
 
     @property
     def is_silent(self) -> bool:
-        """Whether no connection was possible, or the last one broke, and nobody refused."""
+        """True if no connection was possible, or the last one broke, and no server refused."""
         return not self.is_connected and self._silent_since is not None
 
     def connected(self, server: ServerId, owned: Iterable[Subnet], via: ServerId | None = None) -> None:
-        """A session with the server there, which owns these subnets, is open, whoever dialled."""
+        """Note an open session with the server there, which owns the subnets `owned`, whichever server dialled."""
         self.server = server
         self._not_owned = tuple(sorted(frozenset(self.subnets).difference(owned)))
         self.via = via
@@ -232,7 +237,7 @@ class Link:
             self.backoff.reset()
 
     def disconnected(self, ending: Ending) -> None:
-        """A session, or the attempt to open one, has ended."""
+        """Note the end of a session, or of the attempt to open one."""
         self.is_connected = False
         self.via = None
         self.is_proven = self.leads_astray = False
@@ -250,14 +255,14 @@ class Link:
             self._silent_since, self._silent_from = self._wall_clock(), self._clock()
 
     def missed(self) -> None:
-        """The server is lost: nobody need wait for it, and calls under way are cancelled."""
+        """Note that the server is lost. Callers need not wait for it, and calls under way are cancelled."""
         self._is_missed = True
         for call in list(self._calls):
             call.cancel()
 
     @contextmanager
     def under_way(self, call: Call) -> Iterator[None]:
-        """A call of the server, to be cancelled when that is lost."""
+        """Register a call of the server for a block. The call is cancelled if the server is lost."""
         self._calls.add(call)
         try:
             yield
@@ -265,7 +270,7 @@ class Link:
             self._calls.discard(call)
 
     def renew(self) -> None:
-        """Take a new channel: the connection of the old one may be dead without knowing it."""
+        """Take a new channel. The connection of the old one may be dead without knowing it."""
         self._take_channel(self.called_at, self.open_channel(self.called_at))
 
     def open_channel(self, address: str) -> grpc.aio.Channel:
@@ -280,12 +285,12 @@ class Link:
         self.is_proven = self.leads_astray = False
 
     def renew_unless_ready(self) -> None:
-        """As `renew`, where the channel may pause after attempts that failed long ago."""
+        """Do as `renew`, if the channel is not ready. It may pause after attempts that failed long ago."""
         if self.channel.get_state() is not grpc.ChannelConnectivity.READY:
             self.renew()
 
     async def close(self) -> None:
-        """Give up all channels."""
+        """Close all channels."""
         for closing in self._old_channels:
             closing.cancel()
         await self.channel.close(None)

@@ -1,4 +1,4 @@
-"""What operators are told of other servers, and what other servers did wrong."""
+"""Reports on other servers for operators, and counts of the faults of other servers."""
 
 from __future__ import annotations
 
@@ -15,58 +15,58 @@ from nameserver.transport.peer_link import Link
 
 @dataclass(frozen=True, slots=True)
 class PeerReport:
-    """One address of the table."""
+    """Report on one address of the table."""
 
     address: str
     subnets: tuple[Subnet, ...]
     server: ServerId | None
-    """None: never met."""
+    """Server at the address. None if it was never met."""
     state: str
     letters_waiting: int
     faults: Mapping[str, int]
-    """By kind, sorted."""
+    """Number of faults by kind, sorted."""
     life: Life
     why: str
-    """Why it is suspected or lost; empty otherwise."""
+    """Reason why the server is suspected or lost. Empty otherwise."""
     phi: float
     last_heard_seconds: float | None
-    """How long ago; None: not since this server started."""
+    """Seconds since the server was heard. None if it was not heard since this server started."""
     round_trip_seconds: float | None
-    """As it was last measured over the session that is open; None: not yet."""
+    """Last round trip measured over the open session. None before the first."""
     via: ServerId | None
-    """Through which other server it is connected; None: directly, or not."""
+    """Server through which it is connected. None if the connection is direct, or there is none."""
     relayed: int
-    """Frames that it sent, through this server, to others since this server started."""
+    """Frames that the server sent through this server to other servers since this server started."""
     release: str
-    """The version of its program; empty if it did not say, or was not met since this server started."""
+    """Version of the server's program. Empty if unknown, or if it was not met since this server started."""
     protocol_version: int
-    """The version of the protocol that the two speak; 0 if it was not met since this server started."""
+    """Version of the protocol that both servers speak. 0 if it was not met since this server started."""
     called_at: str
-    """Address to which calls go, if it is not `address`; else empty."""
+    """Address to which calls go, if it is not `address`. Empty otherwise."""
     backlog_bytes: int
     """Memory here of messages that the server has not confirmed."""
     stuck_seconds: float | None
-    """Time for which the server has been connected and confirmed no message; None if it is not stuck."""
+    """Time for which the server has been connected and confirmed no message. None if it is not stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """Facts that a server told of itself when it was last met."""
+    """Facts that a server reported when it was last met."""
 
     start: int
     release: str
     protocol_version: int
-    """Version that the two speak."""
+    """Version that both servers speak."""
 
     @classmethod
     def of(cls, hello: Hello) -> Met:
-        """Keep what is worth keeping of a hello that was found good."""
+        """Return the facts to keep of an accepted hello."""
         assert hello.agreed_version is not None
         return cls(hello.start, hello.release, hello.agreed_version)
 
 
 class FaultCounts:
-    """Counts what peers did wrong, by server."""
+    """Numbers of faults of peers, by server."""
 
     def __init__(self) -> None:
         self._by_server: dict[ServerId, Counter[str]] = {}
@@ -76,7 +76,7 @@ class FaultCounts:
         self._by_server.setdefault(server, Counter())[kind] += 1
 
     def of(self, server: ServerId) -> Counter[str]:
-        """The faults of one server."""
+        """Return the faults of one server."""
         return Counter(self._by_server.get(server, {}))
 
 
@@ -95,10 +95,10 @@ def report_on(
     unconfirmed: Unconfirmed | None,
     step_now: float,
 ) -> PeerReport:
-    """Report on one address. `server`: the one there, None if it was never met.
+    """Return the report on one address.
 
-    `watch` is of that server, on whose clock it is `now`. `unconfirmed`: messages for that server, on the clock of
-    steps, where it is `step_now`.
+    `server`: the server there. None if it was never met. `watch`: the watch of that server, and `now` the time on its
+    clock. `unconfirmed`: messages for that server, on the clock of steps. `step_now`: the time on that clock.
     """
     waiting, counted = 0, Counter[str]()
     if server is not None:
@@ -136,19 +136,19 @@ def report_on(
 
 
 class Complaints:
-    """Writes what an operator should know about addresses of the table, each thing once while it lasts."""
+    """Lines for operators about addresses of the table. Each line is written once while its cause lasts."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._said: dict[str, set[GoodbyeReason]] = {}
 
     def say_once(self, about: str, reason: GoodbyeReason, line: str) -> None:
-        """Say a line, unless one was said about the same for the same reason."""
+        """Write a line, unless a line about the same address and reason was written."""
         said = self._said.setdefault(about, set())
         if reason not in said:
             said.add(reason)
             self._say(line)
 
     def settle(self, about: str) -> None:
-        """Learn that there is nothing to complain of any more: the next complaint is said again."""
+        """Note that the cause of complaints is over. The next complaint is written again."""
         self._said.pop(about, None)

@@ -1,4 +1,4 @@
-"""The two ends of a gRPC stream between servers, alike for whoever uses them: bytes in, bytes out."""
+"""The two ends of a gRPC stream between servers, with one interface: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import grpc
 CONVERSE_METHOD = "/shadowtree.v1.PeerService/Converse"
 
 _PLACE = re.compile(r"^(?:[A-Z_]+: )?(?:ipv4|ipv6|unix):\S+: ")
-"""Leads what gRPC says of an attempt to connect. The address is known."""
+"""Beginning of gRPC's error about an attempt to connect. The address in it is known."""
 
 _END: Any = grpc.aio.EOF  # type: ignore[attr-defined]
 
 
 class StreamBrokenError(Exception):
-    """The connection is gone; the message is one line."""
+    """The connection is gone. The message is one line."""
 
 
 class FrameStream(Protocol):
     """One end of a stream of frames."""
 
     async def read(self) -> bytes | None:
-        """The next frame; None at the end. Raises `StreamBrokenError`."""
+        """Return the next frame. None at the end. Raises `StreamBrokenError`."""
 
     async def write(self, data: bytes) -> None:
-        """Send a frame; returns when there is room for another. Raises `StreamBrokenError`."""
+        """Send a frame. Returns when there is room for another frame. Raises `StreamBrokenError`."""
 
     async def finish(self) -> None:
-        """Say that no more frames will be sent."""
+        """Announce that no more frames will be sent."""
 
 
 class DialledStream:
@@ -41,7 +41,7 @@ class DialledStream:
         self._call: Any = dial(CONVERSE_METHOD)()
 
     async def read(self) -> bytes | None:
-        """As `FrameStream` says."""
+        """Read as `FrameStream` defines."""
         try:
             data = await self._call.read()
         except grpc.aio.AioRpcError as error:
@@ -49,7 +49,7 @@ class DialledStream:
         return None if data is _END else data
 
     async def write(self, data: bytes) -> None:
-        """As `FrameStream` says."""
+        """Write as `FrameStream` defines."""
         try:
             await self._call.write(data)
         except grpc.aio.AioRpcError as error:
@@ -58,7 +58,7 @@ class DialledStream:
             raise StreamBrokenError("the connection was closed") from None
 
     async def finish(self) -> None:
-        """As `FrameStream` says."""
+        """Finish as `FrameStream` defines."""
         if not self._call.done():
             await self._call.done_writing()
 
@@ -74,7 +74,7 @@ class AcceptedStream:
         self._context = context
 
     async def read(self) -> bytes | None:
-        """As `FrameStream` says."""
+        """Read as `FrameStream` defines."""
         try:
             data = await self._context.read()
         except (grpc.aio.InternalError, grpc.aio.UsageError) as error:
@@ -82,14 +82,14 @@ class AcceptedStream:
         return None if data is _END else data
 
     async def write(self, data: bytes) -> None:
-        """As `FrameStream` says."""
+        """Write as `FrameStream` defines."""
         try:
             await self._context.write(data)
         except (grpc.aio.InternalError, grpc.aio.UsageError) as error:
             raise StreamBrokenError(_one_line(str(error))) from None
 
     async def finish(self) -> None:
-        """As `FrameStream` says."""
+        """Finish as `FrameStream` defines."""
 
 
 def _why(error: grpc.aio.AioRpcError) -> str:

@@ -1,15 +1,15 @@
-"""Talks to all other servers: dials those of the table, answers those that dial, and keeps one session with each.
+"""Talk to all other servers: dial those of the table, answer those that dial, and keep one session with each.
 
     table of subnets and addresses --> link (one for each address) -- dials --+
-                                                 through a third server `relay` +
+                                                  through a third server `relay` +
                                                                               +--> conversation (one open for each peer)
     call of another server ---------------------------------------- accepted -+       |
                                                                                       +--> run loop, core
 
-A connection that breaks is no news at once: it is made again, and what was not confirmed is sent again. Only a server
-that stays away, or silent (`watch`), is lost, and the core told so. Its session ends then, and a link that carries one
-way only is broken for both its ends. A server that says that it cannot write its database is lost too, but keeps its
-session, over which it says when it can.
+A broken connection has no consequence at once: it is made again, and unconfirmed letters are sent again. Only a server
+that stays away or silent (`watch`) is lost, and the core is told. Its session ends then. A link that carries one way
+only is broken for both ends. A server that reports that it cannot write its database is lost too. It keeps its session,
+over which it reports when it can write.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ DEFAULT_LIMITS = DetectorLimits()
 
 
 class PeerTransport:
-    """The sessions of this server. All methods belong to the thread of the event loop."""
+    """Sessions of this server. All methods belong to the thread of the event loop."""
 
     def __init__(
         self,
@@ -94,14 +94,15 @@ class PeerTransport:
         release: str = "",
         announced_address: str = "",
     ) -> None:
-        """`say` writes a line for operators; so does `report_stranger`, of a refused connection (None: by `say`).
+        """Create the transport.
 
-        `release` and `announced_address` are what others are told, as in `Hello`.
+        `say`: writes a line for operators. `report_stranger`: reports a refused connection. None to use `say`.
+        `release` and `announced_address`: values of `Hello`.
         """
         self._core = core
         self._run_loop = run_loop
         self.unconfirmed: Callable[[ServerId], Unconfirmed | None] = lambda _server: None
-        """Returns the messages that a server has not confirmed."""
+        """Callback that returns the messages that a server has not confirmed."""
         self.release = release
         self._announced_address = announced_address
         self._limits = limits
@@ -112,21 +113,21 @@ class PeerTransport:
         self._strangers = Strangers(report_stranger or (lambda stranger: say(stranger.line)), clock)
         self._hearsay = PeerGossip(core)
         self._told_known = servers_known(core)
-        """What those with whom a session is open know, or are being told."""
+        """Servers met here, as the peers with an open session know or are being told."""
         self._faults = FaultCounts()
         self._outboxes = {lane: DurableOutbox(core.channels_of(lane), run_loop) for lane in Lane}
         self._numbers = SessionNumbers()
         self.start = secrets.randbits(64) or 1
-        """Another number whenever the server is started: by it others tell two servers of one name apart."""
+        """Number of this start. Peers use it to tell two servers of one name apart."""
         self._met: dict[ServerId, Met] = {}
-        """Facts that peers told of themselves when they were last met."""
+        """Facts that peers reported when they were last met."""
         self._links = LinkTable(
             core, lambda address, subnets: Link(address, subnets, chance=chance, clock=clock, wall_clock=wall_clock)
         )
         self._seekers: dict[Link, asyncio.Task[None]] = {}
         self._open: dict[ServerId, SessionRunner] = {}
         self._conversations: dict[SessionRunner, Link | None] = {}
-        """Each with the link that was dialled."""
+        """Conversations, each with its dialled link. None for the link of an accepted conversation."""
         self._going_back = StaleDatabase(
             server=core.server,
             incarnations=core.incarnations,
@@ -168,7 +169,7 @@ class PeerTransport:
         self._tasks: asyncio.TaskGroup | None = None
         self._closing = asyncio.Event()
         self.comebacks = 0
-        """How often a server that was waited for came back."""
+        """Number of returns of servers that were waited for."""
         self._is_leaving = False
         self._leaving_grace_ms = 0
         self._refusal_at_end: Refusal | None = None
@@ -208,7 +209,7 @@ class PeerTransport:
                 conversation.part(refusal)
                 continue
             if any(self._core.owner_of(subnet) is None for subnet in hello.subnets):
-                # It is learnt that it owns those that are new here too.
+                # The core learns that the peer also owns the subnets that are new here.
                 self._run_loop.take(_met(hello))
             self._mark_connected(conversation)
         others = frozenset(self.others())
@@ -217,7 +218,9 @@ class PeerTransport:
         self._notify()
 
     def leave(self, refusal: Refusal, grace_seconds: float = 0.0) -> None:
-        """Tell all that this server is being stopped, so that they begin nothing new with it, but wait so long.
+        """Announce a planned stop.
+
+        Peers start no update with this server and wait `grace_seconds` for it.
 
         Reads get the refusal once the other servers are not heard any more.
         """
@@ -228,16 +231,16 @@ class PeerTransport:
             conversation.leave(self._leaving_grace_ms)
 
     def is_delivering(self) -> bool:
-        """Whether servers that are connected, and not lost, have not confirmed all letters to them.
+        """Return True if connected servers that are not lost have not confirmed all letters to them.
 
-        Posts can wait until this server is back: nobody's update hangs on them.
+        Posts can wait until this server is back, because no update depends on them.
         """
         channels = self._core.channels
         there = [server for server in self._open if not self._watches.of(server).is_gone]
         return any(channels.sent_through(server) > channels.forgotten_through(server) for server in there)
 
     async def close(self) -> None:
-        """Say goodbye to all, and end."""
+        """Send a goodbye to all peers, and end."""
         self._closing.set()
         for conversation in list(self._conversations):
             why = f"{self._core.server} is shutting down"
@@ -253,7 +256,7 @@ class PeerTransport:
     # -- for operators and forwarded calls
 
     def reports(self) -> list[PeerReport]:
-        """How each address of the table stands, sorted by address."""
+        """Return the reports on all addresses of the table, sorted by address."""
         return [self._report(link) for link in sorted(self._links, key=lambda link: link.address)]
 
     def _report(self, link: Link) -> PeerReport:
@@ -275,63 +278,66 @@ class PeerTransport:
         )
 
     def strangers_refused(self) -> Mapping[str, int]:
-        """Connections that were refused from servers that are not peers, or do not fit; by kind, sorted."""
+        """Return the number of refused connections from strangers or unfitting servers, by kind, sorted."""
         return dict(sorted(self._strangers.counts.items()))
 
     def unknown_here(self) -> list[UnknownServer]:
-        """The servers that others know, and this one does not; sorted."""
+        """Return the servers that other servers know and this server does not, sorted."""
         return self._hearsay.unknown
 
     def heard_owners(self) -> Mapping[Subnet, HeardOwner]:
-        """The subnets that others know, and this server does not."""
+        """Return the owners of subnets that other servers know and this server does not."""
         return self._hearsay.owners
 
     def others(self) -> list[ServerId]:
-        """All other servers that were met, sorted."""
+        """Return all other servers that were met, sorted."""
         return list(self._core.servers_met)
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view (or all, if none was ever lost) that may have lost this one by now; sorted."""
+        """Return the servers of the view that may have lost this server by now, sorted.
+
+        If no server was ever lost, all servers count as the view.
+        """
         return self._first_meetings.unheard()
 
     def is_coming_back(self, server: ServerId) -> bool:
-        """Whether a server has said that it ends and comes back, and is waited for."""
+        """Return True if a server has announced its end and its return, and is waited for."""
         watch = self._watches.get(server)
         return watch is not None and watch.is_coming_back
 
     def is_restarting(self, server: ServerId) -> bool:
-        """As `is_coming_back`, of one that has ended and is not back."""
+        """Return True if a server that `is_coming_back` has ended and is not back."""
         return self._watches.life_of(server) is Life.RESTARTING
 
     def heard_that_it_leaves(self, server: ServerId) -> None:
-        """A server has said, in answer to a call, that it ends and comes back."""
+        """Note a server's answer to a call that it ends and comes back."""
         if server in self._open:
             self._watches.of(server).leaves()
 
     @property
     def are_all_met(self) -> bool:
-        """Whether `until_all_met` returns at once."""
+        """True if `until_all_met` returns at once."""
         return self._first_meetings.are_over and (self._refusal_at_end is None or not self.is_closed())
 
     async def until_all_met(self) -> None:
         """Wait, for a moment after the start, until the servers that were met before are heard.
 
-        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, to end.
+        Raises `RefusedError` (UNAVAILABLE) once this server has parted from them, because it ends.
         """
         if self._refusal_at_end is not None and self.is_closed():
             raise RefusedError(self._refusal_at_end)
         await self._first_meetings.until_over()
 
     def link_of(self, server: ServerId) -> Link | None:
-        """The way to a server that was met."""
+        """Return the link to a server that was met. None if there is none."""
         return next(iter(self._links.to(server)), None)
 
     def link_of_subnet(self, subnet: Subnet) -> Link | None:
-        """The way to the server of a subnet of the table."""
+        """Return the link to the server of a subnet of the table."""
         return self._links.to_subnet(subnet)
 
     def start_of(self, peer: ServerId) -> int | None:
-        """The number of the start of a peer, as it was last met."""
+        """Return the number of the start of a peer, as it was last met."""
         met = self._met.get(peer)
         return None if met is None else met.start
 
@@ -351,7 +357,7 @@ class PeerTransport:
             self._tasks.create_task(self.converse_through(stream, None))
 
     async def converse_through(self, stream: RelayedStream, link: Link | None) -> None:
-        """As `converse`, through another server."""
+        """Do as `converse`, through another server."""
         try:
             await self.converse(stream, link, via=stream.key.via)
         finally:
@@ -362,7 +368,7 @@ class PeerTransport:
     ) -> Ending:
         """Talk to the server at the other end until the session is over.
 
-        `link` is the one that was dialled, `host` the address of a server that dialled without a third one between.
+        `link`: the dialled link, None if the other server dialled. `host`: address of a server that dialled directly.
         """
         address = link.address if link is not None else host or f"through {via}"
         session = Session(
@@ -434,7 +440,7 @@ class PeerTransport:
         why = "not in the table of peers" if refusal.reason is GoodbyeReason.NOT_A_PEER else refusal.message
         self._strangers.refuse(
             RefusedStranger(hello.server, address, kind, why),
-            # The complaint about its link says the same.
+            # The complaint about its link has the same content.
             is_reported_elsewhere=bool(silent),
         )
 
@@ -506,7 +512,7 @@ class PeerTransport:
             for link in self._links.to(peer):
                 link.renew_unless_ready()
         is_met = self._watches.of(peer).opened(self._watches.now())
-        # That it is still in the view of this server, its first heartbeat tells.
+        # Its first heartbeat tells if it is still in the view of this server.
         self._watches.heard(peer)
         if is_met:
             self._run_loop.take(_met(hello))
@@ -543,7 +549,7 @@ class PeerTransport:
                 grace_seconds = ending.grace_ms / 1e3
                 self._watches.of(hello.server).restarts(self._watches.now(), grace_seconds, ending.message)
                 if not self.is_closed():
-                    # Its goodbye may have overtaken the word that it leaves.
+                    # Its goodbye may have overtaken its `Leaving`.
                     self._run_loop.take(PeerLeaving(hello.server, f"{ending.message}; waited for {grace_seconds:g} s"))
             elif ending.reason is GoodbyeReason.LEAVING and ending.is_by_peer:
                 why = f"stopped: {ending.message}"
@@ -556,7 +562,7 @@ class PeerTransport:
         self._notify()
 
     def report_ending(self, link: Link, ending: Ending) -> None:
-        """A session over a link, or an attempt to open one, has ended."""
+        """Note the end of a session over a link, or of an attempt to open one."""
         link.disconnected(ending)
         if ending.reason is not None and ending.reason.is_refusal:
             self._complaints.say_once(link.address, ending.reason, f"no connection with {link.address}: {link.state}")
@@ -583,7 +589,10 @@ class PeerTransport:
             self._first_meetings.look()
 
     def _take_word_of_writing(self, conversation: SessionRunner, cannot_write: str) -> None:
-        """A server says why it cannot write its database, or that it can: it is lost, or met."""
+        """Take a server's report that it cannot write its database, or that it can again.
+
+        The server is lost, or met.
+        """
         hello = conversation.session.hello
         assert hello is not None
         if self._open.get(hello.server) is not conversation:
@@ -606,7 +615,7 @@ class PeerTransport:
             self._run_loop.answer_all_waiting(writing.cannot_write)
 
     def _tell_known(self) -> None:
-        """Tell all connected servers which other servers were met here, where that has changed."""
+        """Tell all connected servers the other servers that were met here, if these have changed."""
         known = servers_known(self._core)
         if known != self._told_known:
             self._told_known = known
@@ -615,7 +624,7 @@ class PeerTransport:
                 conversation.tell_known(known)
 
     def _look_after_all(self) -> None:
-        """Send due heartbeats, find lost servers and detours, and settle how calls go."""
+        """Send due heartbeats, find lost servers and detours, and decide the ways of calls."""
         self._look_at_own_writing()
         self._tell_known()
         self._detours.look()
@@ -623,7 +632,7 @@ class PeerTransport:
         for server, conversation in self._open.items():
             conversation.wake_to_beat()
             if conversation.is_handling:
-                # It is this server that does not listen.
+                # The peer is silent because this server does not read.
                 self._watches.heard(server)
         for server, watch in self._watches.look():
             self._lost(server, watch.why)
@@ -636,7 +645,7 @@ class PeerTransport:
                 self._give_up(server, Goodbye(GoodbyeReason.SUSPECTED, watch.why))
 
     def _end_leaping(self) -> None:
-        """End the sessions with servers whose numbers leap too far: operators are to see why nothing goes on."""
+        """End the sessions with servers whose numbers leap too far. The goodbye shows operators the cause."""
         refused = self._core.channels.leaps_refused
         while refused:
             server, number = refused.popitem()
@@ -646,7 +655,7 @@ class PeerTransport:
                 conversation.part(Goodbye(GoodbyeReason.MALFORMED, why))
 
     def _lost(self, server: ServerId, why: str) -> None:
-        """Tell the core and all waiting calls that a server is lost, and that server too, if it can hear."""
+        """Tell the core and all waiting calls that a server is lost. Tell that server too, if it can hear."""
         self._give_up(server, Goodbye(GoodbyeReason.NOT_HEARD, why))
         for link in self._links.to(server):
             link.missed()
@@ -665,7 +674,7 @@ class PeerTransport:
             conversation.part(goodbye)
 
     def is_closed(self) -> bool:
-        """Whether this server is ending, and meets no other any more."""
+        """Return True if this server is ending, and meets no other server any more."""
         return self._closing.is_set()
 
     # -- waking
@@ -692,7 +701,7 @@ def _standing(conversation: SessionRunner) -> Standing:
 
 
 def _announced(conversation: SessionRunner, hello: Hello) -> tuple[str, ...]:
-    """Return the addresses at which a server may be that dialled: as it says, and at the host that it dialled from."""
+    """Return the addresses of a server that dialled: the announced one, and its port at the host it dialled from."""
     if not hello.address or conversation.session.is_dialled_here:
         return ()
     host, _, port = hello.address.rpartition(":")
@@ -703,5 +712,5 @@ def _announced(conversation: SessionRunner, hello: Hello) -> tuple[str, ...]:
 
 def _met(hello: Hello) -> PeerMet:
     version = hello.agreed_version
-    assert version is not None  # It was judged.
+    assert version is not None  # `_judge` has accepted this hello.
     return PeerMet(hello.server, hello.subnets, version)

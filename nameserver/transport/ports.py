@@ -1,4 +1,4 @@
-"""What the sessions with other servers read and drive: the core, and the run loop."""
+"""Interfaces of the sessions with other servers: the core they read, and the run loop they drive."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from nameserver.session.durable_outbox import UndurableLetters
 
 
 class PeerCore(Protocol):
-    """The part of the core that the transport reads."""
+    """Part of the core that the transport reads."""
 
     channels: Channels
     posts: Channels
     incarnations: Incarnations
 
     def channels_of(self, lane: Lane) -> Channels:
-        """The channels of one lane: these two."""
+        """Return the channels of one lane: `channels` or `posts`."""
 
     @property
     def server(self) -> ServerId:
@@ -26,39 +26,39 @@ class PeerCore(Protocol):
 
     @property
     def view(self) -> str:
-        """Names the view that this server is in."""
+        """Name of the view that this server is in."""
 
     @property
     def subnets(self) -> tuple[Subnet, ...]:
-        """The subnets it owns."""
+        """Subnets that this server owns."""
 
     @property
     def peer_addresses(self) -> Mapping[Subnet, str]:
-        """Where the servers of other subnets are reached."""
+        """Address of each subnet of another server."""
 
     @property
     def members(self) -> Sequence[ServerId]:
-        """The servers of the view; empty while nobody was ever lost."""
+        """Servers of the view. Empty while no server was ever lost."""
 
     @property
     def servers_met(self) -> Sequence[ServerId]:
         """All other servers that are known by name, sorted."""
 
     def owner_of(self, subnet: Subnet) -> ServerId | None:
-        """The server that owns a subnet, where it was met."""
+        """Return the server that owns a subnet. None if it was not met."""
 
 
 class PeerLoop(UndurableLetters, Protocol):
-    """The part of the run loop that the transport drives."""
+    """Part of the run loop that the transport drives."""
 
     notify_peers: Callable[[Iterable[ServerId]], None]
 
     @property
     def storage_failure(self) -> str | None:
-        """Why the database cannot be written; None while it can."""
+        """Failure of the database. None while it can be written."""
 
     def answer_all_waiting(self, why: str) -> None:
-        """Let no caller wait any longer: it is not known when the database can be written."""
+        """End the wait of all callers: it is unknown when the database can be written."""
 
     async def take_letters(
         self,
@@ -70,22 +70,24 @@ class PeerLoop(UndurableLetters, Protocol):
         received: int,
         is_over: Callable[[], bool],
     ) -> None:
-        """Have the core handle letters, in order; those that still wait when it `is_over` are left out.
+        """Let the core handle letters in order.
 
-        `received`: number through which the sender has handled letters to it; 0 where it did not say that with these.
+        Letters that still wait when `is_over` returns True are left out.
+
+        `received`: number through which the sender has handled letters to it. 0 if these letters do not say so.
         """
 
     def begin_datagrams(self, send: Callable[[ServerId, bytes], bool]) -> None:
-        """`send` sends what nobody keeps, if it can leave soon; it returns whether it will."""
+        """Set the sender of datagrams. `send` returns True if the datagram can leave soon and will."""
 
     def take_datagram(self, sender: ServerId, encoded: bytes) -> None:
-        """Have the core handle what nobody keeps, if it can be handled at once."""
+        """Let the core handle a datagram, if it can be handled at once."""
 
     def take(self, event: Event | DeliveryEvent) -> None:
-        """Have the core handle what no client asked for."""
+        """Let the core handle an event that no client asked for."""
 
     def is_writing_what_came_from(self, peer: ServerId) -> bool:
-        """Whether letters of a server are handled, and what they caused is not durable."""
+        """Return True if letters of a server are being handled, or were handled and their effects are not durable."""
 
     def begins_again_with(self, peer: ServerId) -> bool:
-        """Whether what was taken numbers the letters to and from a server anew, and is not carried out yet."""
+        """Return True if a taken event that is not carried out yet numbers the letters to and from a server anew."""

@@ -1,4 +1,4 @@
-"""What goes through third servers: this server's own streams, and frames that it passes on for others."""
+"""Traffic through third servers: this server's own streams, and frames that it passes on for other servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nameserver.transport.session_runner import SessionRunner
 
 
 class RelayHub:
-    """Decides which servers may be between two others, and carries out what `relay` says of each frame."""
+    """Hub that chooses intermediate servers, and carries out the rules of `relay_rules` for each frame."""
 
     def __init__(
         self,
@@ -28,9 +28,9 @@ class RelayHub:
         count_fault: Callable[[ServerId, str], None],
         accept: Callable[[RelayedStream], None],
     ) -> None:
-        """`sessions` are those that are open, as they change; `accept` is given streams that others have dialled."""
+        """`sessions`: the open sessions, live. `accept`: takes streams that other servers have dialled."""
         self.passed_on: Counter[ServerId] = Counter()
-        """How many frames of each server were passed on."""
+        """Number of frames passed on for each server."""
         self._here = here
         self._sessions = sessions
         self._watches = watches
@@ -39,12 +39,12 @@ class RelayHub:
         self._streams = RelayedStreams(here=here, first_number=first_number, send=self._send)
 
     def reaches(self, server: ServerId) -> bool:
-        """Whether there is a session with a server that leads through no other."""
+        """Return True if there is a direct session with a server."""
         conversation = self._sessions.get(server)
         return conversation is not None and conversation.via is None
 
     def between(self, server: ServerId) -> list[ServerId]:
-        """The servers that may reach one which this server does not: all that this one reaches, sorted."""
+        """Return the servers that may reach a server unreachable from here: all servers this one reaches, sorted."""
         return sorted(
             other
             for other in self._sessions
@@ -52,7 +52,7 @@ class RelayHub:
         )
 
     def dial(self, server: ServerId, *, via: ServerId) -> RelayedStream:
-        """A new stream to another server, through one with which a session is open."""
+        """Return a new stream to another server, through a server with an open session."""
         return self._streams.dial(server, via=via, session=self._sessions[via].session.number)
 
     def close(self, stream: RelayedStream) -> None:
@@ -60,12 +60,12 @@ class RelayHub:
         self._streams.close(stream)
 
     def lose(self, conversation: SessionRunner) -> None:
-        """A session is over, and with it what was to be passed on over it."""
+        """Note the end of a session. Frames still to be passed on over it are lost."""
         if conversation.via is None:
             self._streams.lose(conversation.session.peer, conversation.session.number)
 
     def take(self, conversation: SessionRunner, relay: Relay) -> None:
-        """Another server asks to pass a frame on, or passes one on to this server."""
+        """Take a frame that is to be passed on, or that was passed on to this server."""
         sender = conversation.session.peer
         if conversation.via is not None:
             self._count_fault(sender, RelayFault.FOR_ANOTHER.value)

@@ -1,9 +1,12 @@
-"""The ends of a stream between two servers that leads through a third; used like the ends of a gRPC stream.
+"""Ends of a stream between two servers that leads through a third server.
 
-The sender is at most WINDOW_LIMIT payloads ahead of the receiver, so that the server between them never holds more.
+They are used like the ends of a gRPC stream.
 
-At each end, a stream belongs to one session with the server between, and ends with it. What that session had not passed
-on is lost with it, so what comes over a later one must not go on where a payload is missing.
+The sender is at most WINDOW_LIMIT payloads ahead of the receiver, so the intermediate server never holds more.
+
+At each end, a stream belongs to one session with the intermediate server, and ends with it. Payloads that this session
+had not passed on are lost with it. So payloads over a later session must not continue the stream, because one may be
+missing.
 """
 
 from __future__ import annotations
@@ -19,31 +22,31 @@ from nameserver.session.frames import Relay
 from nameserver.transport.peer_streams import StreamBrokenError
 
 WINDOW_LIMIT = 8
-"""Payloads, each at most a frame, that are on their way: enough to keep the server between busy."""
+"""Payloads under way, each at most a frame: enough to keep the intermediate server busy."""
 
 UNREAD_BYTES_LIMIT = 16 * 1024 * 1024
-"""What waits to be read of one stream: far more than a window of letters, and than the largest greeting."""
+"""Bytes of one stream that wait to be read: far more than a window of letters, and than the largest greeting."""
 
 ACCEPTED_LIMIT = 1_000
-"""Streams that others dialled and that are not over: more than there are servers."""
+"""Most streams that other servers dialled and that are not over: more than there are servers."""
 
 FINISHED = "finished"
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKey:
-    """What tells the streams of a server apart."""
+    """Identity of a stream of a server."""
 
     other: ServerId
     via: ServerId
     session: int
-    """The number of the session with the server between."""
+    """Number of the session with the intermediate server."""
     number: int
     is_dialled_here: bool
 
 
 class RelayedStream:
-    """One end. `send` gives a frame to the server between, and returns whether it could be given."""
+    """One end of a stream. `send` gives a frame to the intermediate server, and returns False if it could not."""
 
     def __init__(self, key: StreamKey, *, here: ServerId, send: Callable[[Relay], bool]) -> None:
         self.key = key
@@ -52,11 +55,11 @@ class RelayedStream:
         self._came: deque[bytes] = deque()
         self._sent = self._taken_there = self._taken = self._told = 0
         self._end = ""
-        """Why nothing more comes or goes."""
+        """Reason why the stream is over. Empty while it is not."""
         self._changed = asyncio.Event()
 
     async def read(self) -> bytes | None:
-        """As `FrameStream` says."""
+        """Read as `FrameStream` defines."""
         while not self._came:
             if self._end:
                 raise StreamBrokenError(self._end)
@@ -68,7 +71,7 @@ class RelayedStream:
         return data
 
     async def write(self, data: bytes) -> None:
-        """As `FrameStream` says."""
+        """Write as `FrameStream` defines."""
         while self._sent - self._taken_there >= WINDOW_LIMIT and not self._end:
             await self._until_change()
         if self._end:
@@ -77,17 +80,17 @@ class RelayedStream:
         self._give(data)
 
     async def finish(self) -> None:
-        """As `FrameStream` says."""
+        """Finish as `FrameStream` defines."""
         self.cancel()
 
     def cancel(self) -> None:
-        """Give the stream up, and say so, unless the other end has."""
+        """Give the stream up, and tell the other end, unless it has ended the stream."""
         if not self._end:
             self._give(b"", end=FINISHED)
             self.broken(FINISHED)
 
     def deliver(self, relay: Relay) -> None:
-        """What the other end has sent."""
+        """Take a frame of the other end."""
         self._taken_there = min(max(self._taken_there, relay.taken), self._sent)
         if relay.payload:
             self._came.append(relay.payload)
@@ -98,7 +101,7 @@ class RelayedStream:
         self._notify()
 
     def broken(self, why: str) -> None:
-        """Nothing more comes or goes."""
+        """End the stream: no more frames come or go."""
         self._end = self._end or why
         self._notify()
 
@@ -128,7 +131,7 @@ class RelayedStream:
 
 
 class RelayedStreams:
-    """All streams of a server that lead through others."""
+    """All streams of a server that lead through other servers."""
 
     def __init__(self, *, here: ServerId, first_number: int, send: Callable[[StreamKey, Relay], bool]) -> None:
         """`send` gives a frame of a stream to the server that passes it on, over the session that the stream uses."""
@@ -138,11 +141,11 @@ class RelayedStreams:
         self._streams: dict[StreamKey, RelayedStream] = {}
 
     def dial(self, other: ServerId, *, via: ServerId, session: int) -> RelayedStream:
-        """A new stream to another server, over a session with the one between."""
+        """Return a new stream to another server, over a session with the intermediate server."""
         return self._add(StreamKey(other, via, session, next(self._numbers), is_dialled_here=True))
 
     def take(self, relay: Relay, *, via: ServerId) -> RelayedStream | None:
-        """Take a frame that arrived; returns the stream if it is new. Raises `NoSuchStreamError`."""
+        """Take a frame that arrived. Return the stream if it is new, else None. Raises `NoSuchStreamError`."""
         key = StreamKey(relay.source, via, relay.session, relay.stream, is_dialled_here=not relay.is_by_dialler)
         stream = self._streams.get(key)
         is_new = stream is None
@@ -161,7 +164,7 @@ class RelayedStreams:
         self._streams.pop(stream.key, None)
 
     def lose(self, via: ServerId, session: int) -> None:
-        """A session with a server that passed frames on is over, and lost is what it had not passed on yet."""
+        """End the streams of a session that is over. Payloads that it had not passed on yet are lost."""
         for stream in [stream for key, stream in self._streams.items() if (key.via, key.session) == (via, session)]:
             stream.broken(f"the connection with {via} was lost")
 
@@ -171,4 +174,4 @@ class RelayedStreams:
 
 
 class NoSuchStreamError(Exception):
-    """A frame came of a stream that is over, or one too many was dialled."""
+    """A frame came of a stream that is over, or a stream beyond the limit was dialled."""

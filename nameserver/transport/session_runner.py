@@ -1,4 +1,4 @@
-"""Carries one session out over one stream: reads, writes, and waits for what is to be sent."""
+"""Run one session over one stream: read, write, and wait for frames to send."""
 
 from __future__ import annotations
 
@@ -24,26 +24,29 @@ from nameserver.session.session_events import LettersCame, ReceiptCame, SessionE
 from nameserver.transport.peer_streams import FrameStream, StreamBrokenError
 
 GREETING_SECONDS = 5.0
-"""How long the connection and the first frames may take: far longer than they do where anybody answers."""
+"""Timeout of the connection and the first frames: far longer than a server that answers needs."""
 
 RELAY_GREETING_SECONDS = 1.0
-"""The same through a third server: there may be others to try before the other end is lost."""
+"""The same timeout through a third server. There may be other servers to try before the other end is lost."""
 
 RELAYS_LIMIT = 256
-"""Frames for other servers that wait to be passed on: the windows of some thirty streams."""
+"""Most frames for other servers that wait to be passed on: the windows of some thirty streams."""
 
 RELAYS_BYTES_LIMIT = 64 * 1024 * 1024
-"""What they hold together, unless it is one frame: as many of those that carry letters, with room to spare."""
+"""Most bytes of these frames, unless there is one frame: room for as many frames with letters, and more."""
 
 DATAGRAMS_HELD_LIMIT = 1_000
 DATAGRAMS_HELD_BYTES_LIMIT = 1024 * 1024
-"""Datagrams that wait until the stream takes them: later ones are dropped."""
+"""Limits of the datagrams that wait until the stream takes them. Later datagrams are dropped."""
 
 DATAGRAMS_FRAME_BYTES_LIMIT = 64 * 1024
-"""Of datagrams in one frame, unless it is one: a vote that is written meanwhile waits for it."""
+"""Bytes of datagrams in one frame, unless there is one datagram.
+
+A vote that is written meanwhile waits for the frame.
+"""
 
 PARTING_SECONDS = 1.0
-"""How long a goodbye may take to arrive before the stream is cut."""
+"""Time for a goodbye to arrive before the stream is cut."""
 
 
 class SessionRunner:
@@ -63,17 +66,18 @@ class SessionRunner:
         address: str = "",
         via: ServerId | None = None,
     ) -> None:
-        """`handle` is given what comes, in order; while it waits, nothing more is read.
+        """Create a runner.
 
-        `heard` is told of each frame. `view` and `cannot_write` give what heartbeats say. `address`: of the other end,
-        for people. `via`: the server through which the stream leads.
+        `handle`: takes the events in order. While it waits, no more frames are read. `heard`: called for each frame.
+        `view` and `cannot_write`: return values of heartbeats. `address`: address of the other end, for people. `via`:
+        server through which the stream leads.
         """
         self.session = session
         self.address = address
         self.pulse = pulse
         self.via = via
         self.is_handling = False
-        """Whether what came is still being handled, so that nothing more is read."""
+        """True if the events of a frame are still being handled, so that no more frames are read."""
         self._stream = stream
         self._handle = handle
         self._heard = heard
@@ -85,11 +89,14 @@ class SessionRunner:
         self._datagrams: deque[bytes] = deque()
         self._datagrams_bytes = 0
         self._may_send_datagrams = True
-        """Whether it is their turn: between two frames of theirs there is one of another kind, where there is any."""
+        """True if it is the turn of datagrams.
+
+        Two frames of datagrams have a frame of another kind between them, if any waits.
+        """
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """Look whether there is something to send."""
+        """Look for frames to send."""
         self._wake.set()
 
     def wake_to_beat(self) -> None:
@@ -98,7 +105,7 @@ class SessionRunner:
             self.wake()
 
     def pass_on(self, relay: Relay) -> bool:
-        """Send a frame of another stream, unless too many wait, or the session is not open; returns whether it will."""
+        """Queue a frame of another stream. Return False if too many wait, or the session is not open."""
         size = self._relays_bytes + len(relay.payload)
         is_too_much = len(self._relays) >= RELAYS_LIMIT or size > RELAYS_BYTES_LIMIT
         if self.session.state is not State.OPEN or (self._relays and is_too_much):
@@ -109,7 +116,7 @@ class SessionRunner:
         return True
 
     def send_datagram(self, encoded: bytes) -> bool:
-        """Send what nobody keeps, unless too much waits, or the peer would not take it; returns whether it will."""
+        """Queue a datagram. Return False if too much waits, or the peer would not take it."""
         size = self._datagrams_bytes + len(encoded)
         is_too_much = len(self._datagrams) >= DATAGRAMS_HELD_LIMIT or size > DATAGRAMS_HELD_BYTES_LIMIT
         if is_too_much or not (self.session.is_open_there and self.session.takes_posts):
@@ -120,17 +127,17 @@ class SessionRunner:
         return True
 
     def tell_known(self, known: tuple[KnownServer, ...]) -> None:
-        """Tell the peer which other servers were met here."""
+        """Tell the peer the other servers that were met here."""
         self.session.tell_known(known)
         self.wake()
 
     def leave(self, grace_ms: int) -> None:
-        """Tell the peer that this server is being stopped, and for how long to wait for it."""
+        """Tell the peer of the planned stop, and of the grace for which to wait."""
         self.session.leave(grace_ms)
         self.wake()
 
     def part(self, goodbye: Goodbye) -> None:
-        """End the session with a word."""
+        """End the session with a goodbye."""
         self.session.part(goodbye)
         self.wake()
 
@@ -171,7 +178,7 @@ class SessionRunner:
                 for event in events:
                     await self._handle(self, event)
                 self.is_handling = False
-                # For what letters cause, and for their receipts, the session is woken once that is durable.
+                # The effects of letters, and their receipts, wake the session once they are durable.
                 if session.state is not State.OPEN or not (events and all(map(_concerns_letters_alone, events))):
                     self.wake()
         except StreamBrokenError as error:
@@ -217,7 +224,7 @@ class SessionRunner:
         return Datagrams(self.session.number, tuple(together)) if together else None
 
     def _relay(self) -> Frame | None:
-        """The next frame of another stream. They go first: windows keep them few."""
+        """Return the next frame of another stream. Such frames go first: windows keep them few."""
         if self._relays and self.session.is_open_there:
             relay = self._relays.popleft()
             self._relays_bytes -= len(relay.payload)
@@ -234,5 +241,8 @@ class SessionRunner:
 
 
 def _concerns_letters_alone(event: SessionEvent) -> bool:
-    """Whether nothing can be sent because of an event but what a step causes: a receipt of posts lets more leave."""
+    """Return True if an event lets frames leave only by the step that it causes.
+
+    A receipt of posts lets posts leave itself.
+    """
     return isinstance(event, LettersCame) or (isinstance(event, ReceiptCame) and event.lane is Lane.LETTERS)

@@ -1,17 +1,17 @@
-"""What this server does when it, or another one, goes on from an older copy of its database.
+"""Recovery after this server, or a peer, was restored from an older copy of its database.
 
     session ends: numbers do not fit --> this server has gone back --> all sessions end; a fresh incarnation
     hello of another incarnation ------> channels to that server begin again; the next session goes on from there
     hello of another start ------------> what came before is taken no more; what was taken is durable before a session
                                          opens, and what was not is forgotten (`PeerStarted`)
 
-Numbers tell only where they stand still: who has started again is told all that was ever taken of its letters.
+Numbers are proof only at rest, so a peer that has started again is told the number of every letter ever taken of it.
 
-What does not fit may be known to one end alone: a server that has lost only what it was sent opens its session, since
-nothing contradicts, and is told then. So that word counts until the other server has kept a session open too: whoever
-does so was told nothing that does not fit.
+A mismatch may be visible to one end alone. A server that has lost only received letters opens its session, since no
+number contradicts there. Then the peer tells it of the mismatch. So such a goodbye counts until the peer has kept a
+session open: from then on no mismatch is known there.
 
-Source: protocol.md section 7, *Heal*; decision 0012.
+Source: docs/protocol.md, "Older copies" and "Healing"; docs/decisions/0012-older-copies.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from nameserver.transport.session_runner import SessionRunner
 
 
 class StaleDatabase:
-    """One server's part in it."""
+    """Part of one server in the recovery."""
 
     def __init__(
         self,
@@ -41,11 +41,12 @@ class StaleDatabase:
         begins_again_with: Callable[[ServerId], bool],
         say: Callable[[str], None],
     ) -> None:
-        """`conversations` are those that go on at each time; `take` has the core handle an event.
+        """Create the recovery of a server.
 
-        `is_known_start` tells whether a server was met since it last started, `is_writing_what_came_from` whether
-        letters of it are handled, and not durable, `begins_again_with` whether what was taken of that kind is still to
-        be carried out for a server.
+        `conversations`: all conversations, live. `take`: lets the core handle an event. `is_known_start`: returns True
+        if a server was met since it last started. `is_writing_what_came_from`: returns True if its letters are handled,
+        and not durable. `begins_again_with`: returns True if a taken event that renumbers its channels is still to be
+        carried out.
         """
         self._server = server
         self._incarnations = incarnations
@@ -58,12 +59,14 @@ class StaleDatabase:
         self._say = say
         self._has_gone_back = False
         self._fitting: dict[ServerId, int] = {}
-        """The servers that have kept a session open since this one started: of which beginning of the channels."""
+        """Beginning of the channels for which each server has kept a session open since this server started."""
 
     def judge(self, hello: Hello) -> Goodbye | None:
-        """Begin the channels again with a server that begins a fresh incarnation; talk to it the next time.
+        """Begin the channels again with a server that begins a fresh incarnation.
 
-        With one that has started again, a session opens once all that was taken of it is durable.
+        The next session is accepted.
+
+        A session with a server that has started again opens once all that was taken of it is durable.
         """
         server, known = hello.server, self._incarnations
         if self._begins_again_with(server):
@@ -92,11 +95,11 @@ class StaleDatabase:
         return None
 
     def keeps_open(self, server: ServerId) -> None:
-        """Another server has said what is said on open sessions alone."""
+        """Note that another server has sent a frame that is sent on open sessions alone."""
         self._fitting[server] = self._channels.beginnings(server)
 
     def ended(self, conversation: SessionRunner) -> None:
-        """Begin a fresh incarnation if the end of a conversation shows that this server has gone back; at most once."""
+        """Begin a fresh incarnation if the end of a conversation shows that this server has gone back. At most once."""
         session = conversation.session
         hello, ending = session.hello, session.ending
         if hello is None or ending is None or self._has_gone_back:

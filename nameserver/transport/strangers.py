@@ -3,7 +3,7 @@
     refused --> count --> first of this name and address in an hour? --> one line for operators
 
 While an organisation is being added, its server dials every second or two, until the other side has it in the table.
-Names and addresses come from anybody, so each table here has a limit.
+Any caller can invent names and addresses, so each table here has a limit.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from namegraph import ServerId
 
 QUIET_SECONDS = 3600.0
-"""One name at one address is reported once in this time."""
+"""Time in which one name at one address is reported once."""
 
 ADDRESSES_LIMIT = 1_000
-"""Addresses that are remembered for that time. Beyond them, refusals are only counted."""
+"""Most addresses that are remembered for that time. Beyond them, refusals are only counted."""
 
 NAMES_LIMIT = 10
-"""Names of one address that are reported in that time: a hostile server invents names."""
+"""Most names of one address that are reported in that time. A hostile server invents names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,10 @@ class RefusedStranger:
     server: ServerId | None
     """The name that the other end gave; None if it gave none."""
     address: str
-    """Its host, without the port, which differs each time; or the server through which it came."""
+    """Host of the other end without the port, which differs each time, or the server through which it came."""
     kind: str
     why: str
-    """For people."""
+    """Reason of the refusal, for people."""
 
     @property
     def line(self) -> str:
@@ -60,7 +60,7 @@ class Strangers:
         self._report = report
         self._clock = clock
         self._addresses: dict[str, _Address] = {}
-        """The oldest first."""
+        """Reports by address, the oldest first."""
 
     def refuse(self, stranger: RefusedStranger, *, is_reported_elsewhere: bool = False) -> None:
         """Count a refused connection, and report the first of its name and address in an hour."""
