@@ -18,14 +18,14 @@ from nameserver.wire import conversion
 from shadowtree.v1 import name_service_pb2 as messages
 
 CHECK_PAIRS_LIMIT = 100_000
-"""Pairs of one request."""
+"""Most pairs of one request."""
 
 PAIRS_AT_ONCE = 3_000
-"""Pairs that are answered from one state, in some milliseconds; then others get their turn."""
+"""Pairs that are answered from one state, in some milliseconds. Then other tasks get their turn."""
 
 
 class BulkCheckCalls:
-    """Answers CheckBulk."""
+    """Servicer of CheckBulk."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class BulkCheckCalls:
         self._filling = filling
 
     async def check_bulk(self, requests: AsyncIterator[messages.CheckBulkRequest], context: Context) -> None:
-        """Answer each request with one response; a pair that cannot be asked ends the stream after those before it."""
+        """Answer each request with one response. A pair with an error ends the stream after the answers before it."""
         run_loop = self._run_loop
         at_least_revision = ""
         async for request in requests:
@@ -66,7 +66,7 @@ class BulkCheckCalls:
                 raise verdicts.refused
 
     async def _verdicts(self, request: messages.CheckBulkRequest, at_least_revision: str, context: Context) -> Verdicts:
-        """The answers to the pairs, and what ended them early."""
+        """Return the answers to the pairs, and the error that ended them early."""
         groups, members = request.groups, request.members
         conversion.require_pairs(groups, members, limit=CHECK_PAIRS_LIMIT)
         verdicts = Verdicts(bytearray(), "")
@@ -101,7 +101,7 @@ class BulkCheckCalls:
     def _read_names(
         self, groups: Sequence[str], members: Sequence[str]
     ) -> tuple[list[NodeId], list[NodeId], RefusedError | None]:
-        """The pairs before the first bad name, and what is to be said of that."""
+        """Return the pairs before the first bad name, and the refusal of that name. None if there is no bad name."""
         known = self._core.graph.index
         read_groups: list[NodeId] = []
         read_members: list[NodeId] = []

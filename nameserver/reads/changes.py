@@ -1,7 +1,7 @@
-"""ListChanges and Watch: what updates changed of the groups of one server, in the order in which it committed them.
+"""ListChanges and Watch: changes of the groups of one server, in the order in which it committed their updates.
 
 Both read the record of changes in the database, some hundred updates at a time. So a slow reader holds no memory here,
-and nobody hears of what a crash could undo. A reader goes on after a revision:
+and no reader hears of a change that a crash could undo. The place after a revision:
 
     the record holds the update of that revision -> after it
     else -> from the first update of a higher priority: some may be told twice, none is left out
@@ -9,7 +9,7 @@ and nobody hears of what a crash could undo. A reader goes on after a revision:
     the server never saw the update, or lost it with its database -> HISTORY_FORGOTTEN
     only the coordinator of the update knows of it -> as for a read that must reflect the revision
 
-Source: interfaces.md, `watch`, and issue "The first hour", 11.
+Source: docs/cli.md, "Changes"; docs/decisions/0018-record-of-changes.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _KINDS = {
 
 
 class ChangeCalls:
-    """Answers ListChanges and Watch about this server's groups."""
+    """Servicer of ListChanges and Watch about this server's groups."""
 
     def __init__(self, *, core: CoreQueries, run_loop: RunLoop, routing: Routing, revisions: Revisions) -> None:
         self._core = core
@@ -62,13 +62,13 @@ class ChangeCalls:
         self._run_loop = run_loop
 
     async def list_changes(self, request: messages.ListChangesRequest, context: Context) -> Chunks:
-        """What is recorded, oldest first."""
+        """Return the recorded changes, the oldest first."""
         group = self._group_of(request)
         after = await self._place_after(request.after_revision, context) if request.after_revision else 0
         return self._recorded(group, after, told_from=request.told_from_ms)
 
     async def watch(self, request: messages.WatchRequest, context: Context) -> Chunks:
-        """What is recorded after a revision, or from now on, until the caller has enough."""
+        """Return the changes recorded after a revision, or from now on, until the caller ends the stream."""
         group = self._group_of(request)
         if request.after_revision:
             after = await self._place_after(request.after_revision, context)
@@ -77,7 +77,12 @@ class ChangeCalls:
         return self._followed(group, after)
 
     def _group_of(self, request: messages.ListChangesRequest | messages.WatchRequest) -> NodeId | None:
-        """The group that is asked for; None: all. Raises `RefusedError` where its home, or a subnet, is nobody's."""
+        """Return the requested group.
+
+        None for all groups.
+
+        Raises `RefusedError` if no server is known to own the group's or the requested subnet.
+        """
         if not request.group:
             self._routing.require_owned(conversion.read_subnet(request.subnet))
             return None
@@ -111,7 +116,7 @@ class ChangeCalls:
                 await written
 
     async def _place_after(self, text: str, context: Context) -> int:
-        """The number of the last record that whoever knows a revision knows too."""
+        """Return the number of the last record that a caller with this revision knows."""
         revision = _read_revision(text)
         read = self._run_loop.read_changes
         exact = (await read(ChangesWanted(1, revision=text))).records
@@ -131,12 +136,14 @@ class ChangeCalls:
             after = found.records[-1].number
 
     async def _require_seen(self, text: str, context: Context) -> None:
-        """Raise `RefusedError` if this server cannot have seen the update: nothing that it records comes after it."""
+        """Raise `RefusedError` if this server cannot have seen the update: none of its records would come after the
+        update.
+        """
         try:
             wait = self._core.waits_for(text)
         except RefusedError as error:
             if "unreachable" in error.refusal.facts:
-                # The update may be lacking here. The record begins before it: some changes may be given twice.
+                # This server may lack the update. The record begins before it, so some changes may be given twice.
                 return
             raise _never_seen(error.refusal.message, self._core.revision) from None
         if wait is Wait.ASK:
@@ -153,7 +160,7 @@ def _chunk(records: Sequence[ChangeRecord], group: NodeId | None) -> bytes:
 
 
 def _told(record: ChangeRecord, changes: ChangeSet, group: NodeId | None) -> messages.RecordedUpdate | None:
-    """None where it changed nothing of the group that was asked for."""
+    """Return the message for one record. None if the record changed nothing of the requested group."""
     listed = [change for change in changes.listed if group in (None, change.group)]
     if changes.is_listed and not listed:
         return None

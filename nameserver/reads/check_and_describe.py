@@ -18,11 +18,11 @@ from shadowtree.v1 import name_service_pb2 as messages
 
 PATHNAMES_DEFAULT = 100
 PATHNAMES_LIMIT = 10_000
-"""A group below a stack of diamonds has more pathnames than anybody can read, or a message hold."""
+"""Most pathnames of an answer. A group below a stack of diamonds has more than a message can hold, or a person read."""
 
 
 class QuestionCalls:
-    """Answers from the graph as it is at this instant, and from what other servers say."""
+    """Servicer of Check and DescribeGroup: answers from the present graph, and from the answers of other servers."""
 
     def __init__(
         self,
@@ -43,9 +43,12 @@ class QuestionCalls:
         self._known = core.graph.index
 
     async def check(self, request: messages.CheckRequest, context: Context) -> messages.CheckResponse:
-        """Whether a member is in a group, and by which path; raises `RefusedError`, also where that is uncertain."""
+        """Return True in the answer if a member is in a group, with the path on request.
+
+        Raises `RefusedError`, also if the answer is uncertain.
+        """
         known = self._known
-        # Known ids are canonical; only others are parsed.
+        # Known ids are canonical. Only unknown ones are parsed.
         group, member = request.group, request.member
         if group not in known:
             group = conversion.read_id(group, "group", known)
@@ -78,7 +81,7 @@ class QuestionCalls:
     async def describe_group(
         self, request: messages.DescribeGroupRequest, context: Context
     ) -> messages.GroupDescription:
-        """What is known of one group, here and at the homes of its children."""
+        """Describe one group, from this server and from the homes of its children."""
         if request.pathname_limit > PATHNAMES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,

@@ -1,13 +1,13 @@
-"""Confirm: whether answers that somebody has kept still hold, by one question to each server that they rest on.
+"""Confirm: tell if a kept answer still holds, by one question to each server that it rests on.
 
 An answer rests on the parts of some servers, which all held at one instant (`resolver.parts`). Its *basis* is the basis
-of each of these servers, told with its part. Where each has the same one later on, no part has changed since, and
-nothing is under way: then all parts held at the instant at which these questions began, and the answer is the one that
-a resolution begun at that instant comes to. Any update at one of these servers changes its basis, whatever it is of.
+of each of these servers, told with its part. If each server later reports the same basis, no part has changed since,
+and no update is under way. Then all parts held at the instant at which these questions began, and the answer is that of
+a resolution begun at that instant. Any update at one of these servers changes its basis, whatever the update is about.
 
     basis of an answer    SERVER/BASIS, with spaces between, sorted
 
-Source: protocol.md section 8.
+Source: docs/protocol.md, "Questions over several servers" (an answer that is kept).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import peer_pb2 as peer_messages
 
 SERVERS_LIMIT = 16
-"""Of an answer that has a basis; to confirm more would cost all of them much."""
+"""Most servers of an answer that has a basis. Confirming an answer over more servers would cost all of them much."""
 
 BASIS_LENGTH_LIMIT = 20_000
 
@@ -36,7 +36,7 @@ _REQUEST = peer_messages.TellBasisRequest().SerializeToString()
 
 
 def written_basis(bases: Mapping[ServerId, str], servers: Iterable[ServerId]) -> str:
-    """The basis of an answer that rests on these servers; empty where one of them has none."""
+    """Return the basis of an answer that rests on these servers. Empty if a server has none, or there are too many."""
     names = sorted(servers)
     if len(names) > SERVERS_LIMIT or not all(bases.get(server) for server in names):
         return ""
@@ -44,13 +44,13 @@ def written_basis(bases: Mapping[ServerId, str], servers: Iterable[ServerId]) ->
 
 
 def _read_basis(text: str) -> dict[ServerId, str]:
-    """What `written_basis` was given; of other text, something that does not hold."""
+    """Return the bases by server, as `written_basis` got them. Any other text yields bases that do not hold."""
     pairs = (each.partition("/") for each in text.split(" ")[: SERVERS_LIMIT + 1])
     return {ServerId(server): basis for server, _, basis in pairs}
 
 
 class Confirmations:
-    """Answers Confirm."""
+    """Servicer of Confirm."""
 
     def __init__(self, *, core: CoreQueries, parts: Parts, forwarder: Forwarder) -> None:
         self._core = core
@@ -58,7 +58,7 @@ class Confirmations:
         self._forwarder = forwarder
 
     async def confirm(self, request: messages.ConfirmRequest, context: Context) -> messages.ConfirmResponse:
-        """Whether a basis holds at an instant after the request came."""
+        """Answer True if a basis holds at an instant after the request came."""
         if len(request.basis) > BASIS_LENGTH_LIMIT:
             raise refuse(
                 Reason.INVALID_REQUEST, f"a basis has at most {BASIS_LENGTH_LIMIT:,} characters", field="basis"
@@ -70,7 +70,7 @@ class Confirmations:
         return messages.ConfirmResponse(holds=all(told))
 
     async def _holds(self, server: ServerId, basis: str, seconds: float) -> bool:
-        """Whether the basis of one server is this one."""
+        """Return True if the present basis of one server is `basis`."""
         if server == self._core.server:
             return bool(basis) and self._parts.basis() == basis
         if not self._core.has_met(server):
@@ -79,5 +79,5 @@ class Confirmations:
             answer = await self._forwarder.ask(server, _PATH, _REQUEST, seconds=seconds)
             return bool(basis) and peer_messages.TellBasisResponse.FromString(answer).basis == basis
         except (RefusedError, grpc.aio.AioRpcError, DecodeError):
-            # Out of reach, or of an older release.
+            # The server is unreachable, or of an older release.
             return False

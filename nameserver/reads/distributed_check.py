@@ -1,4 +1,4 @@
-"""Checks over several servers: which servers to ask about a member and a group, and what their findings amount to.
+"""Checks over several servers: the servers to ask about a member and a group, and the answer from their findings.
 
     member                    round one asks                     round two asks (only where there is no "yes" yet)
     owned by a server         that server: it knows all that     the group's home, where nobody has said that the
@@ -8,15 +8,15 @@
     of either kind, where a   the group's home, to resolve the group (`whole_groups`), which may answer all: before the
     server of these is away   rounds where that one is known to be away, else after them
 
-This server itself is asked before any other: of a member that another one owns, for a "yes" alone, which it knows by
-arcs of its own groups, whatever that one would say. All pairs for one server travel in one request. A "yes" of any
-server is a yes: no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that could say
-"yes" has answered, or if the group's home says that all below the group is within reach.
+This server is asked before any other. About a member of another server, only a "yes" of this server counts: arcs of its
+own groups prove it, whatever the member's home would say. All pairs for one server travel in one request. A "yes" of
+any server is a yes, because no server says it by an arc that may be gone meanwhile. A "no" is sure if every server that
+could say "yes" has answered. A "no" is also sure if the group's home says that all below the group is within reach.
 
-While servers agree on a view, each is uncertain of much for some milliseconds. What would be uncertain then is asked
-again until they have.
+While servers agree on a view, each is uncertain of much for some milliseconds. Pairs that would be uncertain then are
+asked again until the servers have agreed.
 
-Source: interfaces.md, semantics 4 and 8; protocol.md section 8 (check and memberships).
+Source: docs/protocol.md, "Questions over several servers" (check and memberships).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from shadowtree.v1 import peer_pb2 as messages
 METHOD = f"/{PEER_SERVICE}/CheckPart"
 
 TRANSITION_SECONDS = 1.0
-"""How long an answer is waited for while servers agree on a view: it takes them a few round trips."""
+"""Wait for an answer while servers agree on a view. The agreement takes them a few round trips."""
 
 TRANSITION_SHARE = 0.8
-"""How much of the caller's time is used for that."""
+"""Share of the caller's time that this wait may use."""
 
 FIRST_PAUSE_SECONDS = 0.005
 LONGEST_PAUSE_SECONDS = 0.1
 
 PAIRS_AT_ONCE = 500
-"""Where there are more, others go first between the rounds: each looks at all pairs."""
+"""Pairs above which other tasks go first between the rounds. Each round looks at all pairs."""
 
 UNCERTAIN, YES, NO = 0, 1, 2
 """Answers, as CheckBulkResponse numbers them."""
@@ -63,13 +63,13 @@ _ANSWERS = bytes(_ANSWER_OF_FINDING[finding] for finding in sorted(PairFinding))
 
 
 def answers_of(findings: bytearray) -> bytearray:
-    """The answers that the findings of a server amount to which nobody else knows better than."""
+    """Return the answers for the findings of a server, if no other server knows better."""
     return findings.translate(_ANSWERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Pairs in columns, canonical, and how to ask for them. `explain` is for a single pair."""
+    """Pairs in columns, canonical, and the way to ask for them. `explain` is for a single pair."""
 
     groups: Sequence[NodeId]
     members: Sequence[NodeId]
@@ -80,7 +80,7 @@ class Question:
 
 @dataclass(slots=True)
 class Verdicts:
-    """The answers to the first pairs; to all, unless `refused` says why the next one has none."""
+    """Answers to the first pairs. They cover all pairs unless `refused` is the refusal of the next pair."""
 
     answers: bytearray
     revision: str
@@ -89,7 +89,7 @@ class Verdicts:
     refused: RefusedError | None = None
 
     def add(self, later: Verdicts) -> None:
-        """The answers to the pairs that come next."""
+        """Append the answers to the pairs that come next."""
         self.answers += later.answers
         self.revision = newest([self.revision, later.revision]) if self.revision else later.revision
         self.unreachable = sorted({*self.unreachable, *later.unreachable})
@@ -98,38 +98,38 @@ class Verdicts:
 
 @dataclass(slots=True)
 class _Pair:
-    """What is known of one pair so far."""
+    """Knowledge of one pair so far."""
 
     asked: frozenset[ServerId] = frozenset()
     is_below: bool = False
     exists: bool = False
     is_settled: bool = False
-    """The group's home says that no other server could know better."""
+    """True if the group's home says that no other server could know better."""
     is_denied: bool = False
-    """The group's home says that there is no such group."""
+    """True if the group's home says that there is no such group."""
     silent: set[str] = field(default_factory=set)
     """Servers that could have said "yes", and were not reached."""
     is_resolved: bool = False
-    """The group's home was asked whether the group is whole without these."""
+    """True if the group's home was asked to resolve the group without these servers."""
 
     @property
     def is_open(self) -> bool:
-        """Whether another server could change the answer."""
+        """True if another server could change the answer."""
         return not (self.is_below or self.is_settled or self.is_denied)
 
 
 class Steps(Protocol):
-    """What is needed of the run loop."""
+    """Part of the run loop that checks need."""
 
     def now(self) -> float:
-        """The time on the clock of steps."""
+        """Return the time on the clock of steps."""
 
     async def next_step(self, seconds: float) -> None:
-        """Wait for the next step of this server, but no longer than so."""
+        """Wait for the next step of this server, at most `seconds`."""
 
 
 class DistributedChecks:
-    """Answers checks by asking those servers that know."""
+    """Checks that ask the servers with knowledge of the pairs."""
 
     def __init__(
         self,
@@ -188,18 +188,18 @@ class _Inquiry:
         parted = (server for server in self._core.servers_met if not self._core.is_in_view(server))
         self._away = frozenset((*self._routing.unheard(), *(parted if self._core.members else ())))
         self._homes: dict[str, ServerId | None] = {}
-        """By domain, as they come up; None where the server of a subnet was never met."""
+        """Home by domain, as domains come up. None if the server of a subnet was never met."""
         self._pairs = [_Pair() for _ in question.groups]
         self._others: tuple[list[ServerId], list[str]] | None = None
         self._pathnames: list[list[str]] = []
         self._revisions: list[str] = [asking.core.revision]
         self._renamed: dict[str, NodeId] = {}
-        """Present names of groups that were renamed, as their homes say, by the name asked for."""
+        """Present names of renamed groups, as their homes report them, by the requested name."""
         self.is_in_transition = False
-        """Whether some server that was asked, this one included, may know more in a moment."""
+        """True if an asked server, this one included, may know more in a moment."""
 
     async def carry_out(self) -> Verdicts:
-        """Ask this server itself, then in two rounds the others."""
+        """Ask this server, then the other servers in two rounds."""
         self.is_in_transition = not self._core.is_steady
         owner_kind = list(map(self._routing.owner_kind, self._question.members))
         await self._let_others_go_first()
@@ -213,7 +213,7 @@ class _Inquiry:
         await self._let_others_go_first()
         await self._ask(self._still_open(first))
         if self._question.explain:
-            # Only now: the home of the member may know a shorter path.
+            # Affirmed only now: the home of the member may know a shorter path.
             self._affirm(of_others)
         await self._ask(await self._second_round())
         await self._let_others_go_first()
@@ -222,7 +222,7 @@ class _Inquiry:
         return self._verdicts()
 
     async def _let_others_go_first(self) -> None:
-        """Each round looks at all pairs, of which there may be thousands."""
+        """Yield to other tasks. Each round looks at all pairs, of which there may be thousands."""
         if len(self._pairs) > PAIRS_AT_ONCE:
             await asyncio.sleep(0)
 
@@ -249,7 +249,7 @@ class _Inquiry:
         )
 
     async def _first_round(self, owner_kind: list[OwnerKind]) -> dict[ServerId, list[int]]:
-        """The servers to ask about the members."""
+        """Return the pairs to ask about their members, by server."""
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, of, member) in enumerate(
             zip(self._pairs, owner_kind, self._question.members, strict=True)
@@ -272,12 +272,16 @@ class _Inquiry:
         return whom
 
     def _still_open(self, whom: dict[ServerId, list[int]]) -> dict[ServerId, list[int]]:
-        """Those to ask whose answers still matter, about these."""
+        """Return the pairs of `whom` whose answers still matter, by server."""
         left = {server: [each for each in positions if self._pairs[each].is_open] for server, positions in whom.items()}
         return {server: positions for server, positions in left.items() if positions}
 
     async def _second_round(self) -> dict[ServerId, list[int]]:
-        """The servers to ask whether groups exist, and whether a member whose home is silent is below."""
+        """Return the pairs of round two, by server.
+
+        The group's home tells if the group exists. If the member's home is silent, all servers tell if the member is
+        below.
+        """
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
             if not pair.is_open or (pair.exists and not pair.silent):
@@ -308,7 +312,7 @@ class _Inquiry:
         await asyncio.gather(*(self._ask_another(server, positions) for server, positions in sorted(whom.items())))
 
     async def _resolve(self) -> None:
-        """Have groups resolved by their homes where a server is silent: it may have nothing below them."""
+        """Have groups with a silent server resolved by their homes. The silent server may have nothing below them."""
         whom: dict[ServerId, list[int]] = {}
         for position, (pair, group) in enumerate(zip(self._pairs, self._question.groups, strict=True)):
             home = self._routing.known_home(group)
@@ -328,7 +332,7 @@ class _Inquiry:
         for position, is_below in zip(positions, told.is_below, strict=True):
             pair = self._pairs[position]
             pair.is_settled |= is_below is False
-            # A pathname is told by those who are asked about the member.
+            # The servers asked about the member tell a pathname.
             pair.is_below |= bool(is_below) and not question.explain
 
     def _ask_own(self, positions: list[int]) -> None:
@@ -346,7 +350,10 @@ class _Inquiry:
             self._take_pathname(self._checks.pathname(groups[0], members[0]))
 
     def _affirm(self, positions: list[int]) -> None:
-        """Say "yes" where this server is sure of it, of members of others: of all else their homes know more."""
+        """Take a "yes" of this server about members of other servers.
+
+        Their homes know more about every other answer.
+        """
         if not positions:
             return
         groups, members = self._columns(positions)
@@ -376,7 +383,7 @@ class _Inquiry:
             self.is_in_transition |= part.is_in_transition
             findings: Iterable[int] = part.answers
             if part.view != self._core.view:
-                # One of the two has not heard yet who is there.
+                # One of the two servers has not yet heard of the other's view.
                 self.is_in_transition = True
                 findings = [PairFinding.APART if finding == PairFinding.BELOW else finding for finding in part.answers]
                 for position in positions:
@@ -408,13 +415,13 @@ class _Inquiry:
             self._pathnames.append(names)
 
     async def _everybody_else(self) -> tuple[list[ServerId], list[str]]:
-        """All other servers, and those that cannot be asked."""
+        """Return all other servers, and the servers that cannot be asked."""
         if self._others is None:
             self._others = await self._routing.others()
         return self._others
 
     async def _home_of(self, name: NodeId) -> ServerId | None:
-        """The home of a name that is somebody's; None where that server was never met."""
+        """Return the home of a name in an owned subnet. None if that server was never met."""
         domain = subnet_of(name)
         if domain not in self._homes:
             try:
@@ -431,7 +438,7 @@ class _Inquiry:
 
 
 def uncertain(question: Question, verdicts: Verdicts) -> RefusedError:
-    """The refusal to answer about a single pair; it names what is out of reach."""
+    """Return the refusal to answer about a single pair. It names the unreachable servers."""
     group, member, unreachable = question.groups[0], question.members[0], verdicts.unreachable
     return refuse(
         Reason.UNAVAILABLE,
@@ -444,6 +451,6 @@ def uncertain(question: Question, verdicts: Verdicts) -> RefusedError:
 
 
 def no_such_group(group: NodeId, routing: Routing, renamed_to: NodeId | None = None) -> RefusedError:
-    """The refusal to answer for a group that its home does not have, or that could have none."""
+    """Return the refusal for a group that its home does not have, or that has no home."""
     home = routing.known_home(group)
     return group_not_found(group, home or routing.server, known_subnet=home is not None, renamed_to=renamed_to)

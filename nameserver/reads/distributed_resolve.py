@@ -1,4 +1,6 @@
-"""Carries resolutions over several servers out, of groups and of sets: this server is the root, and asks itself too.
+"""Resolutions of groups and sets over several servers.
+
+This server is the root, and asks itself too.
 
     Resolution says Ask        one ResolvePart call a server, all at once; answers as they come
                     WalkAgain  at once, or after the next step or a moment where updates are under way
@@ -6,7 +8,7 @@
 
 An ordered resolution is an update that changes nothing: the core carries it through the ordering of updates.
 
-Source: protocol.md section 8.
+Source: docs/protocol.md, "Questions over several servers" and "Reads in order".
 """
 
 from __future__ import annotations
@@ -49,50 +51,56 @@ from resolver.walk_memory import Originator, WalkMemory
 from shadowtree.v1 import peer_pb2 as messages
 
 AGREEMENT_SECONDS = 20.0
-"""How long walks are made until two agree, where the caller set no deadline, or a later one."""
+"""Longest time of walks until two agree, if the caller set no deadline, or a later one."""
 
 CHANGING_SECONDS = 5.0
-"""Time after which a server that keeps walks from agreeing is left out, and named as unreachable. Agreement takes
-milliseconds: one server that changes its part in every walk would hold each resolution up for `AGREEMENT_SECONDS`."""
+"""Time after which a server that keeps walks from agreeing is left out, and named as unreachable.
+
+Agreement takes milliseconds. One server that changes its part in every walk would delay each resolution for
+`AGREEMENT_SECONDS`.
+"""
 
 AGREEMENT_WHILE_FAILING_SECONDS = 1.0
-"""The same while the database cannot be written: nothing changes here then, and others may have gone on without it."""
+"""Longest time of walks while the database cannot be written.
+
+The graph here does not change then, and other servers may have gone on without this one.
+"""
 
 AGREEMENT_SHARE = 0.8
-"""How much of the caller's time is used for that: the rest is for sending the answer."""
+"""Share of the caller's time that walks may use. The rest is for sending the answer."""
 
 DOUBT_PAUSE_SECONDS = 0.005
 LONGEST_DOUBT_PAUSE_SECONDS = 0.2
-"""Between walks while an update that affects them is under way at another server: it takes some milliseconds."""
+"""Pauses between walks while an update that affects them is under way at another server: it takes some milliseconds."""
 
 
 NOBODY: Mapping[ServerId, RefusedError] = MappingProxyType({})
 
 
 class Answer(NamedTuple):
-    """What a resolution came to."""
+    """Result of a resolution."""
 
     resolved: Resolved
     revision: str
-    """What it reflects."""
+    """Revision that the result reflects."""
     why_failed: tuple[str, ...] = ()
-    """Of each server that could not be asked, by name: why."""
+    """Reason for each server that could not be asked, by server name."""
     basis: str = ""
-    """While it holds, so does this; empty: that cannot be told."""
+    """Basis of the result, which holds as long as the basis does. Empty if it has none."""
 
 
 class Told(NamedTuple):
-    """What one server tells of its part."""
+    """One server's part with its revision and basis."""
 
     answer: PartAnswer
     revision: str
-    """What it reflects."""
+    """Revision that the part reflects."""
     basis: str
-    """Of that server, at the same instant."""
+    """Basis of that server at the same instant."""
 
 
 class DistributedResolutions:
-    """Resolves groups that this server owns, and sets of groups of any servers."""
+    """Resolutions of groups that this server owns, and of sets of groups of any servers."""
 
     def __init__(
         self, *, core: CoreQueries, resolver: MembershipResolver, parts: Parts, run_loop: RunLoop, forwarder: Forwarder
@@ -107,9 +115,11 @@ class DistributedResolutions:
     async def resolve(
         self, group: NodeId, deadline: float | None, *, with_walk: bool, at_least_revision: str
     ) -> Answer:
-        """What a group of this server reaches on all servers; raises `RefusedError`.
+        """Resolve a group of this server over all servers.
 
-        `deadline`: the caller's, on the clock of `now`; None where there is none.
+        Raises `RefusedError`.
+
+        `deadline`: the caller's, on the clock of `now`. None if there is none.
         """
         originator = self._resolver.representative(group)
         resolution = Resolution(
@@ -132,10 +142,12 @@ class DistributedResolutions:
         never_met: Mapping[ServerId, RefusedError],
         named_servers: Set[ServerId] | None = None,
     ) -> Answer:
-        """Whom some target reaches and none of its exceptions does; raises `RefusedError`.
+        """Resolve the names that some target reaches and none of its exceptions does.
 
-        `homes`: of all targets and exceptions. `never_met`: why some of these cannot be asked. `named_servers`: whose
-        processes are named, while others are counted; None: all are named.
+        Raises `RefusedError`.
+
+        `homes`: homes of all targets and exceptions. `never_met`: reasons why some of these homes cannot be asked.
+        `named_servers`: servers whose processes are named, while those of other servers are counted. None to name all.
         """
         resolution = Resolution(
             targets,
@@ -166,7 +178,12 @@ class DistributedResolutions:
         return Answer(resolved, newest([self._core.revision, *driver.revisions]), why_failed, basis)
 
     async def resolve_ordered(self, group: NodeId, deadline: float | None) -> tuple[Resolved, str]:
-        """What the group reaches at one point in the order of all updates, and its revision; raises `RefusedError`."""
+        """Resolve the group at one point in the order of all updates.
+
+        Return the result and its revision.
+
+        Raises `RefusedError`.
+        """
         run_loop = self._run_loop
         found = await run_loop.carry_out(ReadCommand(run_loop.new_ticket(), group, self._until(deadline)))
         kinds = dict(found.members)
@@ -177,7 +194,7 @@ class DistributedResolutions:
         return Resolved(processes, groups, found.unreachable), found.revision
 
     async def ask(self, request: PartRequest, seconds: float, at_least_revision: str) -> Told:
-        """One server's part; raises as the forwarder does, or `NotAPartError`."""
+        """Return one server's part. Raises the errors of the forwarder, or `NotAPartError`."""
         if request.server == self._core.server:
             prepared = await made(self._parts.fill(request))
             return Told(self._parts.answer(request, prepared), self._core.revision, self._parts.basis())
@@ -205,7 +222,7 @@ class DistributedResolutions:
         return Told(answer, part.chunks[0].revision, part.chunks[0].basis)
 
     async def _require_sets(self, server: ServerId) -> None:
-        """Raise `RefusedError` where a server is of a release that resolves single groups alone."""
+        """Raise `RefusedError` if a server is of a release that resolves single groups alone."""
         if self._core.speaks(server, SETS_VERSION):
             return
         await self._forwarder.require_reachable(server)
@@ -217,22 +234,22 @@ class DistributedResolutions:
         )
 
     def now(self) -> float:
-        """The time on the clock of deadlines."""
+        """Return the time on the clock of deadlines."""
         return self._run_loop.now()
 
     async def pause(self, seconds: float) -> None:
-        """Wait for the next step here, or a moment."""
+        """Wait for the next step here, at most `seconds`."""
         await self._run_loop.next_step(seconds)
 
     def _until(self, deadline: float | None) -> float:
-        """How long walks are made for a caller with this deadline."""
+        """Return the end of walks for a caller with this deadline."""
         now, is_failing = self.now(), self._run_loop.storage_failure is not None
         own = now + (AGREEMENT_WHILE_FAILING_SECONDS if is_failing else AGREEMENT_SECONDS)
         return own if deadline is None else min(own, now + AGREEMENT_SHARE * (deadline - now))
 
 
 class _Driver:
-    """Runs one resolution."""
+    """Driver of one resolution."""
 
     def __init__(
         self,
@@ -252,10 +269,10 @@ class _Driver:
         self._pause_seconds = DOUBT_PAUSE_SECONDS
         self.revisions: list[str] = []
         self.bases: dict[ServerId, str] = {}
-        """As of the last walk, of those that were asked then."""
+        """Bases of the servers asked in the last walk."""
 
     async def run(self) -> Resolved:
-        """Ask and walk until the end; raises `RefusedError` where this server itself refuses."""
+        """Ask and walk until the end. Raises `RefusedError` if this server itself refuses."""
         try:
             step: Step = self._resolution.begin()
             while not isinstance(step, Resolved):
@@ -293,7 +310,7 @@ class _Driver:
         return await self._resolutions.ask(request, seconds, self._at_least_revision)
 
     def _take(self, done: deque[asyncio.Task[Told]]) -> Step:
-        """Give back all answers that are there; what they lead to is asked together."""
+        """Give all present answers to the resolution. The requests that follow are asked together."""
         requests: list[PartRequest] = []
         step: Step = Ask()
         while done:

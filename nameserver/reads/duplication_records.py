@@ -1,12 +1,12 @@
-"""DescribeGroup's duplication-control records: the home of a node computes who must not cross an arc into it.
+"""DescribeGroup's duplication-control records: the home of a node computes the blocked originators of each arc into it.
 
     the group's home --DescribeArcs: its arcs into b's nodes--> b
                      <--of each arc, the minimal blocked nodes--
 
-All servers concerned are asked in parallel, each for at most a thousand arcs at a time. What they name is not trusted:
-the resolver takes what it knows to be above the arc's parent, nothing else.
+All servers concerned are asked in parallel, each for at most a thousand arcs at a time. Their answers are not trusted:
+the resolver only takes nodes that it knows to be above the arc's parent.
 
-Source: protocol.md section 4; interfaces.md, semantics 8.
+Source: docs/protocol.md, "Every duplicate is blocked in advance".
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from shadowtree.v1 import peer_pb2 as messages
 METHOD = f"/{PEER_SERVICE}/DescribeArcs"
 
 DESCRIBED_ARCS_LIMIT = 1_000
-"""Arcs of one request: the server asked computes their records from one state, and begins again where that changes."""
+"""Most arcs of one request. The asked server computes their records from one state, and restarts when it changes."""
 
 ROUNDS = 3
-"""How often arcs are asked for that came while others were."""
+"""Most rounds of questions for arcs that came while other arcs were asked for."""
 
 
 @dataclass(slots=True)
 class ToldRecords:
-    """What the servers asked said: of each arc its minimal blocked nodes, and who was silent."""
+    """Answers of the asked servers: the minimal blocked nodes of each arc, and the silent servers."""
 
     sources: dict[ArcId, Sequence[NodeId]] = field(default_factory=dict)
     revisions: list[str] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ToldRecords:
 
 
 class ArcRecords:
-    """Asks other servers for the records of a group's arcs."""
+    """Collector of the records of a group's arcs from other servers."""
 
     def __init__(self, *, core: CoreQueries, resolver: MembershipResolver, forwarder: Forwarder) -> None:
         self._core = core
@@ -49,10 +49,10 @@ class ArcRecords:
         self._forwarder = forwarder
 
     async def told(self, group: NodeId, *, at_least_revision: str, seconds: Callable[[], float]) -> ToldRecords:
-        """What others say of all arcs that they judge at the instant of the return; `RefusedError` for no group.
+        """Return the answers for all arcs that other servers judge at the instant of the return.
 
-        `seconds` says how long to wait for one answer. Arcs may come while others are asked for; the servers that judge
-        those which came last of all count as unreachable.
+        `seconds` returns the time to wait for one answer. Arcs may come while others are asked for. The servers that
+        judge the arcs that came last count as unreachable. Raises `RefusedError` if there is no such group.
         """
         told = ToldRecords()
         for _ in range(ROUNDS):
@@ -66,7 +66,7 @@ class ArcRecords:
         return told
 
     def _open(self, group: NodeId, told: ToldRecords) -> dict[ServerId, list[ArcId]]:
-        """The arcs that were not asked for yet, but for those of silent servers."""
+        """Return the arcs that were not asked for yet, without those of silent servers."""
         judged = self._resolver.arcs_judged_elsewhere(group)
         found = {
             server: [arc for arc in arcs if arc not in told.sources]
@@ -93,7 +93,8 @@ class ArcRecords:
             part = await ask_part(
                 self._forwarder, server, METHOD, request, messages.DescribeArcsResponse, seconds=seconds()
             )
-            # Of servers in two views, one has not heard yet who is there: their arcs may be in different states.
+            # Two servers in different views may have an arc in different states, because one has not heard yet of the
+            # other view.
             if part is None or part.view != self._core.view or len(part.records) > len(some):
                 told.unreachable.add(server)
                 return

@@ -1,7 +1,7 @@
 """Export: all groups and arcs, merged from all servers as their parts come in.
 
-Each server's part is of one state of its graph; the parts are not all of one instant. An arc is told of by the home of
-its parent. Where its child may have been deleted at a server that is away, the answer names that server.
+Each server's part is of one state of its graph. The parts are not all of one instant. The home of an arc's parent
+reports the arc. If a server that is away may have deleted the arc's child, the answer names that server.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from shadowtree.v1 import name_service_pb2 as messages
 METHOD = f"/{NAME_SERVICE}/Export"
 
 Row = tuple[str, str, int]
-"""Parent, child, kind: an arc, or a group without members, of which each server gives its own."""
+"""Parent, child, kind: an arc, or a group without members. Each server gives the rows of its own groups."""
 
 
 class ExportCalls:
-    """Answers Export, for all servers or for the one subnet asked for."""
+    """Servicer of Export, for all servers or for the one requested subnet."""
 
     def __init__(
         self, *, resolver: MembershipResolver, run_loop: RunLoop, routing: Routing, forwarder: Forwarder
@@ -40,7 +40,7 @@ class ExportCalls:
         self._forwarder = forwarder
 
     async def export(self, request: messages.ExportRequest, context: Context) -> Chunks:
-        """All groups and arcs of the external group view."""
+        """Return all groups and arcs of the external group view."""
         subnet = conversion.read_subnet(request.subnet)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)

@@ -1,8 +1,8 @@
 """ListGroups: the groups of all servers in the order of their ids, a page at a time.
 
-The token of a page is the last group on it, so that any server can go on where another one stopped. Each server gives
-its groups after that one, and the page holds the first of them all. The page names the servers that were silent, and
-those that may know better which groups an answering server has.
+The token of a page is the last group on it, so that any server can continue a listing of another one. Each server gives
+its groups after that group, and the page holds the first of them all. The page names the servers that were silent, and
+the servers that may know better which groups an answering server has.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ METHOD = f"/{NAME_SERVICE}/ListGroups"
 
 PAGE_SIZE_DEFAULT = 1_000
 PAGE_SIZE_LIMIT = 10_000
-"""Larger pages are cut to this size: a message of some hundred kilobytes."""
+"""Largest page, a message of some hundred kilobytes. Larger pages are cut to this size."""
 
 
 class GroupListCalls:
-    """Answers ListGroups, for all servers or for the one subnet asked for."""
+    """Servicer of ListGroups, for all servers or for the one requested subnet."""
 
     def __init__(
         self, *, core: CoreQueries, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
@@ -41,7 +41,7 @@ class GroupListCalls:
         self._forwarder = forwarder
 
     async def list_groups(self, request: messages.ListGroupsRequest, context: Context) -> messages.ListGroupsResponse:
-        """One page of groups, in the order of their ids."""
+        """Return one page of groups, in the order of their ids."""
         subnet = conversion.read_subnet(request.subnet)
         self._routing.require_owned(subnet)
         await groups_sorted(self._resolver.group_order)

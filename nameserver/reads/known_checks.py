@@ -1,11 +1,11 @@
-"""Checks that need nobody else: answered from the state at this instant, without a pause.
+"""Checks that need no other server: answered from the present state, without a pause.
 
     Check        one pair; the long way of all others is in `check_and_describe.py`.
     CheckKnown   many pairs at once, of calls that one client makes at the same time.
 
-Both have a short way: one function of the request as it came, before anything that other calls need. It gives no answer
-where the long way might wait, ask another server, refuse, or know more. The long way answers alike
-wherever the short one answers (`tests/unit/nameserver/reads/test_known_checks.py`).
+Both have a short way: one function of the encoded request, before any part that other calls need. It gives no answer if
+the long way might wait, ask another server, refuse, or know more. The long way gives the same answer wherever the short
+way gives one (`tests/unit/nameserver/reads/test_known_checks.py`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from nameserver.wire import conversion
 from shadowtree.v1 import name_service_pb2 as messages
 
 KNOWN_PAIRS_LIMIT = 1_000
-"""Pairs of one request, answered in a millisecond."""
+"""Most pairs of one request, answered in a millisecond."""
 
 
 class Known(IntEnum):
-    """The answer to a pair, as CheckKnownResponse numbers it."""
+    """Answer to a pair, as CheckKnownResponse numbers it."""
 
     UNANSWERED = 0
     YES = 1
@@ -38,11 +38,11 @@ class Known(IntEnum):
 
 
 _ANSWERS = bytes.maketrans(bytes((PairFinding.BELOW, PairFinding.NOT_BELOW)), bytes((Known.YES, Known.NO)))
-"""Answers by finding, where nobody else knows more."""
+"""Answers by finding, if no other server knows more."""
 
 
 class KnownChecks:
-    """Answers for one server."""
+    """Servicer of the short ways of one server."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class KnownChecks:
         run_loop: RunLoop,
         is_ready: Callable[[], bool],
     ) -> None:
-        """`is_ready`: whether the state here can be told to be that of other servers too."""
+        """`is_ready`: returns True if the state here is known to be that of other servers too."""
         self._core = core
         self._checks = checks
         self._routing = routing
@@ -62,7 +62,7 @@ class KnownChecks:
         self._known = core.graph.index
 
     def check(self, request: bytes) -> bytes | None:
-        """Answer Check; None where the long way has to."""
+        """Answer Check. None if the long way has to."""
         if self._run_loop.newest_batch is not None or not self._is_ready():
             return None
         try:
@@ -78,7 +78,7 @@ class KnownChecks:
         return response.SerializeToString()
 
     def check_known_now(self, request: bytes) -> bytes | None:
-        """Answer CheckKnown; None where the long way has to."""
+        """Answer CheckKnown. None if the long way has to."""
         if self._run_loop.newest_batch is not None:
             return None
         try:
@@ -89,13 +89,13 @@ class KnownChecks:
         return self._answers(asked).SerializeToString()
 
     async def check_known(self, request: messages.CheckKnownRequest, context: Context) -> messages.CheckKnownResponse:
-        """Answer CheckKnown, once what the answers rest on is durable."""
+        """Answer CheckKnown, once the state that the answers rest on is durable."""
         del context
         conversion.require_pairs(request.groups, request.members, limit=KNOWN_PAIRS_LIMIT)
         response = self._answers(request)
         if self._run_loop.newest_batch is not None:
             await self._run_loop.until_durable()
-        # An answer given while this server parts from others may miss them.
+        # An answer given while this server parts from other servers may lack their changes.
         return response if self._is_ready() else messages.CheckKnownResponse(answers=bytes(len(request.groups)))
 
     def _answers(self, request: messages.CheckKnownRequest) -> messages.CheckKnownResponse:
@@ -112,7 +112,10 @@ class KnownChecks:
         return messages.CheckKnownResponse(answers=answers, revision=self._core.revision)
 
     def _all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytes | None:
-        """Give the same answers three times as fast, where all groups exist and all members have ancestor sets here."""
+        """Give the same answers three times as fast.
+
+        None unless all groups exist and all members have ancestor sets here.
+        """
         nodes = [self._known.get(cast("NodeId", member)) for member in members]
         if not all(node is not None and self._core.ancestors.is_known(node) for node in nodes):
             return None

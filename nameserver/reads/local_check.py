@@ -1,4 +1,4 @@
-"""What this server alone knows of pairs of a group and a member, for its own answers and for those of other servers."""
+"""Findings of this server alone about pairs of a group and a member, for its own answers and for other servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resolver.membership import MembershipResolver
 
 
 class PairFinding(IntEnum):
-    """What one server finds of one pair. The numbers are those of CheckPartResponse."""
+    """Finding of one server about one pair. The numbers are those of CheckPartResponse."""
 
     NOT_BELOW = 0
     """The group is known here, and no arc known here leads from it to the member."""
@@ -19,21 +19,21 @@ class PairFinding(IntEnum):
     NO_GROUP = 2
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
-    """Not below, and this server owns the group and all groups below it: no other server could know better."""
+    """Not below, and this server owns the group and all groups below it. No other server could know better."""
     APART = 4
-    """Not below, or below by arcs of somebody who is away, or no group known here; and somebody may know better."""
+    """Not below, or below by arcs of a server that is away, or no group known here. Another server may know better."""
 
 
 UNSURE = (PairFinding.APART, PairFinding.NO_GROUP)
-"""Of these it matters who is away and may know better."""
+"""Findings for which it matters which servers are away and may know better."""
 
 
 SETTLING_NODES_LIMIT = 20_000
-"""Nodes looked at to settle the pairs of one request, in some 5 ms; pairs beyond that are not settled."""
+"""Nodes looked at to settle the pairs of one request, in some 5 ms. Pairs beyond that are not settled."""
 
 
 class LocalChecks:
-    """Reads a core. It knows all about the members it owns, and about the groups it owns whether they exist."""
+    """Reader of a core. It knows all about the members it owns, and the existence of the groups it owns."""
 
     def __init__(self, *, core: CoreQueries, resolver: MembershipResolver) -> None:
         self._core = core
@@ -41,11 +41,14 @@ class LocalChecks:
 
     @property
     def _index(self) -> Callable[[str], NodeIndex | None]:
-        # Asked with texts as they came: those that are no canonical id are simply not found.
+        # The argument is a text as it came. A text that is no canonical id is not found.
         return cast("Mapping[str, NodeIndex]", self._core.graph.index).get
 
     def findings(self, groups: Sequence[str], members: Sequence[str], *, settles: bool) -> bytearray:
-        """One `PairFinding` for each pair of canonical names; `settles` where others might know better."""
+        """Return one `PairFinding` for each pair of canonical names.
+
+        `settles`: True to settle pairs not known to be below.
+        """
         known = self.all_known(groups, members)
         found = known if known is not None else bytearray(map(self.finding, groups, members))
         denied = [place for place, finding in enumerate(found) if finding == PairFinding.NOT_BELOW] if settles else []
@@ -56,22 +59,22 @@ class LocalChecks:
         return found
 
     def renamed(self, groups: Sequence[str], findings: Iterable[int]) -> dict[str, NodeId]:
-        """The present names of groups that are not known here, where they were renamed; by the name asked for."""
+        """Return the present names of unknown groups that were renamed, by the requested name."""
         missing = {group for group, finding in zip(groups, findings, strict=True) if finding in UNSURE}
         found = ((group, self._core.renamed_to(NodeId(group))) for group in sorted(missing))
         return {group: to for group, to in found if to is not None}
 
     @property
     def may_miss_something(self) -> bool:
-        """Whether an answer must be looked at twice."""
+        """True if an answer must be looked at twice."""
         return bool(self._resolver.uncertainty())
 
     def away(self, groups: Sequence[str], members: Sequence[str], findings: Iterable[int]) -> list[str]:
-        """The servers that may know better about the pairs of which these findings say too little; sorted."""
+        """Return the servers that may know better about the pairs with an unsure finding, sorted."""
         uncertainty, found = self._resolver.uncertainty(), set[str]()
         if not uncertainty:
             return []
-        # A group of which nothing is known here may be above what is suspended.
+        # A group that is unknown here may be above a suspended arc.
         asked = [pair[:2] for pair in zip(groups, members, findings, strict=True) if pair[2] in UNSURE]
         for member in {member for _, member in asked}:
             found.update(uncertainty.above(NodeId(member)))
@@ -96,7 +99,7 @@ class LocalChecks:
                     found[place] = PairFinding.APART
 
     def _is_sure(self, group: NodeId, member: NodeId, found: int, uncertainty: Uncertainty) -> bool:
-        """Whether a member is in a group by arcs that nobody can have left who may know better."""
+        """Return True if a member is in a group by arcs that no server which may know better can have left."""
         resolver, unheard = self._resolver, uncertainty.unheard
         if found == PairFinding.BELOW:
             is_by_others = bool(unheard) and not resolver.is_above_without(group, member, unheard)
@@ -108,7 +111,10 @@ class LocalChecks:
         return not any(map(uncertainty.is_changed_above, tails))
 
     def all_known(self, groups: Sequence[str], members: Sequence[str]) -> bytearray | None:
-        """The findings, many times faster, where all names are known, in their one spelling, and all groups exist."""
+        """Return the findings many times faster.
+
+        None unless all names are known and canonical, and all groups exist.
+        """
         group_nodes, member_nodes = list(map(self._index, groups)), list(map(self._index, members))
         if None in member_nodes or not self._are_groups(group_nodes):
             return None
@@ -116,7 +122,7 @@ class LocalChecks:
         return bytearray(self._core.ancestors.are_ancestors(pairs))
 
     def finding(self, group: str, member: str) -> PairFinding:
-        """What is known of one pair of canonical names, if nobody knows better."""
+        """Return the finding about one pair of canonical names, if no other server knows better."""
         node = self._group(group)
         if node is None:
             return PairFinding.NO_GROUP
@@ -129,7 +135,7 @@ class LocalChecks:
         return node if node is not None and self._core.may_be_group(node) else None
 
     def pathname(self, group: str, member: str) -> list[NodeId]:
-        """A shortest chain from the group to the member, as far as is known here; empty where there is none."""
+        """Return a shortest chain from the group to the member, as far as known here. Empty if there is none."""
         if self._core.graph.group(NodeId(group)) is None:
             return []
         return self._resolver.explain(NodeId(group), NodeId(member))
@@ -142,7 +148,7 @@ class LocalChecks:
         denied: list[int],
         uncertainty: Uncertainty,
     ) -> None:
-        """Find, of the members that are not below by any known arc, which can be below nowhere else."""
+        """Settle the members that are below by no known arc and that can be below at no other server."""
         core = self._core
         room = SETTLING_NODES_LIMIT
         is_closed: dict[str, bool] = {}

@@ -1,7 +1,7 @@
-"""ListMemberships: asks the home of the member, which knows all that is above it; for a foreign member, all servers.
+"""ListMemberships: asks the home of the member, which knows all groups above it, or all servers for a foreign member.
 
-Where the home is silent, all other servers are asked: each knows the groups above those of its own groups that the
-member joined. The answer holds what was found, and names the servers that were silent.
+If the home is silent, all other servers are asked: each knows the groups above those of its own groups that the member
+joined. The answer holds the groups that were found, and names the silent servers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METHOD = f"/{NAME_SERVICE}/ListMemberships"
 
 
 class MembershipCalls:
-    """Answers ListMemberships."""
+    """Servicer of ListMemberships."""
 
     def __init__(
         self, *, core: CoreQueries, resolver: MembershipResolver, routing: Routing, forwarder: Forwarder
@@ -38,7 +38,7 @@ class MembershipCalls:
         self._forwarder = forwarder
 
     async def list_memberships(self, request: messages.ListMembershipsRequest, context: Context) -> Chunks:
-        """All groups that a member is in, or is a direct member of."""
+        """Return all groups that a member is in, or is a direct member of."""
         member = conversion.read_id(request.member, "member", self._core.graph.index)
         owner_kind = self._routing.owner_kind(member)
         resolver, uncertainty, is_direct = self._resolver, self._resolver.uncertainty(), request.direct
@@ -59,10 +59,10 @@ class MembershipCalls:
         return _chunks(found)
 
     async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
-        """The groups at other servers that a process is a direct member of which no server owns; sorted.
+        """Return the groups at other servers that a foreign process is a direct member of, sorted.
 
-        None of a member that a server owns: its home knows them. Raises `RefusedError` (UNAVAILABLE) where a server is
-        out of reach.
+        The result is empty for a member that a server owns, because its home knows the groups. Raises `RefusedError`
+        (UNAVAILABLE) if a server is unreachable.
         """
         if self._routing.owner_kind(member) is not OwnerKind.UNOWNED or self._routing.is_alone:
             return ()
@@ -83,7 +83,7 @@ class MembershipCalls:
     async def _ask_home(
         self, member: NodeId, request: messages.ListMembershipsRequest, context: Context, found: _Found
     ) -> bool:
-        """Whether the home answered."""
+        """Ask the home of the member. Return True if it answered."""
         try:
             home = await self._routing.home_of(member)
         except RefusedError:
@@ -118,7 +118,7 @@ class MembershipCalls:
 
 @dataclass(slots=True)
 class _Found:
-    """What was found so far; groups that lie above several servers' nodes come several times."""
+    """Groups found so far. A group above nodes of several servers comes several times."""
 
     is_direct: bool
     groups: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ class _Found:
 
 
 def _chunks(found: _Found) -> Iterator[bytes]:
-    """The answer: revision first, silence last."""
+    """Encode the answer: the revision first, the silent servers last."""
     header = messages.ListMembershipsChunk(revision=newest(found.revisions), is_direct=found.is_direct)
     footer = messages.ListMembershipsChunk(unreachable=sorted(found.silent))
     groups = sorted(set(found.groups))

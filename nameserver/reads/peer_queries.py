@@ -1,4 +1,4 @@
-"""PeerService's questions: what other servers ask this one, to put their answers together."""
+"""PeerService's questions: calls of other servers to this one, from which they make their answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ from shadowtree.v1 import peer_pb2 as messages
 
 
 class PeerQuestionCalls:
-    """Answers CheckPart, DescribeArcs, ResolvePart and TellBasis, from this server alone unless asked to resolve."""
+    """Servicer of CheckPart, DescribeArcs, ResolvePart and TellBasis, from this server alone unless asked
+    to resolve.
+    """
 
     def __init__(
         self, *, core: CoreQueries, run_loop: RunLoop, checks: LocalChecks, whole_groups: WholeGroups, parts: Parts
@@ -41,7 +43,7 @@ class PeerQuestionCalls:
         self._whole_groups = whole_groups
 
     async def check_part(self, request: messages.CheckPartRequest, context: Context) -> messages.CheckPartResponse:
-        """What is known here of each pair."""
+        """Return this server's finding about each pair."""
         pairs = len(request.groups)
         if pairs != len(request.members) or pairs > CHECK_PAIRS_LIMIT or (request.explain and pairs != 1):
             raise refuse(
@@ -83,7 +85,7 @@ class PeerQuestionCalls:
     async def describe_arcs(
         self, request: messages.DescribeArcsRequest, context: Context
     ) -> messages.DescribeArcsResponse:
-        """Who must not cross each arc into a node of this server."""
+        """Return the blocked originators of each arc into a node of this server."""
         del context
         if len(request.parents) != len(request.children) or len(request.parents) > DESCRIBED_ARCS_LIMIT:
             raise refuse(
@@ -96,7 +98,7 @@ class PeerQuestionCalls:
         return messages.DescribeArcsResponse(records=records, revision=self._core.revision, view=self._core.view)
 
     def _sources_of(self, request: messages.DescribeArcsRequest) -> Iterator[messages.DescribeArcsResponse.Sources]:
-        """Of each arc in turn; as many as have room in a description."""
+        """Yield the records of each arc in turn, as many as have room in a description."""
         core, known = self._core, self._core.graph.index
         room = RD_ANCESTORS_LIMIT + 1
         for parent, child in zip(request.parents, request.children, strict=True):
@@ -110,7 +112,7 @@ class PeerQuestionCalls:
                 return
 
     async def resolve_part(self, request: messages.ResolvePartRequest, context: Context) -> Chunks:
-        """What is owned here of all that an originator, or a set, reaches."""
+        """Return the nodes owned here that an originator, or a set, reaches."""
         del context
         known = self._core.graph.index
         if request.targets:
@@ -123,7 +125,7 @@ class PeerQuestionCalls:
         return part_chunks(self._parts.answer(asked, prepared), self._core.revision, self._parts.basis())
 
     async def tell_basis(self, request: messages.TellBasisRequest, context: Context) -> messages.TellBasisResponse:
-        """Whether any part can have changed."""
+        """Return the basis of this server. The same basis again proves that no part has changed."""
         del request, context
         return messages.TellBasisResponse(basis=self._parts.basis())
 
@@ -137,7 +139,7 @@ def peer_question_handlers(
     run_loop: RunLoop,
     directory: PeerDirectory,
 ) -> dict[str, Handler]:
-    """The handlers of the questions among PeerService's methods, by their names."""
+    """Return the handlers of the questions among PeerService's methods, by their names."""
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
     resolutions = DistributedResolutions(

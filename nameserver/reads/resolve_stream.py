@@ -1,6 +1,6 @@
 """Resolve: an answer of any size, in chunks.
 
-Whatever is sent was fixed before the first chunk leaves, so an update between two chunks cannot tear the answer.
+The whole answer is fixed before the first chunk leaves, so an update between two chunks cannot tear the answer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from shadowtree.v1 import name_service_pb2 as messages
 
 
 class StreamCalls:
-    """Answers Resolve, for groups that this server owns, and for sets of groups of any servers."""
+    """Servicer of Resolve, for groups that this server owns, and for sets of groups of any servers."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class StreamCalls:
         self._cache = ChunkCache()
 
     async def resolve(self, request: messages.ResolveRequest, context: Context) -> Chunks:
-        """All members of a group, or of a set of groups, each once."""
+        """Return all members of a group, or of a set of groups, each once."""
         if request.consistency not in messages.ResolveRequest.Consistency.values():
             raise refuse(Reason.INVALID_REQUEST, f"there is no consistency {request.consistency}", field="consistency")
         targets = self._targets(request)
@@ -78,7 +78,7 @@ class StreamCalls:
             return await self._resolve_over_servers(group, request, context)
         await filled(self._resolver.fill(group))
         prepared = await made(self._resolver.prepare_walk(group)) if request.walk else None
-        # No pause from here on: plan, walk and revision are of one instant.
+        # No pause from this line on: plan, walk and revision are of one instant.
         plan = self._resolver.resolve(group)
         walk = self._resolver.walk(group, prepared) if request.walk else ()
         chunks = [self._cache.chunks(plan, "processes", plan.processes, _processes_chunk)]
@@ -92,7 +92,7 @@ class StreamCalls:
         return headed(header, chain.from_iterable(chunks))
 
     async def _direct(self, targets: TargetSet, request: messages.ResolveRequest) -> Chunks:
-        """Direct members of one group, which its home knows by itself."""
+        """Return the direct members of one group. Its home knows them without other servers."""
         is_ordered = request.consistency == messages.ResolveRequest.CONSISTENCY_ORDERED
         if is_ordered or request.walk or request.counts or not is_plain(targets):
             raise refuse(
@@ -168,7 +168,10 @@ class StreamCalls:
         return self._chunks(answer, groups=request.groups)
 
     async def _homes(self, names: Sequence[NodeId]) -> tuple[dict[NodeId, ServerId], dict[ServerId, RefusedError]]:
-        """The home of each name; a subnet in its place where that was never met, and why it cannot be asked."""
+        """Return the home of each name, and the refusal for each home that cannot be asked.
+
+        For a subnet whose server was never met, the name of the subnet stands for the server.
+        """
         subnets = list(dict.fromkeys(map(subnet_of, names)))
         found: dict[Subnet, ServerId | RefusedError | None] = {}
         for subnet in subnets:
@@ -186,7 +189,7 @@ class StreamCalls:
         return homes, never_met
 
     async def _home_of(self, subnet: Subnet) -> ServerId | RefusedError | None:
-        """The server that owns a subnet, or why it cannot be asked; None where nobody owns it."""
+        """Return the server that owns a subnet, or the reason why it cannot be asked. None if no server owns it."""
         try:
             if self._routing.owner_kind(subnet) is OwnerKind.UNOWNED:
                 self._routing.require_listed(subnet)
@@ -220,7 +223,7 @@ class StreamCalls:
     def _named_chunks(
         self, resolved: Resolved, what: str, names: Sequence[NodeId], firsts: Sequence[int]
     ) -> Iterable[bytes]:
-        """Names in chunks, with the target of each where a set was asked for."""
+        """Return names in chunks, with the target of each if a set was requested."""
         encode = _processes_chunk if what == "processes" else _groups_chunk
         if not firsts:
             return self._cache.chunks(resolved, what, names, encode)
@@ -233,7 +236,7 @@ class StreamCalls:
 
 
 def headed(header: Message, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The chunks, the first one merged with the header: serialized messages merge by being joined."""
+    """Yield the chunks, the first merged with the header. Serialized messages merge by being joined."""
     iterator = iter(chunks)
     yield header.SerializeToString() + next(iterator, b"")
     yield from iterator
@@ -248,7 +251,7 @@ def _groups_chunk(groups: Sequence[NodeId], targets: Sequence[int] = ()) -> byte
 
 
 def _walk_chunk(steps: Sequence[WalkStep]) -> bytes:
-    # `from` is a word of Python, so it cannot be written as a keyword.
+    # `from` is a keyword of Python, so it cannot be the name of an argument.
     return messages.ResolveChunk(
         walk=[
             messages.ResolveChunk.WalkStep(

@@ -1,4 +1,6 @@
-"""Puts sorted lists that come in pages from several servers into one, never holding more than a page of each.
+"""Merge of sorted lists that come in pages from several servers.
+
+It never holds more than a page of each.
 
     a  [ 1 4 9 ] [ ...           all items up to the smallest last one of the pages at hand (9, 7: so 7)
     b  [ 2 3 7 ] [ ...   ----->  can be given out: nothing smaller will come from anybody
@@ -15,17 +17,17 @@ from typing import Any, Protocol, TypeVar
 
 
 class Ordered(Protocol):
-    """What can be sorted."""
+    """Items that can be sorted."""
 
     def __lt__(self, other: Any, /) -> bool:
-        """Whether this comes first."""
+        """Return True if this item comes first."""
 
 
 Item = TypeVar("Item", bound=Ordered)
 
 
 class _Source:
-    """The pages of one server: what is left of the page at hand, and whether more may come."""
+    """Pages of one server: the rest of the page at hand, and the end of the pages."""
 
     def __init__(self, pages: AsyncIterator[Sequence[Any]]) -> None:
         self._pages = pages
@@ -33,7 +35,7 @@ class _Source:
         self.is_finished = False
 
     async def fill(self) -> None:
-        """Have a page at hand, or be finished."""
+        """Get a page, or note the end of the pages."""
         while not self.items and not self.is_finished:
             try:
                 self.items = await anext(self._pages)
@@ -48,7 +50,7 @@ class _Source:
 
 
 async def merged(sources: Sequence[AsyncIterator[Sequence[Item]]]) -> AsyncIterator[list[Item]]:
-    """Merge sorted pages into sorted lists without repetitions; each source gives each item once."""
+    """Merge sorted pages into sorted lists without repetitions. Each source gives each item once."""
     going = [_Source(pages) for pages in sources]
     while True:
         filling = (source.fill() for source in going if not source.items)

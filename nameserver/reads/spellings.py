@@ -1,7 +1,7 @@
 """FindSpellings: names in use that equal given names but for letter case, of this server and of all others.
 
-Every other call compares names with case. Mail and directories write one mailbox in several ways: the mail gateway and
-the command line ask here which of them are members.
+Every other call compares names with case. Mail and directories write one mailbox in several ways. So the mail gateway
+and the command line ask here which spellings are members.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from shadowtree.v1 import name_service_pb2 as messages
 METHOD = f"/{NAME_SERVICE}/FindSpellings"
 
 NAMES_LIMIT = 10_000
-"""Names of one request: a request and its answer stay far below 8 MiB."""
+"""Most names of one request. A request and its answer stay far below 8 MiB."""
 
 
 class SpellingCalls:
-    """Answers FindSpellings."""
+    """Servicer of FindSpellings."""
 
     def __init__(self, *, core: CoreQueries, routing: Routing, forwarder: Forwarder) -> None:
         self._core = core
@@ -89,7 +89,7 @@ class SpellingCalls:
     async def _ask(
         self, server: ServerId, request: messages.FindSpellingsRequest, context: Context
     ) -> messages.FindSpellingsResponse | None:
-        """Return the part of one server; None where it is out of reach, or of a version before this call."""
+        """Return the part of one server. None if it is unreachable, or of a version before this call."""
         asked = messages.FindSpellingsRequest(names=request.names)
         try:
             return await ask_part(

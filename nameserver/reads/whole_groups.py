@@ -1,9 +1,10 @@
-"""Tells who is in a group of this server and who is not, whoever is out of reach: nothing below the group is there.
+"""Tell the members of a group of this server while some server is unreachable, if no such server is below the group.
 
-A check asks for this where a server that could say "yes" is silent. Resolving the group shows whether anything below it
-could not be entered. If nothing was, all that is below has been told: who was told is below, and nobody else.
+A check asks for this if a server that could say "yes" is silent. Resolving the group shows all nodes below it that
+could not be entered. If there are none, the answer names everything below the group: each named member is below, and no
+other.
 
-Source: interfaces.md, semantics 8; protocol.md section 8.
+Source: docs/protocol.md, "Questions over several servers" (check and memberships).
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from nameserver.routing.ownership import Routing
 from resolver.resolution import Resolved
 
 RESOLUTIONS_AT_ONCE = 8
-"""Of the groups of one request: each asks the servers below it."""
+"""Groups of one request that are resolved at a time. Each resolution asks the servers below the group."""
 
 
 class Told(NamedTuple):
-    """What resolutions say of pairs of a group and a member, in their order."""
+    """Results of resolutions about pairs of a group and a member, in the order of the pairs."""
 
     is_below: list[bool | None]
-    """None where that cannot be told."""
+    """None for a pair without an answer."""
     revisions: list[str]
-    """What this reflects."""
+    """Revisions that the results reflect."""
 
 
 class WholeGroups:
-    """Resolves groups to find out whether they are whole without the servers that are away."""
+    """Resolutions that find out if groups are whole without the servers that are away."""
 
     def __init__(self, *, core: CoreQueries, resolutions: DistributedResolutions, routing: Routing) -> None:
         self._core = core
@@ -42,7 +43,7 @@ class WholeGroups:
     async def verdicts(
         self, groups: Sequence[NodeId], members: Sequence[NodeId], *, seconds: float, at_least_revision: str
     ) -> Told:
-        """Of each pair: whether the member is in the group, which this server owns; within so many seconds."""
+        """Return True for each pair if the member is in the group, which this server owns, within `seconds`."""
         asked = list(dict.fromkeys(filter(self._is_here, groups)))
         places, resolutions = asyncio.Semaphore(RESOLUTIONS_AT_ONCE), self._resolutions
         deadline = resolutions.now() + seconds
@@ -54,7 +55,7 @@ class WholeGroups:
                         group, deadline, with_walk=False, at_least_revision=at_least_revision
                     )
                 except RefusedError:
-                    # The group was deleted meanwhile, or more than a part of it is out of reach.
+                    # The group was deleted meanwhile, or more than a part of it is unreachable.
                     return None
             return answer if self._is_whole(answer.resolved) else None
 
@@ -66,7 +67,7 @@ class WholeGroups:
         if resolved.unreachable or resolved.in_transition:
             return False
         routing = self._routing
-        # What is a process as far as is known here may be a group of a server that only others know.
+        # A process, as far as known here, may be a group of a server that only other servers know.
         return routing.knows_all_that_was_heard or not any(map(routing.heard_owner, resolved.processes))
 
     def _is_here(self, group: NodeId) -> bool:
