@@ -1,8 +1,9 @@
-"""What endpoints acknowledge: gathered, so that one step takes what many of them say, and made durable in groups.
+"""Acknowledgements of endpoints: gathered, so that one step takes those of many endpoints, and made durable in groups.
 
     endpoint --take--> newest position of each --a moment--> one step --durable--> the next one
 
-Nobody waits for it but an endpoint that leaves. What a crash leaves out comes again.
+No caller waits for an acknowledgement, except an endpoint that leaves. A message whose acknowledgement a crash loses
+comes again.
 """
 
 from __future__ import annotations
@@ -20,26 +21,26 @@ from nameserver.deliveries.endpoints import Endpoint
 from nameserver.deliveries.machine import DeliveryMachine
 
 GATHER_SECONDS: Final = 0.02
-"""How long the first of them waits for others: all who get a message acknowledge it at about the same time."""
+"""Wait of the first acknowledgement for others. All receivers of a message acknowledge it at about the same time."""
 
 
 class Acknowledgements:
-    """Of all endpoints of this server."""
+    """Acknowledgements of all endpoints of this server."""
 
     def __init__(self, machine: DeliveryMachine) -> None:
         self._machine = machine
         self._taken: dict[Acknowledging, None] = {}
-        """Who has something to say."""
+        """Endpoints with a pending acknowledgement."""
         self._task: asyncio.Task[None] | None = None
 
     def take(self, acknowledging: Acknowledging) -> None:
-        """An endpoint has something to say, soon."""
+        """Note that an endpoint has an acknowledgement, to be taken soon."""
         self._taken[acknowledging] = None
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     def say(self) -> None:
-        """Have one step take all that there is."""
+        """Take all pending acknowledgements in one step."""
         taken, self._taken = self._taken, {}
         if taken:
             self._machine.notice(AcknowledgeAll(tuple(each.say() for each in taken)))
@@ -48,13 +49,13 @@ class Acknowledgements:
         while self._taken:
             await asyncio.sleep(GATHER_SECONDS)
             self.say()
-            # A database that fails is told to who waits for it.
+            # The callers that wait for the database hear of its failure themselves.
             with suppress(RefusedError):
                 await self._machine.until_durable()
 
 
 class Acknowledging:
-    """What one endpoint acknowledges."""
+    """Acknowledgements of one endpoint."""
 
     def __init__(
         self,
@@ -68,11 +69,11 @@ class Acknowledging:
         self._endpoint = endpoint
         self._standings = standings
         self._through: dict[Kept, Position] = {}
-        """What is to be said next."""
+        """Positions of the next acknowledgement."""
         self._has_taken = False
 
     def take(self, kept: Kept, through: Position) -> None:
-        """All through a position is handled."""
+        """Acknowledge all entries through a position."""
         standing = self._standings[kept]
         standing.acknowledge(through)
         if (passed := standing.passed()) is not None:
@@ -83,24 +84,24 @@ class Acknowledging:
         self._together.take(self)
 
     def pass_over(self, kept: Kept) -> None:
-        """So are entries that were not for the endpoint, where they are many."""
+        """Acknowledge entries that were not for the endpoint, if they are many."""
         passed = self._standings[kept].passed()
         if passed is not None:
             self.take(kept, passed)
 
     async def finish(self) -> None:
-        """Return once all that was taken is durable; raises `RefusedError` where it cannot be."""
+        """Return once all acknowledgements are durable. Raises `RefusedError` if they cannot be."""
         self.end()
         if self._has_taken:
             await self._machine.until_durable()
 
     def end(self) -> None:
-        """What was taken becomes durable, and nobody waits for that any more."""
+        """Let the acknowledgements become durable. No caller waits for them any more."""
         if self._through:
             self._together.say()
 
     def say(self) -> Acknowledge:
-        """What was taken since this was last asked."""
+        """Return the acknowledgement since the last call."""
         told, self._through = self._through, {}
         number, name = self._endpoint.key
         through = told.get(Kept.DURABLE, self._standings[Kept.DURABLE].acknowledged)

@@ -1,4 +1,6 @@
-"""ListDeadLetters, ReplayDeadLetters, DropDeadLetters: what this server could not deliver, and what becomes of it."""
+"""ListDeadLetters, ReplayDeadLetters, DropDeadLetters: messages that this server could not deliver, and their
+treatment.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +26,11 @@ PAGE_SIZE: Final = 1_000
 PAGE_SIZE_LIMIT: Final = 10_000
 
 NUMBERS_LIMIT: Final = 10_000
-"""Of dead letters that one call names."""
+"""Most dead letters that one call names."""
 
 
 class DeadLetterCalls:
-    """Answers for the dead letters of this server."""
+    """Servicer of the dead letters of this server."""
 
     def __init__(self, *, machine: DeliveryMachine, routing: Routing) -> None:
         self._machine = machine
@@ -37,7 +39,7 @@ class DeadLetterCalls:
     async def list_dead_letters(
         self, request: wire.ListDeadLettersRequest, _context: Context
     ) -> wire.ListDeadLettersResponse:
-        """One page, the oldest first."""
+        """Return one page of dead letters, the oldest first."""
         self._require_owned(request.subnet)
         token = request.page_token or "0"
         if not (token.isascii() and token.isdigit()):
@@ -55,14 +57,14 @@ class DeadLetterCalls:
         )
 
     async def replay(self, request: wire.ReplayDeadLettersRequest, _context: Context) -> wire.ReplayDeadLettersResponse:
-        """Post them again to the servers that lack them."""
+        """Post dead letters again to the servers that lack them."""
         self._require_owned(request.subnet)
         answer = await self._carry_out(ReplayDeadLetters(self._machine.new_ticket(), _chosen(request)))
         assert isinstance(answer, DeadLettersReplayed)
         return wire.ReplayDeadLettersResponse(replayed=answer.replayed, left=answer.left)
 
     async def drop(self, request: wire.DropDeadLettersRequest, _context: Context) -> wire.DropDeadLettersResponse:
-        """Forget them."""
+        """Forget dead letters."""
         self._require_owned(request.subnet)
         answer = await self._carry_out(DropDeadLetters(self._machine.new_ticket(), _chosen(request)))
         assert isinstance(answer, DeadLettersDropped)
@@ -79,7 +81,7 @@ class DeadLetterCalls:
 
 
 def _chosen(request: wire.ReplayDeadLettersRequest | wire.DropDeadLettersRequest) -> tuple[int, ...] | None:
-    """The numbers that a request names, None for all; raises `RefusedError`."""
+    """Return the numbers that a request names. None for all. Raises `RefusedError`."""
     if request.all and request.numbers:
         raise refuse(Reason.INVALID_REQUEST, "dead letters are named by numbers, or all together", field="numbers")
     if len(request.numbers) > NUMBERS_LIMIT:

@@ -1,4 +1,4 @@
-"""Between the calls about messages and the run loop: events go in, answers come back when they are durable.
+"""Desk between the calls about messages and the run loop: events go in, and answers come back once they are durable.
 
 call --event--> run loop --step--> core --answers--> batch --durable--> desk --> the futures that calls wait for
 """
@@ -27,7 +27,7 @@ from storage.store import LogWanted
 
 
 class _Together:
-    """Messages that one step takes: their caller is told of all at once."""
+    """Messages that one step takes. Their caller gets all answers at once."""
 
     def __init__(self, tickets: Sequence[int]) -> None:
         self.tickets = tickets
@@ -35,7 +35,7 @@ class _Together:
         self._answers: dict[int, Answer] = {}
 
     def add(self, answer: Answer) -> None:
-        """The first answer to one of them."""
+        """Note the first answer to one of the messages."""
         self._answers[answer.ticket] = answer
         if len(self._answers) == len(self.tickets) and not self.done.done():
             self.done.set_result([self._answers[ticket] for ticket in self.tickets])
@@ -48,58 +48,63 @@ class Desk:
         self._core = core
         self._run_loop = run_loop
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
-        """Who waits for the first answer to an event, by ticket."""
+        """Callers waiting for the first answer to an event, by ticket."""
         self._together: dict[int, _Together] = {}
-        """The same of messages that were sent."""
+        """Groups of sent messages waiting for their first answers, by ticket."""
         self._settling: dict[int, asyncio.Future[Settled]] = {}
         self._told_of_end: dict[int, Callable[[RefusedError], None]] = {}
         self._ending: RefusedError | None = None
-        """There once the server is about to end."""
+        """Refusal of calls at the end of the server. None before."""
         self._told_of_more: dict[int, Callable[[], None]] = {}
         self._sorted: tuple[int, list[NodeId]] = (-1, [])
-        """The processes that have mailboxes, sorted, and the version of these."""
+        """Processes that have mailboxes, sorted, and the version of the mailboxes they are from."""
         self.on_shown: Callable[[Shown], None] = lambda _shown: None
         self.on_logged: Callable[[Sequence[LogRecord]], None] = lambda _records: None
         self.is_in_reach = is_in_reach
         self.logged = core.delivery.log.last
-        """The last position of the log that is durable."""
+        """Last position of the log that is durable."""
         self.ring = RingView(core.delivery.in_memory)
         run_loop.begin_messages(self)
 
     @property
     def server(self) -> ServerId:
-        """Whose it is."""
+        """Server of this desk."""
         return self._core.server
 
     @property
     def incarnation(self) -> int:
-        """Of this server."""
+        """Incarnation of this server."""
         return self._core.delivery.incarnation
 
     @property
     def datagrams(self) -> DatagramCounts:
-        """What became of datagrams."""
+        """Outcomes of datagrams."""
         return self._run_loop.datagrams
 
     @property
     def log_cut(self) -> int:
-        """The last position that was cut from the log."""
+        """Last position that was cut from the log."""
         return self._core.delivery.log.cut
 
     def lost_between(self, first: int, last: int, reader: int) -> int:
-        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+        """Return the number of entries from `first` through `last` that may have been for a reader.
+
+        All of them are gone.
+        """
         return self._core.delivery.log.lost(first, last, lambda audience: self.is_for(audience, reader))
 
     def new_ticket(self) -> int:
-        """A number for one event, never used again."""
+        """Return a number for one event, never used again."""
         return self._run_loop.new_ticket()
 
     # -- what calls ask for
 
     def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
-        """Take the event at once; done with its first answer when that is durable.
+        """Take the event at once.
 
-        Raises `RefusedError`, here or from the future, where nothing can be made durable, or the server is to end.
+        Return a future of its first answer, done once that is durable.
+
+        Raises `RefusedError`, here or from the future, if nothing can be made durable, or the server is about to end.
         """
         self._run_loop.require_accepting()
         future = self._first_answer_to(event.ticket)
@@ -107,7 +112,10 @@ class Desk:
         return future
 
     def send_all(self, sends: Sequence[Send]) -> asyncio.Future[Sequence[Answer]]:
-        """Take messages at once, in their order; done with the first answers to all of them when these are durable."""
+        """Take messages at once, in their order.
+
+        Return a future of the first answers to all of them, done once durable.
+        """
         self._run_loop.require_accepting()
         together = _Together([send.ticket for send in sends])
         self._together.update(dict.fromkeys(together.tickets, together))
@@ -124,14 +132,17 @@ class Desk:
         return future
 
     def settled(self, ticket: int) -> asyncio.Future[Settled]:
-        """Done when the message of a `Send` that wants it is settled. To be asked once, right after it was taken."""
+        """Return a future that is done when the message of a `Send` that wants it is settled.
+
+        Call this once, right after the message was taken.
+        """
         future = self._settling[ticket]
         future.add_done_callback(lambda _: self._settling.pop(ticket, None))
         return future
 
     @contextmanager
     def told_of_end(self, tell: Callable[[RefusedError], None]) -> Iterator[None]:
-        """During the block, have the caller told why once the server is about to end; at once, where it is already."""
+        """Call `tell` during the block once the server is about to end, or at once if it already is."""
         ticket = self.new_ticket()
         self._told_of_end[ticket] = tell
         if self._ending is not None:
@@ -142,57 +153,64 @@ class Desk:
             del self._told_of_end[ticket]
 
     def notice(self, event: Notice) -> None:
-        """Take the event at once; nobody is answered."""
+        """Take the event at once, without an answer."""
         self._run_loop.take(event)
 
     def progress(self, message_id: str) -> Progress | None:
-        """How far a message is that was accepted here; None where it is settled, or not known."""
+        """Return the progress of a message that was accepted here. None if it is settled, or unknown."""
         delivery = self._core.delivery
         found = delivery.in_memory.origin.progress(message_id) or delivery.origin.progress(message_id)
         return None if found is None else Progress(*found)
 
     async def until_durable(self) -> None:
-        """Wait until all that was taken by now is durable; raises `RefusedError` where the database fails."""
+        """Wait until all events taken by now are durable. Raises `RefusedError` if the database fails."""
         await self._run_loop.until_all_durable()
 
     async def next_number(self, sender: str, addressed: NodeId) -> int:
-        """The number that the next message of a sender to this first target has, as far as that is durable."""
+        """Return the number of the next message of a sender to this first target, from durable state."""
         await self.until_durable()
         return self._core.delivery.next_number((sender, addressed))
 
     def queued_subnets(self) -> list[Subnet]:
-        """For whose homes anything waits here; sorted."""
+        """Return the subnets whose homes have a message waiting here, sorted."""
         return self._core.delivery.queue.subnets()
 
     def queue_waits_for(self, addressed: NodeId) -> bool:
-        """Whether something waits here for the home of a name."""
+        """Return True if a message waits here for the home of a name."""
         return self._core.delivery.queue.waits_for(addressed)
 
     def due(self, subnet: Subnet, *, but: Container[NodeId] = ()) -> Due | None:
-        """The oldest message that waits here for the home of a subnet, and is not addressed to a name of `but`."""
+        """Return the oldest message that waits here for the home of a subnet, except messages addressed to a name of
+        `but`.
+        """
         return self._core.delivery.queue.due(subnet, at=self._core.delivery.running.seconds, but=but)
 
     def policy_of(self, name: NodeId) -> Policy:
-        """What holds for messages to a group of this server; the default for anything else."""
+        """Return the policy of a group of this server. The default for any other name."""
         return self._core.delivery.policies.of(name)
 
     def rate_objection(self, sender: str) -> Refusal | None:
-        """Count a message of a sender (empty: who gives no name); why it is too much, where it is."""
+        """Count a message of a sender.
+
+        Return the refusal if its rate is too high.
+
+        `sender`: empty if the sender gives no name.
+        """
         error = self._core.delivery.rates.take(sender, self._run_loop.now())
         return None if error is None else error.refusal
 
     def mailbox_of(self, process: NodeId) -> MailboxState | None:
-        """What is kept for a process; None: nothing is."""
+        """Return the mailbox of a process. None if it has none."""
         mailboxes = self._core.delivery.mailboxes
         number = mailboxes.number_of(process)
         return None if number is None else MailboxState(process, number, mailboxes.subscriptions(process))
 
     def listens_for(self, process: NodeId) -> bool:
-        """Whether a process has a mailbox here, or somebody listens for it without one."""
+        """Return True if a process has a mailbox here, or a listener without a mailbox."""
         return self._core.delivery.listens_for(process)
 
     async def mailboxes_after(self, process: str, limit: int) -> Sequence[MailboxState]:
-        """The mailboxes whose processes sort after a text, sorted, so many at most."""
+        """Return at most `limit` mailboxes, sorted by process, whose processes sort after a text."""
         mailboxes = self._core.delivery.mailboxes
         version, names = self._sorted
         if version != mailboxes.version:
@@ -204,17 +222,17 @@ class Desk:
         return [state for state in found if state is not None]
 
     def dead_letters_after(self, number: int, limit: int) -> Sequence[DeadLetter]:
-        """The dead letters with higher numbers, sorted, so many at most."""
+        """Return at most `limit` dead letters with higher numbers, sorted."""
         return self._core.delivery.dead_letters.after(number, limit)
 
     @property
     def dead_messages_lost(self) -> int:
-        """How many messages were in dead letters for which there was no room."""
+        """Number of messages in dead letters for which there was no room."""
         return self._core.delivery.dead_letters.messages_lost
 
     @contextmanager
     def told_of_more(self, tell: Callable[[], None]) -> Iterator[None]:
-        """During the block, have a listener told whenever more of the log is durable, or more is in memory."""
+        """Call `tell` during the block whenever more of the log is durable, or more is in memory."""
         ticket = self.new_ticket()
         self._told_of_more[ticket] = tell
         try:
@@ -223,29 +241,29 @@ class Desk:
             del self._told_of_more[ticket]
 
     async def read_log(self, after: int, through: int, bytes_limit: int) -> Sequence[LogRecord]:
-        """Entries of the log behind a position, sorted: at least one where there is one. Raises `RefusedError`."""
+        """Return entries of the log behind a position, sorted. At least one if there is one. Raises `RefusedError`."""
         return await self._run_loop.read_log(LogWanted(after, through, bytes_limit))
 
     def is_for(self, audience: int, mailbox: int) -> bool:
-        """Whether an entry with an audience is for a mailbox."""
+        """Return True if an entry with an audience is for a mailbox."""
         return self._core.delivery.audiences.is_for(audience, mailbox)
 
     def recipients(self, audience: int, reader: int) -> Recipients:
-        """Of an audience, whom a gateway serves; nobody, where a reader is none."""
+        """Return the recipients of an audience that a gateway serves. Empty if the reader is no gateway."""
         return self._core.delivery.audiences.recipients(audience, reader)
 
     def names(self, recipients: Recipients) -> Sequence[NodeId]:
-        """Their names, right after they were asked for."""
+        """Return the names of recipients. Call this right after `recipients`."""
         return self._core.delivery.audiences.names(recipients)
 
     # -- what the run loop tells
 
     def has_open(self) -> bool:
-        """Whether messages wait for the next parcel."""
+        """Return True if messages wait for the next parcel."""
         return self._core.delivery.has_open
 
     def answer(self, answers: Iterable[Answer]) -> None:
-        """Tell callers: what they are told is durable."""
+        """Send answers to callers. The answers are durable."""
         for answer in answers:
             if isinstance(answer, Settled):
                 settling = self._settling.get(answer.ticket)
@@ -259,13 +277,13 @@ class Desk:
                     waiting.set_result(answer)
 
     def show(self, shown: Shown) -> None:
-        """Hand a datagram to those who listen."""
+        """Hand a datagram to its listeners."""
         self.on_shown(shown)
 
     def fail(self, why: str) -> None:
-        """Tell all callers that it is not known when the database can be written.
+        """Tell all callers that it is unknown when the database can be written.
 
-        Who waits until a message is settled goes on waiting.
+        Callers that wait until a message is settled go on waiting.
         """
         for waiting in self._waiting.values():
             if not waiting.done():
@@ -275,13 +293,13 @@ class Desk:
             together.add(DeliveryRefused(ticket, _unknown(why).refusal))
 
     def was_logged(self, records: Sequence[LogRecord]) -> None:
-        """These entries are durable, at least one, and so is the log through the last of them."""
+        """Note that these entries, at least one, are durable, and so is the log through the last of them."""
         self.logged = max(self.logged, records[-1].position)
         self.on_logged(records)
         self._tell_more()
 
     def in_memory_through(self, through: int) -> None:
-        """What is kept in memory may be handed out through a position."""
+        """Allow entries in memory through a position to be handed out."""
         self.ring.through = through
         self._tell_more()
 
@@ -290,7 +308,7 @@ class Desk:
             tell()
 
     def end(self, refusal: Refusal) -> None:
-        """The server is about to end."""
+        """Tell all callers that the server is about to end."""
         self._ending = RefusedError(refusal)
         for tell in list(self._told_of_end.values()):
             tell(self._ending)

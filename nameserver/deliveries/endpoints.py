@@ -1,6 +1,9 @@
-"""Who listens: one endpoint for each subscription. A newer one takes it over, and the older one is told.
+"""Endpoints that listen: one for each subscription.
 
-A datagram is put before all endpoints of the mailboxes it is for. Each holds a few that it has not been handed yet.
+A newer endpoint takes the subscription over, and the older is told.
+
+A datagram is offered to all endpoints of the mailboxes it is for. Each endpoint holds a few datagrams that it has not
+been handed yet.
 """
 
 from __future__ import annotations
@@ -18,23 +21,23 @@ from delivery.model.words import EVERYTHING, Filter
 from namegraph import NodeId, Reason, Refusal, RefusedError, refuse
 
 ENDPOINTS_LIMIT: Final = 10_000
-"""Each may take 1 MiB that is written and not read yet."""
+"""Most endpoints. Each may have 1 MiB that is written and not read yet."""
 
 
 DATAGRAMS_HELD_LIMIT: Final = 1_000
 DATAGRAMS_HELD_BYTES_LIMIT: Final = 256 * 1024
-"""Of one endpoint that does not take them: later ones are dropped."""
+"""Limits of the datagrams that wait for one endpoint. Later datagrams are dropped."""
 
 
 class ShownDatagram(NamedTuple):
     """A datagram, as every listener gets it."""
 
     encoded: bytes
-    """A whole `SubscribeResponse`."""
+    """Encoded `SubscribeResponse`."""
     size: int
     """Bytes of payload and headers."""
     expires_at_ms: int
-    """Milliseconds since 1970 after which it is handed to nobody; 0: never."""
+    """Milliseconds since 1970 after which it is not handed out. 0 for no end."""
 
 
 class Endpoint:
@@ -49,34 +52,34 @@ class Endpoint:
         wanted: Filter = EVERYTHING,
         takes_more: bool = False,
     ) -> None:
-        """`takes_more`: it reads several responses in one."""
+        """`takes_more`: True if the endpoint reads several responses in one."""
         self.wanted = wanted
         self.takes_more = takes_more
         self.process = process
         self.recipients = NOBODY
-        """Of a gateway: whom it was told last."""
+        """Recipients that a gateway was told last."""
         self.key = key
         self.epoch = epoch
         self.on_handed: Callable[[], None] = lambda: None
-        """Told whenever something was handed out."""
+        """Callback that is called whenever messages were handed out."""
         self.refusal: Refusal | None = None
-        """Why it is ended."""
+        """Reason of the end of the endpoint. None while it goes on."""
         self.credit_messages = 0
         self.credit_bytes = 0
         self.is_leaving = False
-        """Whether it will say nothing more."""
+        """True if the endpoint has ended its requests."""
         self.datagrams: deque[ShownDatagram] = deque()
         self._datagrams_bytes = 0
         self.changed = asyncio.Event()
-        """Set with each change of the above."""
+        """Event that is set with each change of the fields above."""
 
     @property
     def has_credit(self) -> bool:
-        """Whether one more message may be sent to it."""
+        """True if one more message may be sent to the endpoint."""
         return self.credit_messages > 0 and self.credit_bytes > 0
 
     def show(self, datagram: ShownDatagram) -> bool:
-        """Let it be handed a datagram; False where it has not taken those before."""
+        """Offer a datagram. Return False if too many earlier datagrams are still waiting."""
         size = self._datagrams_bytes + datagram.size
         if len(self.datagrams) >= DATAGRAMS_HELD_LIMIT or size > DATAGRAMS_HELD_BYTES_LIMIT:
             return False
@@ -86,27 +89,27 @@ class Endpoint:
         return True
 
     def next_datagram(self) -> ShownDatagram:
-        """Take the oldest of them."""
+        """Remove and return the oldest waiting datagram."""
         found = self.datagrams.popleft()
         self._datagrams_bytes -= found.size
         return found
 
     def end(self, error: RefusedError) -> None:
-        """Let it be told an error, and end."""
+        """Let the endpoint be told an error, and end."""
         self.refusal = error.refusal
         self.changed.set()
 
 
 class Endpoints:
-    """All that listen at this server."""
+    """All endpoints of this server."""
 
     def __init__(self) -> None:
         self._of: dict[SubscriptionKey, Endpoint] = {}
         self._listening: dict[int, dict[str, Endpoint]] = {}
-        """The same, by mailbox and subscription."""
+        """Endpoints by mailbox and subscription."""
 
     def require_room(self) -> None:
-        """Raise `RefusedError` where too many listen already."""
+        """Raise `RefusedError` if too many endpoints listen already."""
         if len(self._of) >= ENDPOINTS_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -115,7 +118,7 @@ class Endpoints:
             )
 
     def begin(self, endpoint: Endpoint) -> None:
-        """One listens from now on; of two on one subscription that of the later epoch goes on."""
+        """Begin an endpoint. Of two endpoints on one subscription, the one of the later epoch stays."""
         other = self._of.get(endpoint.key)
         older = endpoint if other is not None and other.epoch > endpoint.epoch else other
         if older is not None:
@@ -126,7 +129,7 @@ class Endpoints:
             self._listening.setdefault(mailbox, {})[name] = endpoint
 
     def leave(self, endpoint: Endpoint) -> None:
-        """One listens no more."""
+        """Remove an endpoint."""
         if self._of.get(endpoint.key) is endpoint:
             del self._of[endpoint.key]
             mailbox, name = endpoint.key
@@ -135,7 +138,7 @@ class Endpoints:
                 del self._listening[mailbox]
 
     def of(self, mailboxes: BitMap) -> Iterator[Endpoint]:
-        """All that listen for some mailboxes."""
+        """Return all endpoints that listen for some mailboxes."""
         if len(mailboxes) <= len(self._listening):
             found = [number for number in mailboxes if number in self._listening]
         else:
@@ -143,13 +146,13 @@ class Endpoints:
         return (endpoint for number in found for endpoint in self._listening[number].values())
 
     def close_mailbox(self, number: int, error: RefusedError) -> None:
-        """End all that listen for a mailbox."""
+        """End all endpoints of a mailbox."""
         for key, endpoint in list(self._of.items()):
             if key[0] == number:
                 endpoint.end(error)
 
     def is_listening(self, key: SubscriptionKey) -> bool:
-        """Whether somebody listens on a subscription now."""
+        """Return True if an endpoint listens on a subscription now."""
         return key in self._of
 
 

@@ -4,8 +4,8 @@ durable --while somebody reads--> [ the tail: 64 MiB ] --> listeners that keep u
 disk --one reading for all----------^   '----------------> listeners that are behind, a piece at a time
                                                            where all of a piece is gone, they go on behind it
 
-What becomes durable goes into the tail as it is in memory, so that who keeps up waits for no disk. What everybody has
-acknowledged is cut from the log, and leaves the tail with it.
+Entries go into the tail from memory as they become durable, so listeners that keep up wait for no disk. Entries that
+all subscriptions have acknowledged are cut from the log, and leave the tail with it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from nameserver.deliveries.message_wire import WIRE_OF_KEPT, size_told
 from shadowtree.v1 import delivery_pb2 as wire
 
 TAIL_BYTES_LIMIT: Final = 64 * 1024 * 1024
-"""Of parcels; what is encoded of them for listeners takes as much again."""
+"""Bytes of parcels in the tail. Their encoded form for listeners takes as much again."""
 
 READ_BYTES: Final = 256 * 1024
-"""What a listener that is behind reads at a time: other listeners, and commits, come between."""
+"""Bytes that a listener that is behind reads at a time. Other listeners, and commits, come between."""
 
 
 UNREAD_BYTES: Final = 4 * 1024 * 1024
-"""What is taken into the tail while nobody reads there: listeners have their turn soon after a commit."""
+"""Bytes taken into the tail while no listener reads there. Listeners have their turn soon after a commit."""
 
 ENTRIES_AT_ONCE: Final = 100
-"""How many a listener goes through before others have their turn."""
+"""Entries that a listener goes through before other tasks have their turn."""
 
 
 class LogEntry:
-    """An entry of the log, or of the ring of what is in memory: what is told of it is made once."""
+    """Entry of the log, or of the ring in memory. Values derived from it are made once."""
 
     def __init__(self, record: LogRecord, machine: DeliveryMachine) -> None:
         self.position = record.position
@@ -54,17 +54,17 @@ class LogEntry:
 
     @property
     def addressed(self) -> NodeId:
-        """The first target of what it holds."""
+        """First target of the parcel."""
         return self._held.targets[0].name
 
     @property
     def lost(self) -> int:
-        """Parcels in whose place it is: they were lost before they came here."""
+        """Number of parcels that this entry replaces, because they were lost before they came here."""
         return self._held.parcels if isinstance(self._held, Lost) else 0
 
     @property
     def messages(self) -> Sequence[Message]:
-        """What it holds."""
+        """Messages of the entry."""
         return () if isinstance(self._held, Lost) else self._held.messages
 
     @cached_property
@@ -74,21 +74,21 @@ class LogEntry:
 
     @cached_property
     def bytes_told(self) -> int:
-        """The same of all messages together."""
+        """Bytes of payload and headers of all messages."""
         return sum(map(size_told, self.messages))
 
     @cached_property
     def can_expire(self) -> bool:
-        """Whether some message is handed to nobody after a while."""
+        """True if some message has a time after which it is not handed out."""
         return any(message.deadline_ms for message in self.messages)
 
     @cached_property
     def encoded(self) -> bytes:
-        """All messages, as every listener gets them: a whole `SubscribeResponse`."""
+        """All messages, as every listener gets them: an encoded `SubscribeResponse`."""
         return self.encode(range(len(self.messages)))
 
     def encode(self, items: Iterable[int], *, gap: int = 0) -> bytes:
-        """Some messages, by their places in the entry, as `encoded`; `gap` is told with the first of them."""
+        """Encode some messages, by their places in the entry, like `encoded`. `gap` goes with the first of them."""
         machine, parcel, response = self._machine, self._held, wire.SubscribeResponse()
         assert isinstance(parcel, Parcel), "what was lost has no messages"
         group, is_late, kept = self.addressed, parcel.round > 0, WIRE_OF_KEPT[parcel.kept]
@@ -116,24 +116,24 @@ class LogEntry:
 
 
 class LogTail:
-    """Reads entries for all listeners of this server."""
+    """Reader of entries for all listeners of this server."""
 
     def __init__(self, machine: DeliveryMachine, *, bytes_limit: int = TAIL_BYTES_LIMIT) -> None:
         self._machine = machine
         self._bytes_limit = bytes_limit
         self._entries: dict[int, LogEntry] = {}
-        """By position: all behind `_begin` and through `_through`."""
+        """Entries by position: all behind `_begin` and through `_through`."""
         self._begin = self._through = machine.logged
         self._bytes = 0
         self._unread = UNREAD_BYTES
-        """Bytes that were taken since somebody read at the end: nobody has."""
+        """Bytes taken since a listener last read at the end. The initial value means that none has."""
         self._reading = asyncio.Lock()
         self._came: list[LogRecord] = []
-        """What has become durable during a reading."""
+        """Entries that became durable during a reading."""
         machine.on_logged = self.take
 
     def take(self, records: Sequence[LogRecord]) -> None:
-        """Have what has just become durable, as long as somebody reads at the end."""
+        """Take entries that have just become durable, as long as listeners read at the end."""
         if self._unread >= UNREAD_BYTES:
             return
         if self._reading.locked():
@@ -143,12 +143,12 @@ class LogTail:
             self._add([LogEntry(record, self._machine) for record in records])
 
     def wait(self, after: int) -> None:
-        """Somebody has come through a position, and waits for what comes behind it."""
+        """Note that a listener has come through a position, and waits for the entries behind it."""
         if after >= self._through:
             self._unread = 0
 
     async def read(self, after: int) -> Sequence[LogEntry]:
-        """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+        """Return entries behind a position, sorted. At least one if there is one. Cut entries are left out."""
         self.wait(after)
         while self._machine.logged > after:
             if after >= self._through:
@@ -169,16 +169,16 @@ class LogTail:
         return [self._entries[position] for position in range(after + 1, through + 1)]
 
     async def _fill(self, after: int) -> None:
-        """Read what is new, where no other listener has done it meanwhile."""
+        """Read the new entries, unless another listener has done it meanwhile."""
         if after < self._through:
             return
         logged = self._machine.logged
         found = await self._read_disk(self._through, logged)
         if found and found[-1].position <= after:
-            # Nobody has read for long: the tail begins anew where somebody does.
+            # No listener has read for long: the tail begins anew at this listener's position.
             found = await self._read_disk(after, logged)
         if not found or found[0].position != self._through + 1:
-            # What is between was cut, since nobody needed it, or is left out.
+            # The entries between were cut, since no listener needed them, or are left out.
             self._entries.clear()
             self._bytes = 0
             self._begin = self._through = found[0].position - 1 if found else logged
@@ -187,7 +187,7 @@ class LogTail:
         self._add([LogEntry(each, self._machine) for each in came if each.position > self._through])
 
     def _add(self, entries: Sequence[LogEntry]) -> None:
-        """Take entries in, as far as they follow what is there."""
+        """Append entries, as far as they follow the tail."""
         for entry in entries:
             if entry.position != self._through + 1:
                 return

@@ -1,4 +1,4 @@
-"""OpenMailbox, CloseMailbox, ListMailboxes: for whom this server keeps messages."""
+"""OpenMailbox, CloseMailbox, ListMailboxes: the processes for which this server keeps messages."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from shadowtree.v1 import delivery_pb2 as wire
 
 PAGE_SIZE: Final = 1_000
 PAGE_SIZE_LIMIT: Final = 10_000
-"""Mailboxes of one page: about a megabyte."""
+"""Most mailboxes of one page: about a megabyte."""
 
 
 class MailboxCalls:
-    """Answers for the mailboxes of this server."""
+    """Servicer of the mailboxes of this server."""
 
     def __init__(self, *, machine: DeliveryMachine, known: KnownIds, routing: Routing, endpoints: Endpoints) -> None:
         self._machine = machine
@@ -33,7 +33,7 @@ class MailboxCalls:
         self._endpoints = endpoints
 
     async def open_mailbox(self, request: wire.OpenMailboxRequest, _context: Context) -> wire.Mailbox:
-        """Keep messages for a process."""
+        """Open a mailbox, which keeps messages for a process."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
         answer = await machine.carry_out_delivery(OpenMailbox(machine.new_ticket(), process))
@@ -42,14 +42,14 @@ class MailboxCalls:
         assert isinstance(answer, MailboxOpened)
         state = machine.mailbox_of(process)
         if state is None:
-            # Closed again before this answer left.
+            # The mailbox was closed again before this answer left.
             state = MailboxState(process, answer.mailbox, {})
         told = self._told(state)
         told.is_new = answer.is_new
         return told
 
     async def close_mailbox(self, request: wire.CloseMailboxRequest, context: Context) -> wire.Mailbox:
-        """Keep none any more; whoever listens for the process is told."""
+        """Close a mailbox. Its listeners are told."""
         machine = self._machine
         process = message_wire.read_reader(request.process, "process", self._known)
         if is_pattern(process) and machine.mailbox_of(process) is not None:
@@ -77,7 +77,7 @@ class MailboxCalls:
             )
 
     async def list_mailboxes(self, request: wire.ListMailboxesRequest, _context: Context) -> wire.ListMailboxesResponse:
-        """One page, sorted by process."""
+        """Return one page of mailboxes, sorted by process."""
         self._routing.require_owned(conversion.read_subnet(request.subnet))
         size = min(request.page_size or PAGE_SIZE, PAGE_SIZE_LIMIT)
         found = await self._machine.mailboxes_after(request.page_token, size + 1)

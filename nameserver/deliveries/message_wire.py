@@ -1,4 +1,4 @@
-"""Between the messages of `delivery.proto` and the values of the delivery half: checked where they come in."""
+"""Conversion between the messages of `delivery.proto` and the values of the delivery half, with checks of all input."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from shadowtree.v1 import delivery_pb2 as wire
 HEADER_NAME_LIMIT: Final = 200
 
 RECIPIENTS_TOGETHER: Final = 1_000
-"""Names in one response: 1.3 MB at most, as a name takes up to 1,274 bytes."""
+"""Most names in one response: at most 1.3 MB, as a name takes up to 1,274 bytes."""
 
 FILTER_LIMIT: Final = 64
-"""Groups, and senders, that one endpoint may name."""
+"""Most groups, and most senders, that one endpoint may name."""
 
 POSITIONS_REMEMBERED: Final = 1_024
-"""What they say that listeners acknowledged last."""
+"""Parsed positions that are remembered, those acknowledged last."""
 
 _QUALITIES: Final[dict[int, Quality]] = {
     wire.QUALITY_FIFO: Quality.FIFO,
     wire.QUALITY_DATAGRAM: Quality.DATAGRAM,
 }
 TOLD_QUALITIES: Final = {Quality.FIFO: wire.QUALITY_FIFO, Quality.DATAGRAM: wire.QUALITY_DATAGRAM}
-"""As callers are told them."""
+"""Qualities, as callers are told them."""
 KEPT_OF_WIRE: Final[dict[int, Kept | None]] = {
     wire.KEPT_UNSPECIFIED: None,
     wire.KEPT_DURABLE: Kept.DURABLE,
@@ -44,27 +44,27 @@ _POSITION: Final = re.compile(r"(\d{1,18}|m\d{1,30})\.(-1|\d{1,9})@([^#]{1,300})
 
 
 def read_first_target(told: wire.SendRequest.Message, known: KnownIds) -> NodeId:
-    """Whom a message is addressed to; raises `RefusedError`."""
+    """Return the first target of a message. Raises `RefusedError`."""
     if not told.targets:
         raise refuse(Reason.INVALID_REQUEST, "a message needs a target", field="targets")
     return conversion.read_id(told.targets[0].name, "targets", known)
 
 
 def read_targets(told: wire.SendRequest.Message, known: KnownIds) -> TargetSet:
-    """The targets of a message, each with all its exceptions; raises `RefusedError`."""
+    """Return the targets of a message, each with all its exceptions. Raises `RefusedError`."""
     from_all = [conversion.read_id(name, "excluding", known) for name in told.excluding]
     less: dict[NodeId, set[NodeId]] = {}
     for target in told.targets:
         own = [conversion.read_id(name, "targets", known) for name in target.excluding]
         name = conversion.read_id(target.name, "targets", known)
-        # Named twice, it reaches whom either of the two reaches.
+        # A target that is named twice reaches what either of the two reaches.
         less[name] = less[name] & {*own, *from_all} if name in less else {*own, *from_all}
     first, *others = (Target(name, tuple(sorted(excluding))) for name, excluding in less.items())
     return (first, *sorted(others))
 
 
 def read_reader(text: str, field: str, known: KnownIds) -> NodeId:
-    """For whom somebody listens: a process, a group, or the pattern of a gateway; raises `RefusedError`."""
+    """Return the reader of a listener: a process, a group, or the pattern of a gateway. Raises `RefusedError`."""
     if text == EVERYBODY:
         return NodeId(text)
     if "*" in text.rpartition("@")[2]:
@@ -74,7 +74,10 @@ def read_reader(text: str, field: str, known: KnownIds) -> NodeId:
 
 
 def tell_recipients(names: Sequence[NodeId]) -> Iterator[bytes]:
-    """Whole `SubscribeResponse`s that name whom messages are for; what follows the last one goes with it."""
+    """Yield encoded `SubscribeResponse`s that name the recipients of messages.
+
+    The messages belong into the last one.
+    """
     last = max(len(names) - 1, 0) // RECIPIENTS_TOGETHER
     for number in range(last):
         some = names[number * RECIPIENTS_TOGETHER : (number + 1) * RECIPIENTS_TOGETHER]
@@ -83,7 +86,7 @@ def tell_recipients(names: Sequence[NodeId]) -> Iterator[bytes]:
 
 
 def in_one(responses: Sequence[bytes]) -> bytes:
-    """Whole `SubscribeResponse`s, at least one, as a single one for a caller who takes more."""
+    """Merge encoded `SubscribeResponse`s, at least one, into one for a caller that takes several in one."""
     if len(responses) == 1:
         return responses[0]
     found = wire.SubscribeResponse.FromString(responses[0])
@@ -93,7 +96,7 @@ def in_one(responses: Sequence[bytes]) -> bytes:
 
 
 def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:
-    """Which messages an endpoint wants; raises `RefusedError`."""
+    """Return the filter of an endpoint. Raises `RefusedError`."""
     if max(len(begin.groups), len(begin.senders)) > FILTER_LIMIT:
         raise refuse(
             Reason.LIMIT_EXCEEDED,
@@ -112,7 +115,7 @@ def read_filter(begin: wire.SubscribeRequest.Begin, known: KnownIds) -> Filter:
 
 
 def read_message(told: wire.SendRequest.Message, *, sent_at_ms: int) -> Message:
-    """What is handed over of a message; raises `RefusedError`."""
+    """Return the message that receivers get. Raises `RefusedError`."""
     if told.number and told.request_id:
         raise refuse(Reason.INVALID_REQUEST, "a message has a number or a request id, not both", field="request_id")
     if told.number and not told.sender:
@@ -139,7 +142,7 @@ def _read_headers(headers: Iterable[wire.Header]) -> tuple[tuple[str, str], ...]
 
 
 def read_quality(quality: int) -> Quality | None:
-    """What the receivers can rely on; None where nothing is said of it. Raises `RefusedError`."""
+    """Return the quality of a message. None if the caller gives none. Raises `RefusedError`."""
     if quality == wire.QUALITY_UNSPECIFIED:
         return None
     if quality not in _QUALITIES:
@@ -150,15 +153,20 @@ def read_quality(quality: int) -> Quality | None:
 
 
 def read_sending_process(told: wire.SendRequest.Message, known: KnownIds) -> NodeId | None:
-    """The process that sends a message, as its caller says; None where it says none. Raises `RefusedError`."""
+    """Return the process that sends a message, as its caller says.
+
+    None if the caller gives none. Raises `RefusedError`.
+    """
     return conversion.read_id(told.as_process, "as_process", known) if told.as_process else None
 
 
 @lru_cache(maxsize=POSITIONS_REMEMBERED)
 def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
-    """A position of this server's log, of whatever incarnation; raises `RefusedError`.
+    """Return a position of this server's log, of any incarnation.
 
-    Read once for all listeners who acknowledge the same message.
+    Raises `RefusedError`.
+
+    A text is parsed once for all listeners that acknowledge the same message.
     """
     found = _POSITION.fullmatch(text)
     if found is None:
@@ -176,7 +184,7 @@ def read_position(text: str, field: str, *, server: ServerId) -> PositionToken:
 
 
 def read_positions(text: str, field: str, *, server: ServerId) -> dict[Kept, PositionToken]:
-    """One position, or two with a space between: of what is durable and in memory. Raises `RefusedError`."""
+    """Return one position, or two with a space between: of the log and of the ring in memory. Raises `RefusedError`."""
     tokens = [read_position(one, field, server=server) for one in text.split(" ")] if text else []
     found = {token.kept: token for token in tokens}
     if len(found) < len(tokens):
@@ -185,14 +193,14 @@ def read_positions(text: str, field: str, *, server: ServerId) -> dict[Kept, Pos
 
 
 def read_kept(kept: int) -> Kept | None:
-    """Where messages are to be kept; None: as before. Raises `RefusedError`."""
+    """Return the place where messages are to be kept. None for no change. Raises `RefusedError`."""
     if kept not in KEPT_OF_WIRE:
         raise refuse(Reason.INVALID_REQUEST, f"where to keep messages is durable or memory, not {kept}", field="kept")
     return KEPT_OF_WIRE[kept]
 
 
 def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
-    """A message is durable."""
+    """Return the answer for a message that is durable."""
     return wire.SendResponse.Answer(
         message=number,
         state=wire.SendResponse.STATE_ACCEPTED,
@@ -204,7 +212,7 @@ def accepted(number: int, answer: Accepted) -> wire.SendResponse.Answer:
 
 
 def queued(number: int, answer: Answer, home: ServerId) -> wire.SendResponse.Answer:
-    """A message waits here for its origin."""
+    """Return the answer for a message that waits here for its origin."""
     return wire.SendResponse.Answer(
         message=number,
         state=wire.SendResponse.STATE_QUEUED,
@@ -216,7 +224,7 @@ def queued(number: int, answer: Answer, home: ServerId) -> wire.SendResponse.Ans
 def datagram_sent(
     number: int, answer: DatagramSent, is_in_reach: Callable[[ServerId], bool]
 ) -> wire.SendResponse.Answer:
-    """A datagram is on its way, but to servers that are out of reach."""
+    """Return the answer for a datagram that was sent. Unreachable servers are named."""
     in_reach = [server for server in answer.sent_to if is_in_reach(server)]
     return wire.SendResponse.Answer(
         message=number,
@@ -229,7 +237,7 @@ def datagram_sent(
 
 
 def shown_datagram(datagram: Datagram) -> ShownDatagram:
-    """A datagram as listeners get it."""
+    """Return a datagram as listeners get it."""
     message = datagram.message
     told = wire.SubscribeResponse.Message(
         id=datagram.message_id,
@@ -245,13 +253,13 @@ def shown_datagram(datagram: Datagram) -> ShownDatagram:
 
 
 def size_told(message: Message) -> int:
-    """Bytes of payload and headers, of which an endpoint says how many it takes."""
+    """Return the bytes of payload and headers, which count against the credit of an endpoint."""
     of_headers = sum(len(name.encode()) + len(value.encode()) for name, value in message.headers)
     return len(message.payload) + of_headers
 
 
 def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:
-    """All servers below have a message."""
+    """Return the answer for a message that all servers below have."""
     return wire.SendResponse.Answer(
         message=number,
         state=wire.SendResponse.STATE_SETTLED,
@@ -264,7 +272,7 @@ def settled(number: int, answer: Settled) -> wire.SendResponse.Answer:
 
 
 def refused(number: int, refusal: Refusal) -> wire.SendResponse.Answer:
-    """A message is refused, and the stream goes on."""
+    """Return the answer for a refused message. The stream goes on."""
     return wire.SendResponse.Answer(
         message=number,
         refused=wire.Refused(
@@ -277,13 +285,13 @@ def refused(number: int, refusal: Refusal) -> wire.SendResponse.Answer:
 
 
 def read_refused(told: wire.Refused) -> Refusal:
-    """Why another server refused a message; one whose reason is not known here is final, as far as can be told."""
+    """Return another server's refusal of a message. An unknown reason counts as final."""
     reason = Reason.__members__.get(told.reason, Reason.INVALID_REQUEST)
     return Refusal(reason, told.message, {fact.name: fact.value for fact in told.facts})
 
 
 def refused_by(number: int, error: RefusedError) -> wire.SendResponse.Answer:
-    """As `refused`."""
+    """Return the answer for a message refused by an error."""
     return refused(number, error.refusal)
 
 

@@ -1,4 +1,4 @@
-"""Lines for operators about a log of messages that is full: whose messages went before they were read."""
+"""Lines for operators about a full log of messages: the senders whose messages went before they were read."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Final
 
 REPORT_SECONDS: Final = 60.0
-"""How often operators are told of one source, at most."""
+"""Shortest time between two lines about one source."""
 
 
 class OverrunReports:
-    """Reports to operators of messages that went from the full log of one server."""
+    """Reports to operators about messages that went from the full log of one server."""
 
     def __init__(self, *, clock: Callable[[], float], report: Callable[[str], None]) -> None:
-        """`report`: is given a line for operators."""
+        """`report`: takes a line for operators."""
         self._clock, self._report = clock, report
         self._reported_at: dict[str, float] = {}
 

@@ -1,4 +1,4 @@
-"""SetDelivery, GetDelivery: what the home of a group lays down for messages to it."""
+"""SetDelivery, GetDelivery: the policy that the home of a group has for messages to it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GET_PATH: Final = f"/{wire.DESCRIPTOR.services_by_name['DeliveryService'].full_n
 
 
 class PolicyCalls:
-    """Answers for the policies of this server's groups."""
+    """Servicer of the policies of this server's groups."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class PolicyCalls:
         routing: Routing,
         forwarder: Forwarder,
     ) -> None:
-        """`is_group`: whether a group of this name exists here."""
+        """`is_group`: returns True if a group of this name exists here."""
         self._machine = machine
         self._known = known
         self._is_group = is_group
@@ -42,7 +42,7 @@ class PolicyCalls:
         self._forwarder = forwarder
 
     async def set_delivery(self, request: wire.SetDeliveryRequest, context: Context) -> wire.Delivery:
-        """Lay down what is said; a group of senders must exist, whose ever it is."""
+        """Set the given parts of a policy. A group of senders must exist, at any home."""
         group = conversion.read_id(request.group, "group", self._known)
         quality = message_wire.read_quality(request.quality)
         senders = self._read_senders(request.senders)
@@ -59,7 +59,7 @@ class PolicyCalls:
         return _told(group, answer.policy)
 
     async def get_delivery(self, request: wire.GetDeliveryRequest, _context: Context) -> wire.Delivery:
-        """What holds for a group, as far as that is durable."""
+        """Return the policy of a group from durable state."""
         group = conversion.read_id(request.group, "group", self._known)
         policy, is_group = self._machine.policy_of(group), self._is_group(group)
         await self._machine.until_durable()
@@ -81,7 +81,7 @@ class PolicyCalls:
         return conversion.read_id(text, "senders", self._known)
 
     async def _require_elsewhere(self, group: NodeId, context: Context) -> None:
-        """Have the home of another server's group say that it exists; raises what it says otherwise."""
+        """Require that another server's group exists, by asking its home. Raises the home's refusal."""
         routing = self._routing
         owner_kind = routing.owner_kind(group)
         if owner_kind is OwnerKind.UNOWNED:

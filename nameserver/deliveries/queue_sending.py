@@ -1,10 +1,10 @@
-"""Passes on what is queued here, once its origin is in reach: one message of each queue at a time, so in order.
+"""Sender of queued messages once their origin is within reach: one message of each queue at a time, so in order.
 
     queue --the oldest, as an ordinary Send--> origin --accepted--> it waits no longer
       ^                                          |---- refused ---> it waits no longer: a dead letter
       '------------- tried again <---------------'---- not now, or not heard of
 
-Source: delivery.md section 5, item 1.
+Source: docs/messages.md, "Sending".
 """
 
 from __future__ import annotations
@@ -25,47 +25,52 @@ from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
 LOOK_SECONDS: Final = 1.0
-"""How often it is looked whether something can be passed on."""
+"""Interval at which the sender looks for messages that can be passed on."""
 
 REQUEST_ID_BYTES: Final = 16
 
 NOT_HEARD: Final = frozenset({Reason.UNAVAILABLE, Reason.OUTCOME_UNKNOWN, Reason.DEADLINE_EXCEEDED})
-"""Why a message is queued that was to be passed on at once."""
+"""Reasons for which a message is queued instead of passed on at once."""
 
 NOT_NOW: Final = NOT_HEARD | {Reason.RATE_EXCEEDED}
-"""Why one that is queued stays there, and all behind it. For `BACKLOG_FULL` those to its target stay, no others."""
+"""Reasons for which a queued message stays, and all behind it.
+
+For `BACKLOG_FULL` only the messages to the same target stay.
+"""
 
 
 class QueueMachine(Protocol):
     """The queue of this server, driven by the run loop."""
 
     def is_in_reach(self, server: ServerId) -> bool:
-        """Whether another server is connected, directly or through others."""
+        """Return True if another server is connected, directly or through others."""
 
     def new_ticket(self) -> int:
-        """A number for one event, never used again."""
+        """Return a number for one event, never used again."""
 
     def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
-        """As of any machine."""
+        """Carry out as `DeliveryMachine` defines."""
 
     def notice(self, event: Notice) -> None:
-        """As of any machine."""
+        """Notice as `DeliveryMachine` defines."""
 
     def queued_subnets(self) -> list[Subnet]:
-        """For whose homes anything waits; sorted."""
+        """Return the subnets whose homes have a message waiting here, sorted."""
 
     def queue_waits_for(self, addressed: NodeId) -> bool:
-        """Whether something waits for the home of a name."""
+        """Return True if a message waits for the home of a name."""
 
     def due(self, subnet: Subnet, *, but: Container[NodeId] = ()) -> Due | None:
-        """The oldest message that waits for the home of a subnet, and is not addressed to a name of `but`."""
+        """Return the oldest message that waits for the home of a subnet, except messages addressed to a
+        name of `but`.
+        """
 
     async def until_durable(self) -> None:
-        """As of any machine."""
+        """Wait as `DeliveryMachine` defines."""
 
 
 class QueueSending:
-    """What is queued, and passed on as long as `run` lasts."""
+    """Sender of queued messages, as long as `run` lasts."""
 
     def __init__(
         self, *, machine: QueueMachine, routing: Routing, forwarder: Forwarder, look_seconds: float = LOOK_SECONDS
@@ -77,7 +82,7 @@ class QueueSending:
         self._passing: dict[Subnet, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
-        """Pass on what can be, until it is cancelled; raises what goes wrong here."""
+        """Pass on messages until this task is cancelled. Raises errors of this server."""
         try:
             while True:
                 for subnet in self._machine.queued_subnets():
@@ -92,16 +97,16 @@ class QueueSending:
             await asyncio.gather(*self._passing.values(), return_exceptions=True)
 
     async def _pass_on(self, subnet: Subnet) -> None:
-        """Pass on what waits for the home of a subnet, as far as it is there."""
+        """Pass on the messages that wait for the home of a subnet, as far as it is there."""
         home = self._routing.known_home(subnet)
         if home is None or not self._machine.is_in_reach(home):
             return
         lane = HomeLane(self._forwarder, home, seconds=None)
         full: set[NodeId] = set()
-        """Targets below which a server leaves too much unconfirmed: messages to others go on."""
+        """Targets below which a server has too much unconfirmed. Messages to other targets go on."""
         try:
             while not lane.is_over and (due := self._machine.due(subnet, but=full)) is not None:
-                # What was before it, and became a dead letter, must not wait here again after a crash.
+                # A message that became a dead letter must not wait here again after a crash.
                 await self._machine.until_durable()
                 message = wire.SendRequest.Message.FromString(due.encoded)
                 message.deadline_ms = due.deadline_ms
@@ -114,7 +119,7 @@ class QueueSending:
                     return
                 self._machine.notice(QueuedEnded(due.number, refusal))
         except RefusedError:
-            # The database fails: it is tried again later.
+            # The database fails. The next look tries again.
             return
         finally:
             lane.cancel()
@@ -137,7 +142,7 @@ async def queue(
     known: KnownIds,
     at_ms: int,
 ) -> wire.SendResponse.Answer:
-    """Queue a message for its origin; returns what its caller is told. `number`: in its stream."""
+    """Queue a message for its origin. Return the answer for its caller. `number`: number in its stream."""
     targets = message_wire.read_targets(message, known)
     kept = wire.SendRequest.Message()
     kept.CopyFrom(message)
@@ -159,7 +164,10 @@ async def queue(
 
 
 def prepare(message: wire.SendRequest.Message, known: KnownIds) -> None:
-    """Let a message that may be queued be known by something; raises `RefusedError` where it cannot be queued."""
+    """Prepare a message that may be queued: give it a request id if it has no number.
+
+    Raises `RefusedError` if it cannot be queued.
+    """
     if message.quality == wire.QUALITY_DATAGRAM:
         raise refuse(Reason.INVALID_REQUEST, "a datagram is not queued: it is for who listens now", field="queue")
     message_wire.read_quality(message.quality)
@@ -170,5 +178,5 @@ def prepare(message: wire.SendRequest.Message, known: KnownIds) -> None:
 
 
 def is_not_heard(refusal: Refusal) -> bool:
-    """Whether a message that its origin did not take for this reason is queued, if it may be."""
+    """Return True if a message that its origin refused for this reason is queued, if it may be."""
     return refusal.reason in NOT_HEARD

@@ -1,4 +1,4 @@
-"""What is kept in memory, as listeners read it: as far as the graph that it rests on is durable."""
+"""The ring in memory, as listeners read it: entries whose underlying graph is durable."""
 
 from __future__ import annotations
 
@@ -15,29 +15,31 @@ class RingView:
     def __init__(self, in_memory: InMemory) -> None:
         self._in_memory = in_memory
         self.through = in_memory.log.last
-        """The last position that may be handed out."""
+        """Last position that may be handed out."""
 
     @property
     def cut(self) -> int:
-        """The last position that is gone."""
+        """Last position that is gone."""
         return self._in_memory.log.cut
 
     def entries(self, after: int, through: int) -> Iterator[LogRecord]:
-        """Those behind a position and through another one that may be handed out and are not gone, in order."""
+        """Return the entries behind `after` and through `through` that may be handed out and are not gone, in order."""
         return self._in_memory.entries(after, min(through, self.through))
 
     def is_of_this_start(self, entry: int) -> bool:
-        """Whether a position was given since this server started."""
+        """Return True if a position was given since this server started."""
         return entry // POSITIONS_OF_START == self.cut // POSITIONS_OF_START
 
     def lost_before(self, entry: int) -> int:
-        """How many entries are gone from one on; of an earlier start: 1, for nobody knows."""
+        """Return the number of entries from `entry` on that are gone. 1 for a position of an earlier start: it is
+        unknown.
+        """
         return self.cut + 1 - entry if self.is_of_this_start(entry) else 1
 
     def is_for(self, audience: int, reader: int) -> bool:
-        """Whether an entry with an audience is for a mailbox, a listener or a gateway."""
+        """Return True if an entry with an audience is for a mailbox, a listener or a gateway."""
         return self._in_memory.audiences.is_for(audience, reader)
 
     def recipients(self, audience: int, reader: int) -> Recipients:
-        """Of an audience, whom a gateway serves; nobody, where a reader is none."""
+        """Return the recipients of an audience that a gateway serves. Empty if the reader is no gateway."""
         return self._in_memory.audiences.recipients(audience, reader)

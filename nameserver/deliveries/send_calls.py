@@ -1,13 +1,13 @@
-"""Send: each message goes to the home of its first target, and its answer back in the order of the messages.
+"""Send: each message goes to the home of its first target, and the answers come back in the order of the messages.
 
     requests --> [ this server is the home: one step ] ------> Accepted, or refused --+
              '-> [ another one is: a lane to it, of this stream alone ] --------------+--> in order --> responses
                                                                    Settled, later ----+
 
-A stream has at most so many messages and bytes without an answer: no more is read from it then. So whoever sends faster
-than the database, or another server, takes it is held up alone.
+A stream has a limit of messages and bytes without an answer, at which no more is read from it. So a sender that is
+faster than the database, or than another server, delays itself alone.
 
-Source: delivery.md sections 5, 11, 16.
+Source: docs/messages.md, "Sending"; docs/protocol.md, "The way of a message" and "Limits of messages".
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from shadowtree.v1 import delivery_pb2 as wire
 REQUEST_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_MESSAGES_LIMIT: Final = 1_000
 UNANSWERED_BYTES_LIMIT: Final = 4 * 1024 * 1024
-"""Of one stream."""
+"""Limits of one stream."""
 
 STEP_MESSAGES_LIMIT: Final = 200
-"""That one step takes: other calls are answered between two steps."""
+"""Most messages that one step takes. Other calls are answered between two steps."""
 
 LOOK_SECONDS: Final = 0.5
-"""How often it is looked whether all that a message waits for is out of reach."""
+"""Interval at which a stream looks if all servers that a message waits for are unreachable."""
 
 
 CROWDED_SECONDS: Final = 5.0
-"""How long a message waits while too many target sets have messages that are not settled."""
+"""Longest wait of a message while too many target sets have messages that are not settled."""
 
 CROWDED_LOOK_SECONDS: Final = 0.02
 
@@ -53,7 +53,7 @@ _Result = TypeVar("_Result")
 
 
 class SendCalls:
-    """Answers Send."""
+    """Servicer of Send."""
 
     def __init__(
         self,
@@ -66,7 +66,11 @@ class SendCalls:
         now_ms: Callable[[], int],
         is_crowded: Callable[[TargetSet], bool] = lambda _targets: False,
     ) -> None:
-        """`now_ms`: the time of day, in milliseconds since 1970. `is_crowded`: whether a new target set is to wait."""
+        """Create the servicer.
+
+        `now_ms`: returns the time of day, in milliseconds since 1970. `is_crowded`: returns True if a new target set is
+        to wait.
+        """
         self.is_crowded = is_crowded
         self.machine = machine
         self.known = known
@@ -84,7 +88,7 @@ class SendCalls:
             await stream.cancel()
 
     async def send_one(self, request: wire.SendRequest, context: Context) -> wire.SendResponse:
-        """Take one message, and answer it; raises `RefusedError` for a request that is none."""
+        """Take one message, and answer it. Raises `RefusedError` for an invalid request."""
         if len(request.messages) != 1:
             raise refuse(Reason.INVALID_REQUEST, f"one message is sent, not {len(request.messages)}", field="messages")
         if request.messages[0].wait == wire.SendRequest.WAIT_SETTLED:
@@ -100,23 +104,23 @@ class _Unanswered(NamedTuple):
     """Messages, or a question, without an answer."""
 
     number: int
-    """Of the first of them, in the stream."""
+    """Number of the first of them in the stream."""
     messages: int
     size: int
     answers: asyncio.Future[Sequence[wire.SendResponse.Answer]]
 
 
 class _Alike(NamedTuple):
-    """What messages have in common that differ in their payloads and numbers alone."""
+    """Common part of messages that differ only in their payloads and numbers."""
 
     send: Send
-    """The first of them."""
+    """First of these messages."""
     rated_as: str
-    """Whose rate they count for."""
+    """Name whose rate these messages count for."""
 
 
 def _common(message: wire.SendRequest.Message) -> tuple[bytes, int, bytes]:
-    """The payload and the number of a message, which are taken out of it, and all else of it."""
+    """Take the payload and the number out of a message. Return both, and the encoded rest."""
     payload, number = message.payload, message.number
     message.ClearField("payload")
     message.ClearField("number")
@@ -124,14 +128,14 @@ def _common(message: wire.SendRequest.Message) -> tuple[bytes, int, bytes]:
 
 
 def _is_as(answer: Answer, before: Answer) -> bool:
-    """Whether two messages one after the other are accepted alike, both for the first time."""
+    """Return True if two consecutive messages are accepted alike, both for the first time."""
     if not (isinstance(answer, Accepted) and isinstance(before, Accepted)):
         return False
     return answer.kept is before.kept and not (answer.is_repeated or before.is_repeated)
 
 
 class _SendStream:
-    """One stream."""
+    """One stream of a sender."""
 
     def __init__(self, calls: SendCalls, context: Context) -> None:
         self._calls = calls
@@ -141,38 +145,41 @@ class _SendStream:
         self._source = network_of_caller(context)
         self._unanswered: deque[_Unanswered] = deque()
         self._messages_unanswered = 0
-        """Those that are gathered, too; and of all of them:"""
+        """Messages without an answer, gathered ones included. `_bytes` are their bytes."""
         self._bytes = 0
         self._gathered: list[Send] = []
-        """What the next step takes: the last messages that were read."""
+        """Messages for the next step: the last messages that were read."""
         self._gathered_bytes = 0
         self._takes_runs = False
-        """Whether the caller understands one answer to several messages."""
+        """True if the caller understands one answer to several messages."""
         self._sent_through = 0
-        """The number of the last message that was read and is not gathered."""
+        """Number of the last message that was read and is not gathered."""
         self._alike: dict[bytes, _Alike] = {}
-        """Messages of the present request that others may be like, by what they have in common."""
+        """Messages of the present request that later ones may be like, by their common part."""
         self._now_ms = 0
-        """When the present request was read."""
+        """Time at which the present request was read."""
         self._judged: dict[tuple[TargetSet, NodeId | None], Refusal | None] = {}
-        """What is to be said against messages of the present request."""
+        """Refusals of messages of the present request, by targets and sending process. None if they may be sent."""
         self._later: deque[wire.SendResponse.Answer] = deque()
-        """Answers that messages are settled, to be told."""
+        """Answers about settled messages that are still to be told."""
         self._waiting = 0
-        """Messages that are not settled, and whose caller waits for it."""
+        """Number of messages that are not settled and whose caller waits for it."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._queueing: asyncio.Task[wire.SendResponse.Answer] | None = None
-        """The last message of this stream that may be queued."""
+        """Last message of this stream that may be queued."""
         self._lanes: dict[ServerId, HomeLane] = {}
         self._count = 0
         self._ending: RefusedError | None = None
-        """Why no more is read."""
+        """Reason why no more is read. None while the stream is read."""
         self._is_over = False
         self._changed = asyncio.Event()
         self._room = asyncio.Event()
 
     async def run(self, requests: AsyncIterator[wire.SendRequest], place: StreamPlace) -> None:
-        """Until all is answered; where the server is to end, until all that was read is accepted, or is not."""
+        """Run until all messages are answered.
+
+        If the server is about to end, run until all messages that were read are accepted or refused.
+        """
         reader = self._begin(self._read(requests, place))
         place.end = partial(self._end, reader)
         with self._machine.told_of_end(partial(self._end, reader)):
@@ -188,12 +195,12 @@ class _SendStream:
                 elif self._waiting:
                     await self._changed.wait()
                 else:
-                    # Raises what was wrong with the requests, after all answers before it.
+                    # Raise the error of the requests after all answers before it.
                     await reader
                     return
 
     async def answer_one(self, request: wire.SendRequest) -> wire.SendResponse:
-        """Answer the one message of a request, once it is accepted, or is not."""
+        """Answer the one message of a request, once it is accepted or refused."""
         await self._take_request(request)
         self._end_lanes()
         (unanswered,) = self._unanswered
@@ -210,7 +217,7 @@ class _SendStream:
         self._changed.set()
 
     async def cancel(self) -> None:
-        """Give up all that is under way."""
+        """Give up all work under way."""
         self._is_over = True
         for lane in self._lanes.values():
             lane.cancel()
@@ -219,14 +226,14 @@ class _SendStream:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _collect(self) -> wire.SendResponse:
-        """The answers that can be told now."""
+        """Return the response with the answers that can be told now."""
         response = wire.SendResponse()
         while self._unanswered and self._unanswered[0].answers.done():
             _, messages, size, answers = self._unanswered.popleft()
             self._messages_unanswered -= messages
             self._bytes -= size
             response.answers.extend(answers.result())
-        # That one is accepted is told before that it is settled.
+        # A message is told to be accepted before it is told to be settled.
         told_through = self._unanswered[0].number - 1 if self._unanswered else self._sent_through
         held = deque[wire.SendResponse.Answer]()
         for later in self._later:
@@ -246,7 +253,7 @@ class _SendStream:
         self._end_lanes()
 
     async def _take_request(self, request: wire.SendRequest) -> None:
-        """Take the messages of a request; raises `RefusedError` where it has too many."""
+        """Take the messages of a request. Raises `RefusedError` if it has too many."""
         if len(request.messages) > REQUEST_MESSAGES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -280,7 +287,7 @@ class _SendStream:
         self._send_gathered()
 
     async def _take(self, message: wire.SendRequest.Message, common: bytes) -> None:
-        """Take a message that none before it was like; `common`: all of it but its payload and its number."""
+        """Take a message that is unlike all before it. `common`: its encoded form without payload and number."""
         try:
             if not message.asks_number and self._is_own(message):
                 await self._take_own(message, common)
@@ -298,7 +305,7 @@ class _SendStream:
 
         def told(answer: asyncio.Future[wire.SendResponse.Answer]) -> None:
             if not answer.cancelled() and not answers.cancelled():
-                # Of another server, it has the number that the message had there.
+                # The answer of another server has the number that the message had there.
                 answer.result().message = number
                 answers.set_result([answer.result()])
 
@@ -310,7 +317,10 @@ class _SendStream:
         unanswered.answers.add_done_callback(lambda _: self._changed.set())
 
     def _is_own(self, message: wire.SendRequest.Message) -> bool:
-        """Whether this server is the origin of a message; raises `RefusedError` where its first target is nobody's."""
+        """Return True if this server is the origin of a message.
+
+        Raises `RefusedError` if only other servers know the owner of the first target.
+        """
         routing = self._calls.routing
         first = message_wire.read_first_target(message, self._calls.known)
         owner_kind = routing.owner_kind(first)
@@ -321,10 +331,10 @@ class _SendStream:
     async def _answer_to(
         self, message: wire.SendRequest.Message, number: int
     ) -> asyncio.Future[wire.SendResponse.Answer]:
-        """Take a question, or a message to another server; raises `RefusedError`."""
+        """Take a question, or a message to another server. Raises `RefusedError`."""
         routing = self._calls.routing
         first = message_wire.read_first_target(message, self._calls.known)
-        # What has come does not wait for a way to another server.
+        # Gathered messages do not wait for a connection to another server.
         self._send_gathered()
         if self._is_own(message):
             return self._next_number(message, first, number)
@@ -340,7 +350,7 @@ class _SendStream:
     async def _pass_on(
         self, message: wire.SendRequest.Message, home: ServerId, number: int
     ) -> asyncio.Future[wire.SendResponse.Answer]:
-        """Say a message to its home; raises `RefusedError`."""
+        """Pass a message on to its home. Raises `RefusedError`."""
         lane = self._lanes.get(home)
         if lane is None or lane.is_over:
             await self._calls.forwarder.require_reachable(home)
@@ -358,7 +368,10 @@ class _SendStream:
         number: int,
         before: asyncio.Task[wire.SendResponse.Answer] | None,
     ) -> wire.SendResponse.Answer:
-        """Say a message to its home, or queue it where that is away. Not before the one before it, for their order."""
+        """Pass a message on to its home, or queue it if the home is away.
+
+        The message waits for the previous queueable one, which keeps their order.
+        """
         machine = self._machine
         if before is not None:
             await asyncio.wait((before,))
@@ -392,7 +405,7 @@ class _SendStream:
         return asyncio.ensure_future(ask())
 
     async def _take_own(self, message: wire.SendRequest.Message, common: bytes) -> None:
-        """Take a message of which this server is the origin; raises `RefusedError`."""
+        """Take a message of which this server is the origin. Raises `RefusedError`."""
         calls, objection = self._calls, None
         targets = message_wire.read_targets(message, calls.known)
         process = message_wire.read_sending_process(message, calls.known)
@@ -400,7 +413,7 @@ class _SendStream:
             await self._wait_for_room(targets)
         if calls.who_may_send.asks(targets):
             if (targets, process) not in self._judged:
-                # What has come does not wait for other servers.
+                # Gathered messages do not wait for other servers.
                 self._send_gathered()
                 judged = await calls.who_may_send.objection(targets, process, self._context)
                 self._judged[targets, process] = judged
@@ -422,7 +435,7 @@ class _SendStream:
         self._gather(send)
 
     async def _wait_for_room(self, targets: TargetSet) -> None:
-        """Wait until fewer target sets have messages that are not settled; for some time at most."""
+        """Wait until fewer target sets have messages that are not settled, at most `CROWDED_SECONDS`."""
         self._send_gathered()
         waited = 0.0
         while waited < CROWDED_SECONDS and self._calls.is_crowded(targets):
@@ -430,7 +443,7 @@ class _SendStream:
             waited += CROWDED_LOOK_SECONDS
 
     def _gather_like(self, alike: _Alike, payload: bytes, number: int) -> None:
-        """Take a message that is like one before it, but for its payload and its number."""
+        """Take a message that differs from an earlier one only in its payload and its number."""
         first, of_first = alike.send, alike.send.message
         message = Message(payload, of_first.headers, of_first.sender, self._now_ms, of_first.deadline_ms)
         objection = self._machine.rate_objection(alike.rated_as)
@@ -444,7 +457,7 @@ class _SendStream:
         self._bytes += size
 
     def _send_gathered(self) -> None:
-        """Let one step take what has come since the last one."""
+        """Let one step take the gathered messages."""
         sends, self._gathered = self._gathered, []
         size, self._gathered_bytes = self._gathered_bytes, 0
         if not sends:
@@ -471,7 +484,7 @@ class _SendStream:
         taken.add_done_callback(told)
 
     def _wait_for(self, settling: dict[int, asyncio.Future[Settled]], answers: Sequence[Answer], first: int) -> None:
-        """Wait until messages are settled, as far as they are accepted."""
+        """Wait until messages are settled, if they are accepted."""
         for number, answer in enumerate(answers, start=first):
             settled = settling.get(answer.ticket)
             if settled is None:
@@ -483,7 +496,7 @@ class _SendStream:
                 self._begin(self._wait_until_settled(number, answer.message_id, settled))
 
     def _answers_of(self, answers: Sequence[Answer], first: int) -> Sequence[wire.SendResponse.Answer]:
-        """As they are told: one for several where that is understood."""
+        """Return the answers as callers are told them: one for several messages if the caller understands that."""
         told: list[wire.SendResponse.Answer] = []
         run: Answer | None = None
         for number, answer in enumerate(answers, start=first):
@@ -503,7 +516,10 @@ class _SendStream:
         return message_wire.accepted(number, answer)
 
     async def _wait_until_settled(self, number: int, message_id: str, settled: asyncio.Future[Settled]) -> None:
-        """Tell that a message is settled: at once where only servers out of reach are left; or how far it came."""
+        """Tell that a message is settled, or how far it came by the deadline.
+
+        A message for which only unreachable servers are pending is told to be settled at once.
+        """
         machine, state = self._machine, wire.SendResponse
         seconds = working_seconds(self._context)
         loop = asyncio.get_running_loop()
@@ -515,7 +531,7 @@ class _SendStream:
                 if settled.done():
                     self._settled(number, message_wire.settled(number, settled.result()))
                     return
-                # None where that it is settled is only not durable yet.
+                # None if the settled state is only not durable yet.
                 progress = machine.progress(message_id)
                 pending = () if progress is None else progress.pending
                 is_late = deadline is not None and loop.time() >= deadline
@@ -539,7 +555,7 @@ class _SendStream:
         self._not_settled()
 
     def _not_settled(self) -> None:
-        """Nothing more will be told of a message."""
+        """Note that no more will be told of a message."""
         self._waiting -= 1
         self._changed.set()
 

@@ -1,10 +1,10 @@
-"""Messages of one `Send` stream whose home is another server: a stream to that one, and answers as they come back.
+"""Messages of one `Send` stream whose home is another server: a stream to that home, and its answers.
 
     say --> [ what is there ] --one request--> home
     future of each, in order <----------------- answers;   settled, later: told by a callback
 
-Where the lane breaks, each message without an answer may be accepted or not: OUTCOME_UNKNOWN. Its number, or its
-request id, makes it safe to send again.
+If the lane breaks, each message without an answer may be accepted or not: OUTCOME_UNKNOWN. Its number, or its request
+id, makes it safe to send again.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class HomeLane:
         self._to_say: deque[wire.SendRequest.Message] = deque()
         self._under_way: deque[_Said] = deque()
         self._settling: dict[int, _Said] = {}
-        """Those that are accepted and wait to be settled, by their number in the lane."""
+        """Accepted messages that wait to be settled, by their number in the lane."""
         self._answered = 0
         self._changed = asyncio.Event()
         self._is_ended = False
         self.is_over = False
-        """Whether nothing more can be said on it."""
+        """True if no more messages can be passed on by this lane."""
         self._task = asyncio.create_task(self._run(forwarder, seconds))
 
     def say(
@@ -63,7 +63,12 @@ class HomeLane:
         on_settled: Callable[[wire.SendResponse.Answer], None],
         on_unsettled: Callable[[], None],
     ) -> asyncio.Future[wire.SendResponse.Answer]:
-        """Pass a message on. Where its caller waits for it to be settled, one of the two is called, once."""
+        """Pass a message on.
+
+        Return the future of its answer.
+
+        If the caller waits until the message is settled, exactly one of the two callbacks is called, once.
+        """
         answer: asyncio.Future[wire.SendResponse.Answer] = asyncio.get_running_loop().create_future()
         waits = message.wait == wire.SendRequest.WAIT_SETTLED
         self._to_say.append(message)
@@ -72,12 +77,12 @@ class HomeLane:
         return answer
 
     def end(self) -> None:
-        """Nothing more will be said."""
+        """End the requests: no more messages come."""
         self._is_ended = True
         self._changed.set()
 
     def cancel(self) -> None:
-        """Give it up."""
+        """Give the lane up."""
         self._task.cancel()
 
     async def _run(self, forwarder: Forwarder, seconds: float | None) -> None:
@@ -93,11 +98,11 @@ class HomeLane:
         except grpc.aio.AioRpcError as error:
             refusal = refusal_of(error) or refusal
         except DecodeError:
-            # What speaks so is no name server of this version.
+            # The other server is no name server of this version.
             pass
         finally:
             self.is_over = True
-            # What gRPC reads requests with ends with the stream, and not when somebody collects it.
+            # The generator of requests ends with the stream, and not when it is garbage collected.
             self._to_say.clear()
             self.end()
             self._give_up(refusal)
@@ -136,7 +141,7 @@ class HomeLane:
             said.answer.set_result(answer)
 
     def _give_up(self, refusal: Refusal) -> None:
-        """Tell all that wait that nothing more comes."""
+        """Tell all waiting callers that no more answers come."""
         for said in self._settling.values():
             said.on_unsettled()
         self._settling.clear()

@@ -1,6 +1,6 @@
-"""The two places from which a listener is handed messages: the log, and the ring of what is kept in memory.
+"""Sources of messages for a listener: the log, and the ring of entries in memory.
 
-Each has positions of its own, and an order of its own. A listener stands at a place in either.
+Each source has positions and an order of its own. A listener has a place in both.
 """
 
 from __future__ import annotations
@@ -17,36 +17,39 @@ from nameserver.deliveries.machine import DeliveryMachine
 
 
 class Source(Protocol):
-    """One of them."""
+    """Interface of the log and the ring."""
 
     kept: Kept
 
     @property
     def cut(self) -> int:
-        """The last position that is gone."""
+        """Last position that is gone."""
 
     @property
     def through(self) -> int:
-        """The last position that may be handed out."""
+        """Last position that may be handed out."""
 
     async def read(self, after: int) -> Sequence[LogEntry]:
-        """Entries behind a position, sorted: some where there are some; what was cut is left out."""
+        """Return entries behind a position, sorted. At least one if there is one. Cut entries are left out."""
 
     def lost_before(self, entry: int) -> int:
-        """How many entries are gone from one on, as far as that is known; at least 1."""
+        """Return the number of entries from `entry` on that are gone, as far as known. At least 1."""
 
     def lost_between(self, first: int, last: int, reader: int) -> int:
-        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+        """Return the number of entries from `first` through `last` that may have been for a reader.
+
+        All of them are gone.
+        """
 
     def is_for(self, audience: int, reader: int) -> bool:
-        """Whether an entry with an audience is for a mailbox, a listener or a gateway."""
+        """Return True if an entry with an audience is for a mailbox, a listener or a gateway."""
 
     def recipients(self, audience: int, reader: int) -> Recipients:
-        """Of an audience, whom a gateway serves; nobody, where a reader is none."""
+        """Return the recipients of an audience that a gateway serves. Empty if the reader is no gateway."""
 
 
 class LogSource:
-    """The log."""
+    """The log as a source."""
 
     kept: Kept = Kept.DURABLE
 
@@ -56,29 +59,32 @@ class LogSource:
 
     @property
     def cut(self) -> int:
-        """The last position that is gone."""
+        """Last position that is gone."""
         return self._machine.log_cut
 
     @property
     def through(self) -> int:
-        """The last position that may be handed out."""
+        """Last position that may be handed out."""
         return self._machine.logged
 
     async def read(self, after: int) -> Sequence[LogEntry]:
-        """As of any source."""
+        """Read as `Source` defines."""
         return await self._tail.read(after)
 
     def lost_before(self, entry: int) -> int:
-        """How many entries are gone from one on."""
+        """Return the number of entries from `entry` on that are gone."""
         return self.cut + 1 - entry
 
     def lost_between(self, first: int, last: int, reader: int) -> int:
-        """Count entries that may have been for a reader, from one through another one; all of these are gone."""
+        """Return the number of entries from `first` through `last` that may have been for a reader.
+
+        All of them are gone.
+        """
         return self._machine.lost_between(first, last, reader)
 
 
 class RingSource:
-    """The ring. What it holds is encoded once for all listeners."""
+    """The ring as a source. Its entries are encoded once for all listeners."""
 
     kept: Kept = Kept.MEMORY
 
@@ -86,20 +92,20 @@ class RingSource:
         self._ring, self._machine = machine.ring, machine
         self.is_for, self.recipients = self._ring.is_for, self._ring.recipients
         self._entries: dict[int, LogEntry] = {}
-        """By position, those that were read and are not gone."""
+        """Entries that were read and are not gone, by position."""
 
     @property
     def cut(self) -> int:
-        """The last position that is gone."""
+        """Last position that is gone."""
         return self._ring.cut
 
     @property
     def through(self) -> int:
-        """The last position that may be handed out."""
+        """Last position that may be handed out."""
         return self._ring.through
 
     async def read(self, after: int) -> Sequence[LogEntry]:
-        """As of any source."""
+        """Read as `Source` defines."""
         while self._entries and (oldest := next(iter(self._entries))) <= self._ring.cut:
             del self._entries[oldest]
         found: list[LogEntry] = []
@@ -111,18 +117,20 @@ class RingSource:
         return found
 
     def lost_before(self, entry: int) -> int:
-        """How many entries are gone from one on; of an earlier start: 1, for nobody knows."""
+        """Return the number of entries from `entry` on that are gone. 1 for a position of an earlier start: it is
+        unknown.
+        """
         return self._ring.lost_before(entry)
 
     def lost_between(self, first: int, last: int, reader: int) -> int:
-        """None: the ring has no holes."""
+        """Return 0, because the ring has no holes."""
         del first, last, reader
         return 0
 
 
 @dataclass(slots=True)
 class Reading:
-    """How far a listener has come in one of them."""
+    """Progress of a listener in one source."""
 
     source: Source
     standing: Standing
@@ -131,5 +139,5 @@ class Reading:
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is there that it was not handed, if it is for it."""
+        """True if the source has an entry that the listener was not offered yet."""
         return self.standing.cursor.entry <= self.source.through

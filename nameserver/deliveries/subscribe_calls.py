@@ -1,15 +1,16 @@
-"""Subscribe: hands the log to endpoints, each as far as its credit goes, and takes what they acknowledge.
+"""Subscribe: hand the log to endpoints, each as far as its credit goes, and take their acknowledgements.
 
     first request: begin --> Subscribe --> cursor --> entries behind it --> is the mailbox in the audience? --> stream
     later requests: credit, acknowledged ---------------------------------> as much as there is credit for
 
-A gateway is told before an entry for whom it is, unless that is as of the entry before. So a response has one audience.
+A gateway is told the recipients before an entry, unless they are those of the previous entry. So a response has one
+audience.
 
-An endpoint that takes nothing holds up nobody: it has its credit, and the rest waits in the log. Datagrams come between
-responses, whatever is still to be read of the log; of those that it does not take a few wait, the rest is dropped.
-What is acknowledged becomes durable in groups (`acknowledging.py`).
+An endpoint that reads nothing delays no other endpoint: it has its credit, and the rest waits in the log. Datagrams
+come between responses, even if entries of the log are still to be read. A few datagrams that the endpoint does not take
+wait, and the rest is dropped. Acknowledgements become durable in groups (`acknowledging.py`).
 
-Source: delivery.md sections 9, 11, 16.
+Source: docs/messages.md, "Listening"; docs/protocol.md, "Log, audiences, mailboxes", "Datagrams", "Limits of messages".
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import delivery_pb2 as wire
 
 RESPONSE_BYTES_LIMIT: Final = 2 * 1024 * 1024
-"""Less than any client takes: what is more is sent in several responses."""
+"""Largest merged response, smaller than any client's limit. Larger output is sent in several responses."""
 
 RESPONSE_BYTES: Final = 256 * 1024
-"""What is put into one response, where so much is there."""
+"""Bytes put into one response, if there are as many."""
 
 CREDIT_BYTES_LIMIT: Final = 1024 * 1024
-"""Of one endpoint; more counts as so much."""
+"""Most bytes of credit of one endpoint. Further credit is ignored."""
 
 CREDIT_MESSAGES_LIMIT: Final = 1_000_000
 
 
 class SubscribeCalls:
-    """Answers Subscribe for the processes of this server."""
+    """Servicer of Subscribe for the processes of this server."""
 
     def __init__(
         self,
@@ -59,7 +60,7 @@ class SubscribeCalls:
         tail: LogTail,
         now_ms: Callable[[], int],
     ) -> None:
-        """`now_ms`: the time of day, in milliseconds since 1970."""
+        """`now_ms`: returns the time of day, in milliseconds since 1970."""
         self._machine = machine
         self._known = known
         self._endpoints = endpoints
@@ -70,7 +71,7 @@ class SubscribeCalls:
         machine.on_shown = self.show
 
     def show(self, shown: Shown) -> None:
-        """Put a datagram before those who listen. Who has not taken those before does not get it."""
+        """Offer a datagram to its listeners. A listener that has not taken the earlier ones does not get it."""
         counts, datagram = self._machine.datagrams, None
         addressed, sender = shown.datagram.targets[0].name, shown.datagram.message.sender
         for endpoint in self._endpoints.of(shown.mailboxes):
@@ -88,7 +89,7 @@ class SubscribeCalls:
         context: Context,
         place: StreamPlace,
     ) -> None:
-        """Listen, until the endpoint leaves or is taken over, or the server is to end."""
+        """Listen until the endpoint leaves or is taken over, or the server is about to end."""
         self._endpoints.require_room()
         ticket = self._machine.new_ticket()
         try:
@@ -129,7 +130,7 @@ class SubscribeCalls:
     async def _begin(
         self, ticket: int, begin: wire.SubscribeRequest.Begin, *, caller: str
     ) -> tuple[Endpoint, Sequence[Reading]]:
-        """The endpoint, and how far it has come, in the log first."""
+        """Return the endpoint, and its progress in each source, the log first."""
         machine = self._machine
         process = message_wire.read_reader(begin.name, "name", self._known)
         wanted = message_wire.read_filter(begin, self._known)
@@ -167,18 +168,18 @@ class SubscribeCalls:
             handed_out = token.position
         of_log = Standing(answer.cursor, handed_out=handed_out, is_ephemeral=begin.ephemeral)
         of_ring = Standing(answer.in_memory, handed_out=self._place_in_memory(handed), is_ephemeral=begin.ephemeral)
-        # Whoever was handed something before this server started may have lost what came behind it.
+        # A listener that was handed messages before this server started may have lost those behind them.
         was_before = any(
             token.kept is Kept.MEMORY and not machine.ring.is_of_this_start(token.position.entry)
             for token in (*handled.values(), *handed.values())
         )
         readings = (Reading(self._log, of_log), Reading(self._ring, of_ring, gap=int(was_before)))
-        # Nobody takes over an ephemeral one: each is named by its ticket.
+        # No endpoint takes an ephemeral one over: each is named by its ticket.
         key = (answer.mailbox, str(ticket) if begin.ephemeral else begin.subscription)
         return Endpoint(process, key, answer.epoch, wanted=wanted, takes_more=begin.takes_more), readings
 
     def _place_in_memory(self, told: dict[Kept, PositionToken]) -> Position | None:
-        """The place that a caller names of what is in memory, where it is one of this start."""
+        """Return the place in memory that a caller names. None if it is not of this start, or too far ahead."""
         token, ring = told.get(Kept.MEMORY), self._machine.ring
         is_one = token is not None and ring.is_of_this_start(token.position.entry)
         return token.position if token is not None and is_one and token.position.entry <= ring.through else None
@@ -190,7 +191,7 @@ class SubscribeCalls:
         endpoint: Endpoint,
         acknowledging: Acknowledging,
     ) -> None:
-        """Take what the endpoint says, until it says nothing more."""
+        """Take the requests of the endpoint until it sends no more."""
         try:
             self._take(first, endpoint, acknowledging)
             async for request in requests:
@@ -219,7 +220,7 @@ class SubscribeCalls:
     async def _hand_out(
         self, endpoint: Endpoint, readings: Sequence[Reading], acknowledging: Acknowledging, context: Context
     ) -> None:
-        """Send what the mailbox gets from there on; returns once the endpoint leaves. Raises why it is ended."""
+        """Send the messages of the mailbox. Return once the endpoint leaves. Raises the reason of its end."""
         while True:
             endpoint.changed.clear()
             if endpoint.refusal is not None:
@@ -240,11 +241,11 @@ class SubscribeCalls:
                 await endpoint.changed.wait()
 
     async def _hand_out_some(self, endpoint: Endpoint, reading: Reading, context: Context) -> bool:
-        """Send some of what there is in a source; returns whether there was something there."""
+        """Send some entries of a source. Return True if there were any."""
         source, standing = reading.source, reading.standing
         entries = await source.read(standing.cursor.entry - 1)
         if standing.cursor.entry <= source.cut:
-            # What is read from here on was not cut yet, so its audience is still known.
+            # Entries read from this position on were not cut yet, so their audience is still known.
             reading.gap += source.lost_before(standing.cursor.entry)
             standing.pass_over(Position.before(source.cut + 1))
             return True
@@ -282,34 +283,34 @@ class SubscribeCalls:
 
 
 def _may_want(wanted: Filter, entry: LogEntry) -> bool:
-    """Whether an endpoint may want something of an entry; who sent it is looked at message by message."""
+    """Return True if an endpoint may want a message of an entry. The senders are looked at message by message."""
     return not wanted.groups or entry.addressed in wanted.groups
 
 
 class _HandedOut:
-    """What is handed to an endpoint at once, while it grows: a response for each audience."""
+    """Output for an endpoint, while it is put together: a response for each audience."""
 
     def __init__(self, endpoint: Endpoint, standing: Standing, gap: int, now_ms: int) -> None:
         self.gap = gap
         """Entries that were lost before the next message, and not told yet."""
         self._chunks: list[bytes] = []
-        """Of the newest response."""
+        """Parts of the newest response."""
         self._before: list[bytes] = []
-        """Whole responses that come before it."""
+        """Whole responses that come before the newest."""
         self._endpoint = endpoint
         self._standing = standing
         self._now_ms = now_ms
         self._size = 0
         self._names: Sequence[NodeId] = ()
-        """Whom a gateway is told before these."""
+        """Recipients to be told to a gateway before these messages."""
 
     @property
     def has_something(self) -> bool:
-        """Whether there is something to write."""
+        """True if there is output to write."""
         return bool(self._before or self._chunks or self._names)
 
     async def write(self, context: Context) -> None:
-        """Send it, in one response where the endpoint takes that."""
+        """Send the output, in one response if the endpoint takes that."""
         self._end_response()
         if self._endpoint.takes_more and self._size < RESPONSE_BYTES_LIMIT:
             await context.write(message_wire.in_one(self._before))
@@ -318,13 +319,16 @@ class _HandedOut:
             await context.write(response)
 
     def _end_response(self) -> None:
-        """A gateway is told many names in several responses."""
+        """Finish the newest response. A gateway is told many names in several responses."""
         *before, last = message_wire.tell_recipients(self._names) if self._names else (b"",)
         self._before += [*before, b"".join((last, *self._chunks))]
         self._names, self._chunks = (), []
 
     def names_recipients(self, entry: LogEntry, source: Source, machine: DeliveryMachine) -> bool:
-        """Have a gateway told for whom an entry is; False where that must wait, since others come before."""
+        """Add the recipients of an entry for a gateway.
+
+        Return False if the entry must wait for the previous output to leave.
+        """
         recipients = source.recipients(entry.audience, self._endpoint.key[0])
         if recipients != self._endpoint.recipients:
             if self.has_something:
@@ -332,29 +336,30 @@ class _HandedOut:
                     return False
                 self._end_response()
             self._endpoint.recipients = recipients
-            # Named at once: while it is sent, the log may be cut, and numbers given to others.
+            # The names are looked up at once. While they are sent, the log may be cut, and their numbers given to other
+            # names.
             self._names = machine.names(recipients)
             self._size += sum(map(len, self._names))
         return True
 
     @property
     def is_full(self) -> bool:
-        """Whether no more is to be added now."""
+        """True if no more is to be added now."""
         return self._size >= RESPONSE_BYTES or not self._endpoint.has_credit
 
     def pass_hole(self, source: Source, before: int) -> None:
-        """Pass over what is gone before an entry."""
+        """Pass over the entries that are gone before an entry."""
         first = self._standing.cursor.entry
         if first < before:
             self.gap += source.lost_between(first, before - 1, self._endpoint.key[0])
             self._standing.pass_over(Position.before(before))
 
     def pass_over(self, entry: LogEntry) -> None:
-        """The entry is not for the mailbox."""
+        """Pass over an entry that is not for the mailbox."""
         self._standing.pass_over(Position.before(entry.position + 1), size=entry.size)
 
     def add(self, entry: LogEntry) -> None:
-        """Hand out an entry, as far as there is credit for."""
+        """Add the messages of an entry, as far as there is credit for them."""
         self.gap += entry.lost
         endpoint, standing, messages = self._endpoint, self._standing, entry.messages
         is_begun = standing.cursor.entry == entry.position and standing.cursor.item >= 0

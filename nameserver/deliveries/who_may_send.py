@@ -1,13 +1,13 @@
-"""Who may send to what: each home says of its own targets whether they exist, and who may send to them.
+"""Permission to send: each home judges for its own targets if they exist, and if the sender may send to them.
 
     targets of a message --home is this server--> exists; policy --anyone-----> yes
                     |                                       '--> a group --Check--> below it: yes;  not: NOT_A_SENDER;
                     |                                                               uncertain: UNAVAILABLE
                     '--another one is--> MaySend, all homes at once: it judges as above;  away: UNAVAILABLE
 
-The sender is the process that the caller names. Nobody is authenticated, so the caller is believed.
+The sender is the process that the caller names. Callers are not authenticated, so the caller is believed.
 
-Source: delivery.md sections 5, 12; K6 section 6.4 (open and closed groups).
+Source: docs/messages.md, "Who may send"; docs/protocol.md, "Who may send".
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MAY_SEND_PATH: Final = f"/{PEER_SERVICE}/MaySend"
 
 
 class WhoMaySend:
-    """Judges the senders of messages of which this server is the origin, and those to its own targets."""
+    """Judge of the senders of messages of which this server is the origin, and of messages to its own targets."""
 
     def __init__(
         self,
@@ -46,14 +46,16 @@ class WhoMaySend:
         forwarder: Forwarder,
         check: Method[CheckRequest],
     ) -> None:
-        """`check` answers Check: it raises `RefusedError` where that is uncertain."""
+        """`check` answers Check. Raises `RefusedError` if the answer is uncertain."""
         self._policy_of = policy_of
         self._routing = routing
         self._forwarder = forwarder
         self._check = check
 
     def asks(self, targets: TargetSet) -> bool:
-        """Whether somebody must be asked: some target says who may send to it, or is another server's."""
+        """Return True if a question is needed: some target has a policy for its senders, or belongs to
+        another server.
+        """
         owner_kind = self._routing.owner_kind
         return any(
             owner_kind(target.name) is OwnerKind.ANOTHERS or self._senders(target.name) is not None
@@ -61,7 +63,12 @@ class WhoMaySend:
         )
 
     async def objection(self, targets: TargetSet, process: NodeId | None, context: Context) -> Refusal | None:
-        """Why a process may not send to these targets, or that this cannot be told; None: it may. Asks all at once."""
+        """Return the refusal of a process as sender to these targets.
+
+        None if it may send.
+
+        A refusal may also say that the answer is unknown. All homes are asked at once.
+        """
         names = [target.name for target in targets]
         own = [name for name in names if self._routing.owner_kind(name) is not OwnerKind.ANOTHERS]
         others = [name for name in names if name not in own]
@@ -79,7 +86,7 @@ class WhoMaySend:
         return next((objection for objection in objections if objection is not None), None)
 
     async def objection_here(self, names: Iterable[NodeId], process: NodeId | None, context: Context) -> Refusal | None:
-        """As `objection`, of policies of this server alone."""
+        """Do as `objection`, for policies of this server alone."""
         for name in names:
             senders = self._senders(name)
             if senders is not None:
@@ -89,7 +96,7 @@ class WhoMaySend:
         return None
 
     def _senders(self, target: NodeId) -> NodeId | None:
-        """The group below which a sender must be; None: anyone may send, or another server says who."""
+        """Return the group below which a sender must be. None if anyone may send, or another server judges."""
         if self._routing.owner_kind(target) is not OwnerKind.OURS:
             return None
         return self._policy_of(target).senders_of(target)
@@ -97,7 +104,7 @@ class WhoMaySend:
     async def _objection_of(
         self, home: ServerId, names: list[NodeId], process: NodeId | None, context: Context
     ) -> Refusal | None:
-        """What another server says of its targets."""
+        """Return another server's refusal for its targets."""
         request = MaySendRequest(targets=names, as_process=process or "").SerializeToString()
         try:
             await self._forwarder.ask(home, MAY_SEND_PATH, request, seconds=part_seconds(context))
@@ -137,10 +144,11 @@ class WhoMaySend:
             return Refusal(refusal.reason, f"{only}: {refusal.message}", refusal.facts)
         renamed_to = refusal.facts.get("renamed_to")
         if renamed_to is not None:
-            # Its home has told this server's policies of the new name only if nodes of this server were below it.
+            # The home has told this server's policies of the new name only if nodes of this server were below the
+            # group.
             return await self._objection_to(group, NodeId(renamed_to), process, context)
         if senders == group:
-            # It was deleted meanwhile: there is nobody to send to.
+            # The group was deleted meanwhile, so the message has no receivers.
             return None
         return no_sender(f"there is no group {senders} any more")
 
@@ -155,7 +163,7 @@ def _no_answer(server: ServerId) -> Refusal:
 
 
 class MaySendCalls:
-    """Answers MaySend, for the targets of this server."""
+    """Servicer of MaySend, for the targets of this server."""
 
     def __init__(
         self,
@@ -167,7 +175,11 @@ class MaySendCalls:
         who_may_send: WhoMaySend,
         renamed_to: Callable[[NodeId], NodeId | None],
     ) -> None:
-        """`exists`: whether a name is a group, or a member of one, here. `renamed_to`: the present name of a group."""
+        """Create the servicer.
+
+        `exists`: returns True if a name is a group, or a member of one, here. `renamed_to`: returns the present name of
+        a group.
+        """
         self._renamed_to = renamed_to
         self._machine = machine
         self._known = known
@@ -176,7 +188,7 @@ class MaySendCalls:
         self._who_may_send = who_may_send
 
     async def may_send(self, request: MaySendRequest, context: Context) -> MaySendResponse:
-        """Return where it may; raises `RefusedError`."""
+        """Return if the process may send to the targets. Raises `RefusedError` otherwise."""
         if not 0 < len(request.targets) <= TARGETS_LIMIT:
             raise refuse(Reason.INVALID_REQUEST, f"1 to {TARGETS_LIMIT} targets", field="targets")
         targets = [conversion.read_id(name, "targets", self._known) for name in request.targets]
@@ -187,7 +199,7 @@ class MaySendCalls:
                 raise not_owned_here(name, routing.server)
         missing = [name for name in targets if not self._exists(name) and not machine.listens_for(name)]
         objection = await self._who_may_send.objection_here(targets, process, context)
-        # What is told may rest on what is not durable yet.
+        # The answer may rest on state that is not durable yet.
         await machine.until_durable()
         if missing:
             raise target_not_found(missing[0], routing.server, self._renamed_to(missing[0]))
