@@ -1,9 +1,9 @@
-"""What every call has in common: refusals become errors, and no answer leaves before what it rests on is durable.
+"""Common parts of all calls: refusals become errors, and no answer leaves before the state it rests on is durable.
 
-A *read* waits until the revision it asks for is reflected, computes its whole answer in one instant, from one state of
-the graph, then waits for that state to be durable (not at all while nothing is under way), then sends.
+A *read* waits until the revision it asks for is reflected. It computes its whole answer in one instant, from one state
+of the graph. Then it waits for that state to be durable, if a batch is under way, and sends the answer.
 
-A method is a coroutine function of a request and a context: what it returns is sent, as a message or serialized.
+A method is a coroutine function of a request and a context. Its result is sent, as a message or serialized.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ Chunks: TypeAlias = Iterable[bytes] | AsyncGenerator[bytes, None]
 """Serialized messages that no later update changes."""
 
 GATHERED_BYTES_LIMIT = 1024 * 1024
-"""Bytes of the messages of a stream that one answer holds; of more, others would wait while it is sent."""
+"""Bytes of the messages of a stream that one answer holds.
+
+A larger answer would let other calls wait while it is sent.
+"""
 
 Method = Callable[[RequestT, Context], Awaitable[Answer]]
 StreamMethod = Callable[[RequestT, Context], Awaitable[Chunks]]
 
 
 class Read(Protocol):
-    """A request for what is, not for a change."""
+    """A request for information, not for a change."""
 
     @property
     def at_least_revision(self) -> str:
-        """The revision to reflect; empty for none."""
+        """Revision to reflect. Empty for none."""
 
 
 ReadT = TypeVar("ReadT", bound=Read)
@@ -50,22 +53,22 @@ AnswerT = TypeVar("AnswerT")
 
 
 def deadline_of(context: Context, run_loop: RunLoop) -> float | None:
-    """Until when to work on a call, on the clock of the run loop; None where the caller set no deadline."""
+    """Return the end of the work on a call, on the clock of the run loop. None if the caller set no deadline."""
     seconds = working_seconds(context)
     return None if seconds is None else run_loop.now() + seconds
 
 
 def never(_request: object) -> bool:
-    """For reads of which it is not known what they rest on."""
+    """Return False, for reads whose foundation is unknown."""
     return False
 
 
 async def at_once() -> None:
-    """For reads that wait for nothing."""
+    """Return at once, for reads that wait for no condition."""
 
 
 def nobody(_request: object) -> Sequence[str]:
-    """For reads that ask for no ancestors."""
+    """Return no names, for reads that ask for no ancestors."""
     return ()
 
 
@@ -79,11 +82,11 @@ def read(
     stands: Callable[[ReadT], bool] = never,
     until_ready: Callable[[], Awaitable[None]] = at_once,
 ) -> Callable[[ReadT, Context], Awaitable[AnswerT]]:
-    """A method that answers from the state as it is, once that reflects what is asked for.
+    """Return a method that answers from the present state, once that reflects the requested revision.
 
-    `of` names the nodes whose ancestors it asks for. `until_ready` waits, after a start, until the state can be told to
-    be that of others too, and refuses at the end, when it cannot any more. `stands` tells whether the answer holds
-    whatever becomes of what cannot be written at present.
+    `of`: returns the nodes whose ancestors the read asks for. `until_ready`: waits, after a start, until the state is
+    known to be that of other servers too, and refuses at the end of the server. `stands`: returns True if the answer
+    holds whatever happens to the records that cannot be written at present.
     """
 
     def may_stand(request: ReadT) -> bool:
@@ -100,19 +103,19 @@ def read(
         try:
             return await answer(request, context)
         finally:
-            # A refusal, too, may rest on what is not durable yet.
+            # A refusal, too, may rest on state that is not durable yet.
             if run_loop.newest_batch is not None:
                 is_failing = was_failing and run_loop.storage_failure is not None
                 if not (is_failing and may_stand(request)):
                     await run_loop.until_durable()
-            # An answer given while this server parts from the others may miss them.
+            # An answer given while this server parts from other servers may lack their changes.
             await until_ready()
 
     return method
 
 
 def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handler:
-    """One request, one answer."""
+    """Return the handler of a method with one request and one answer."""
     return grpc.unary_unary_rpc_method_handler(
         _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
     )
@@ -121,9 +124,11 @@ def unary_call(method: Method[RequestT], request_type: type[RequestT]) -> Handle
 def stream_call(
     method: StreamMethod[RequestT], request_type: type[RequestT], *, stalled_seconds: float | None = None
 ) -> Handler:
-    """One request, many messages; other calls are served between them.
+    """Return the handler of a method with one request and many messages.
 
-    `stalled_seconds`: how long the caller may take none of them; None: for ever.
+    Other calls are served between them.
+
+    `stalled_seconds`: longest time for which the caller may take no message. None for no limit.
     """
 
     async def write(chunk: bytes, context: Context) -> None:
@@ -138,7 +143,7 @@ def stream_call(
     async def handle(request: RequestT, context: Context) -> None:
         chunks = await method(request, context)
         if isinstance(chunks, AsyncGenerator):
-            # What it holds is given up at once, however the call ends.
+            # The resources of the generator are released at once, however the call ends.
             async with aclosing(chunks):
                 async for chunk in chunks:
                     await write(chunk, context)
@@ -150,7 +155,9 @@ def stream_call(
 
 
 def gathered(method: StreamMethod[RequestT], too_large: Message) -> Method[RequestT]:
-    """Answer with all messages of a stream in one, as serialized messages merge by being joined.
+    """Return a method that answers with all messages of a stream in one.
+
+    Serialized messages merge by being joined.
 
     `too_large`: the answer in place of more than `GATHERED_BYTES_LIMIT`.
     """
@@ -179,21 +186,24 @@ def gathered(method: StreamMethod[RequestT], too_large: Message) -> Method[Reque
 def incoming_stream_call(
     method: Callable[[AsyncIterator[RequestT], Context], Awaitable[Answer]], request_type: type[RequestT]
 ) -> Handler:
-    """Many messages, one answer."""
+    """Return the handler of a method with many messages and one answer."""
     return grpc.stream_unary_rpc_method_handler(
         _refusable(method), request_deserializer=request_type.FromString, response_serializer=_serialize
     )
 
 
 def chunked_call(method: Callable[[list[bytes], Context], Awaitable[Answer]]) -> Handler:
-    """One request in chunks, one answer; the method is given all chunks as they came, once the stream has ended."""
+    """Return the handler of a method with one request in chunks and one answer.
+
+    The method gets all chunks as they came, once the stream has ended.
+    """
     return grpc.stream_unary_rpc_method_handler(_refusable(method), response_serializer=_serialize)
 
 
 def conversation_call(
     converse: Callable[[AsyncIterator[RequestT], Context], Awaitable[None]], request_type: type[RequestT]
 ) -> Handler:
-    """Many messages either way; `converse` writes serialized ones itself."""
+    """Return the handler of a method with many messages either way. `converse` writes serialized messages itself."""
     return grpc.stream_stream_rpc_method_handler(_refusable(converse), request_deserializer=request_type.FromString)
 
 

@@ -1,12 +1,12 @@
-"""Requests that are on their way here: how many of them may be large, or slow, at once.
+"""Requests on their way to this server: limits for large or slow ones that come at the same time.
 
     a call comes -> its request is read, few at a time -> it came at once, as nearly all do   -> the handler
                                                       '-> it is slow: others go on meanwhile -> the handler
                                                       '-> too many are slow, and take memory -> RESOURCE_EXHAUSTED
 
-gRPC receives no more of a request than `UNREAD_BYTES` until its handler reads it, and all of it from then on. So each
-method that takes one request is a method that takes a stream to gRPC, and reads the first message of it: a read that is
-given up gives its memory back. A slow request delays others by `SLOW_SECONDS` at most.
+gRPC receives no more of a request than `UNREAD_BYTES` until its handler reads it, and all of it from then on. So gRPC
+gets each method with one request as a method with a stream, whose first message is read here: an abandoned read returns
+its memory. A slow request delays others by `SLOW_SECONDS` at most.
 """
 
 from __future__ import annotations
@@ -30,33 +30,37 @@ from nameserver.wire.status_mapping import abort
 PAGE_BYTES: Final = resource.getpagesize()
 
 MEMORY: Final = Path("/proc/self/statm")
-"""Says how much memory the process takes, on Linux. Elsewhere no request is ended because of memory."""
+"""File with the memory of the process, on Linux. Elsewhere no request is ended because of memory."""
 
 UNREAD_BYTES: Final = 256 * 1024
-"""Bytes of one stream that gRPC receives before they are asked for: 5 MB/s from a client 50 ms away. Where gRPC sets
-that by itself, it is up to 8 MiB."""
+"""Bytes of one stream that gRPC receives before they are read: 5 MB/s from a client 50 ms away.
+
+If gRPC chose this size itself, it would be up to 8 MiB.
+"""
 
 READ_AT_ONCE: Final = 4
-"""Requests that are read at once, slow ones apart: to take so many of 8 MiB from gRPC takes some 30 ms."""
+"""Requests that are read at once, slow ones not counted. Reading as many of 8 MiB from gRPC takes some 30 ms."""
 
 SLOW_SECONDS: Final = 0.02
-"""A request that takes longer than this to come is large, or its client is slow."""
+"""Time after which a request on its way is slow: it is large, or its client is slow."""
 
 SLOW_REQUESTS_LIMIT: Final = 2
-"""Requests that take longer, at once, where they take much memory: 16 MiB at most."""
+"""Slow requests at once, if the process has grown: 16 MiB at most."""
 
 GROWTH_BYTES: Final = 32 * 1024 * 1024
-"""Growth of the memory of the process from which requests are ended: many slow clients with small requests are no
-burden."""
+"""Growth of the process's memory from which slow requests are ended.
+
+Many slow clients with small requests are no burden.
+"""
 
 UNDISTURBED_SECONDS: Final = 5.0
-"""How long a request may take to come before it gives way to a newer one."""
+"""Time that a request may take before it gives way to a newer one."""
 
 ARRIVAL_SECONDS: Final = 60.0
-"""How long a request may take to come at all: 8 MiB at 1.1 Mbit/s."""
+"""Longest time that a request may take: 8 MiB at 1.1 Mbit/s."""
 
 REPORT_SECONDS: Final = 60.0
-"""How often operators are told that requests were ended, at most."""
+"""Shortest time between two reports to operators that requests were ended."""
 
 
 @dataclass(slots=True, eq=False)
@@ -84,15 +88,18 @@ class Arriving:
         report: Callable[[str], None] = lambda _line: None,
         memory: Callable[[], int] | None = None,
     ) -> None:
-        """`is_at_rest`: whether no large request is worked on. `report`: is given a line for operators. `memory`: tells
-        the bytes that the process takes."""
+        """Create the reader of requests.
+
+        `is_at_rest`: returns True if no large request is worked on. `report`: takes a line for operators. `memory`:
+        returns the bytes that the process takes.
+        """
         self.ended = 0
         """Requests that gave way since the start."""
         self._arrivals: dict[int, _Arrival] = {}
-        """The earliest first."""
+        """Requests on their way, the earliest first."""
         self._next = 0
         self._fresh = 0
-        """Those that are not slow."""
+        """Number of requests that are not slow."""
         self._waiting: deque[asyncio.Future[None]] = deque()
         """Calls whose requests are not read yet."""
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,11 +107,11 @@ class Arriving:
         self._is_at_rest = is_at_rest
         self._memory = memory or _memory
         self._memory_at_rest = self._memory()
-        """At rest: when no large request was here or on its way."""
+        """Memory of the process when no large request was here or on its way."""
         self._report, self._reported = report, -REPORT_SECONDS
 
     def handlers(self, handlers: Mapping[str, Handler]) -> dict[str, Handler]:
-        """The handlers of one service, each of which reads its request as long as there is room for it."""
+        """Return the handlers of one service. Each reads its request as long as there is room for it."""
         return {name: self._of(handler) for name, handler in handlers.items()}
 
     def _of(self, handler: Any) -> Handler:
@@ -131,7 +138,7 @@ class Arriving:
         return _letting_go(read)
 
     async def _arrived(self, context: Context) -> list[Any]:
-        """Read a request; it is given in a list, so that the caller can let go of it."""
+        """Read a request. It is returned in a list, so that the caller can drop its reference to it."""
         number = self._next = self._next + 1
         loop = self._loop = self._loop or asyncio.get_running_loop()
         if self._fresh >= READ_AT_ONCE:
@@ -159,7 +166,7 @@ class Arriving:
         return [request]
 
     async def _turn(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Wait until a request may be read; it takes the place of another one."""
+        """Wait until a request may be read. It takes the place of another request."""
         turn = loop.create_future()
         self._waiting.append(turn)
         try:
@@ -170,7 +177,7 @@ class Arriving:
             raise
 
     def _next_turn(self) -> None:
-        """Let the next request be read, as one that was read is here, or slow."""
+        """Let the next request be read, because one that was read has arrived, or is slow."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -179,7 +186,7 @@ class Arriving:
         self._fresh -= 1
 
     def _look(self) -> None:
-        """End requests that take too long, and those that are too many."""
+        """End requests that take too long, and slow requests above the limit."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         slow = []
@@ -187,7 +194,7 @@ class Arriving:
             if now - arrival.began < SLOW_SECONDS:
                 break
             if not arrival.is_slow:
-                # Perhaps it is here, and the loop has not come to it: it counts from the next look.
+                # The request may have arrived before the loop came to it, so it counts from the next look.
                 arrival.is_slow = True
                 self._next_turn()
             elif now - arrival.began >= ARRIVAL_SECONDS:
@@ -224,9 +231,9 @@ class Arriving:
 
 
 def _letting_go(method: Callable[[Any, Context], Awaitable[Any]]) -> Callable[[Any, Context], Awaitable[Any]]:
-    """Let a refused call forget what it has worked on.
+    """Let a refused call forget its data.
 
-    gRPC keeps the error with the call, and the error would keep all of that until the collector looks for cycles.
+    gRPC keeps the error with the call, and the error would keep the data until the collector looks for cycles.
     """
 
     async def call(request: Any, context: Context) -> Any:

@@ -5,8 +5,8 @@
                       too many wait: LIMIT_EXCEEDED                     too slow: DEADLINE_EXCEEDED
                    -> the batch is whole: its places are free, and it is worked on like any large request
 
-gRPC holds some of a stream that waits, up to all of it on a fast connection, so the streams that wait are bounded, too.
-A batch that is whole has no place any more: no server waits for another one here while it has a place itself.
+gRPC holds some of a waiting stream, up to all of it on a fast connection, so the number of waiting streams is limited
+too. A whole batch has no place any more: no server waits for another server here while it has a place itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from nameserver.config.addresses import counted_as
 from nameserver.routing.forwarding import is_forwarded
 
 BATCH_BYTES_LIMIT: Final = 8 * 1024 * 1024
-"""Bytes of all chunks of one batch: room for the largest atomic update (APPLY_OPERATIONS_LIMIT). Servers of the version
-before take a batch as one message of at most as many bytes."""
+"""Bytes of all chunks of one batch: room for the largest atomic update (APPLY_OPERATIONS_LIMIT).
+
+Servers of the previous version take a batch as one message of at most as many bytes.
+"""
 
 BATCHES_OF_CALLER_LIMIT: Final = 2
 """Batches of one caller that are gathered at once. Further ones wait, so a slow caller delays itself alone."""
@@ -33,26 +35,29 @@ BATCHES_LIMIT: Final = 8
 """Batches of all callers that are gathered at once: 64 MiB, half of the bytes of all requests."""
 
 STREAMS_OF_CALLER_LIMIT: Final = 16
-"""Batches of one caller that are gathered, or wait for that."""
+"""Batches of one caller that are gathered, or wait to be."""
 
 STREAMS_LIMIT: Final = 32
-"""Batches of all callers that are gathered, or wait for that. gRPC and the server hold 256 MiB of them at most."""
+"""Batches of all callers that are gathered, or wait to be. gRPC and the server hold at most 256 MiB of them."""
 
 HEARD_OUT_LIMIT: Final = 20
-"""Refused streams whose first chunk is waited for at once: refused before it, a client sees a broken stream alone."""
+"""Refused streams whose first chunk is awaited at once.
+
+A stream that is refused before its first chunk looks broken to its client.
+"""
 
 GATHERING_SECONDS: Final = 120.0
-"""How long one batch may take to come: 8 MiB at 0.6 Mbit/s."""
+"""Longest time that one batch may take: 8 MiB at 0.6 Mbit/s."""
 
 
 class CountsBytes(Protocol):
-    """Counts the bytes of the requests that are under way."""
+    """Counter of the bytes of the requests under way."""
 
     def add(self, size: int) -> None:
-        """Count so many bytes more; raises `RefusedError` if there are too many already."""
+        """Count more bytes. Raises `RefusedError` if there are too many already."""
 
     def remove(self, size: int) -> None:
-        """Count so many bytes less."""
+        """Count fewer bytes."""
 
 
 class Batch:
@@ -64,7 +69,7 @@ class Batch:
         self._counts = counts
 
     def add(self, chunk: bytes) -> None:
-        """Keep the next chunk; raises `RefusedError` if that is too much."""
+        """Keep the next chunk. Raises `RefusedError` if the batch gets too large."""
         if self.size + len(chunk) > BATCH_BYTES_LIMIT:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -76,25 +81,27 @@ class Batch:
         self.chunks.append(chunk)
 
     def give_back(self) -> None:
-        """Count the bytes of this batch no more."""
+        """Stop counting the bytes of this batch."""
         self._counts.remove(self.size)
 
 
 class Gathering:
-    """Gathers the batches of one service."""
+    """Gathering of the batches of one service."""
 
     def __init__(self, counts: CountsBytes) -> None:
         self._counts = counts
         self._of_all = asyncio.Semaphore(BATCHES_LIMIT)
         self._of_caller: dict[str, asyncio.Semaphore] = {}
         self._streams: Counter[str] = Counter()
-        """Streams by caller, those that wait for a place included."""
+        """Number of streams by caller, those that wait for a place included."""
         self._heard_out = 0
 
     async def whole(self, chunks: AsyncIterator[bytes], context: Context) -> Batch:
-        """Read a stream to its end. Raises `RefusedError` if it is too large, or too slow.
+        """Read a stream to its end.
 
-        The bytes of the batch that is returned are not counted any more.
+        Raises `RefusedError` if it is too large or too slow.
+
+        The bytes of the returned batch are not counted any more.
         """
         batch, caller = Batch(self._counts), _caller_of(context)
         if self._streams[caller] >= STREAMS_OF_CALLER_LIMIT or self._streams.total() >= STREAMS_LIMIT:
@@ -120,7 +127,7 @@ class Gathering:
         return batch
 
     async def _hear_out(self, chunks: AsyncIterator[bytes]) -> None:
-        """Wait for the first chunk of a stream that is refused."""
+        """Wait for the first chunk of a refused stream."""
         if self._heard_out < HEARD_OUT_LIMIT:
             self._heard_out += 1
             try:

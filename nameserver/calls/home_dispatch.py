@@ -14,10 +14,10 @@ NAME_SERVICE: str = messages.DESCRIPTOR.services_by_name["NameService"].full_nam
 
 
 class HomeDispatch:
-    """Makes methods that any server can be asked for out of methods of the home."""
+    """Maker of methods that any server can be asked for, from methods of the home."""
 
     def __init__(self, *, routing: Routing, forwarder: Forwarder, service: str = NAME_SERVICE) -> None:
-        """`service`: whose methods they are."""
+        """`service`: service of the methods."""
         self._service = service
         self._routing = routing
         self._forwarder = forwarder
@@ -25,7 +25,10 @@ class HomeDispatch:
     def unary(
         self, name: str, decisive: Callable[[RequestT], str], method: Method[RequestT], *, changes: bool
     ) -> Method[RequestT]:
-        """`name` is that of the method; `decisive` gives the name in a request whose home answers."""
+        """Return the method for any server.
+
+        `name`: name of the method. `decisive`: returns the name whose home answers.
+        """
         routing = self._routing
 
         async def anywhere(request: RequestT, context: Context) -> Answer:
@@ -53,7 +56,7 @@ class HomeDispatch:
     def stream(
         self, name: str, decisive: Callable[[RequestT], str], method: StreamMethod[RequestT]
     ) -> StreamMethod[RequestT]:
-        """As `unary`, where the answer is a stream."""
+        """Do as `unary`, for a method whose answer is a stream."""
         routing = self._routing
 
         async def anywhere(request: RequestT, context: Context) -> Chunks:

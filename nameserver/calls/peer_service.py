@@ -1,4 +1,4 @@
-"""The PeerService: what other name servers call."""
+"""The PeerService, which other name servers call."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shadowtree.v1 import peer_pb2 as messages
 
 
 def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[str, Handler]:
-    """The handler of each method, by its name."""
+    """Return the handler of each method, by its name."""
 
     async def converse(frames: Any, context: Context) -> None:
         del frames
@@ -25,7 +25,7 @@ def peer_service_handlers(core: CoreQueries, transport: PeerTransport) -> dict[s
         del request, context
         return messages.IdentifyResponse(server=core.server, subnets=sorted(core.subnets), start=transport.start)
 
-    # Frames come and go as bytes: what is no frame is for the session to refuse.
+    # Frames come and go as bytes. The session refuses bytes that are no frame.
     return {
         "Converse": grpc.stream_stream_rpc_method_handler(converse),
         "Identify": unary_call(identify, messages.IdentifyRequest),

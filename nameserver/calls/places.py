@@ -1,12 +1,12 @@
-"""Places, bytes of requests, and time without a message that all calls of one service may take together.
+"""Places, bytes of requests, and idle time that all calls of one service may take together.
 
     a call comes -> is there a place? -> requests are read, each within its time -> is there room for its bytes?
                        no: RESOURCE_EXHAUSTED        no: DEADLINE_EXCEEDED             no: RESOURCE_EXHAUSTED
                  -> parsed, a large one when few others are -> the handler
 
-A request of a client that is larger than `CLIENT_MESSAGE_BYTES_LIMIT` is refused unparsed. What does not fit one
-message comes in chunks (`gathering.py`).
-Each service has places of its own: however many calls of clients rest here, peers, operators and health are answered.
+A request of a client above `CLIENT_MESSAGE_BYTES_LIMIT` is refused unparsed. Requests that do not fit one message come
+in chunks (`gathering.py`). Each service has places of its own: however many calls of clients rest here, peers,
+operators and health are answered.
 """
 
 from __future__ import annotations
@@ -27,30 +27,39 @@ from nameserver.routing.forwarding import is_forwarded
 from nameserver.wire.status_mapping import abort
 
 FIRST_MESSAGE_SECONDS: Final = 5.0
-"""How long a stream may be open before anything comes on it."""
+"""Longest time for which a stream may be open before its first message."""
 
 NEXT_MESSAGE_SECONDS: Final = 30.0
-"""How long a client may be silent on a stream once it was answered."""
+"""Longest silence of a client on a stream after its first message."""
 
 REQUEST_BYTES_LIMIT: Final = 128 * 1024 * 1024
 """Bytes of all requests that are under way, before they are parsed."""
 
 SMALL_REQUEST_BYTES: Final = 64 * 1024
-"""Nearly all requests are smaller."""
+"""Size of a small request. Nearly all requests are smaller."""
 
 RESERVED_BYTES: Final = 72 * 1024 * 1024
-"""Bytes of requests that no larger one takes: so small ones are not refused because of large ones."""
+"""Bytes reserved for small requests, so that large ones do not cause their refusal."""
 
 CLIENT_MESSAGE_BYTES_LIMIT: Final = 2 * 1024 * 1024
-"""Bytes of one message of a client. gRPC takes larger ones (`RECEIVED_MESSAGE_BYTES_LIMIT` in `server.py`), which other
-servers send: its limit is one for a whole server."""
+"""Bytes of one message of a client.
+
+Other servers send larger ones (`RECEIVED_MESSAGE_BYTES_LIMIT` in `server.py`).
+
+gRPC's own limit holds for a whole server.
+"""
 
 LARGE_REQUEST_BYTES: Final = 1024 * 1024
-"""Parsed, a request takes many times as much."""
+"""Size of a large request. A parsed request takes many times as much memory."""
 
 LARGE_REQUESTS_AT_ONCE: Final = 2
-"""Large requests that are parsed or carried out at once; others wait as bytes. As many of those that other servers
-forward are worked on besides: servers that wait for one another would else wait for ever."""
+"""Large requests that are parsed or carried out at once.
+
+Others wait as bytes.
+
+As many requests that other servers forward are worked on in addition. Otherwise servers that wait for one another would
+wait for ever.
+"""
 
 
 class RequestBytes:
@@ -62,22 +71,22 @@ class RequestBytes:
         self._large_forwarded = asyncio.Semaphore(LARGE_REQUESTS_AT_ONCE)
 
     def holding(self, size: int, context: Context) -> Held:
-        """Count a request of this size, in a block, which begins when there is room to work on it."""
+        """Return a block that counts a request of this size. It begins when there is room to work on the request."""
         large = self._large_forwarded if is_forwarded(context) else self._large
         return Held(self, size, large if size >= LARGE_REQUEST_BYTES else None)
 
     @property
     def are_few(self) -> bool:
-        """Whether no large request is under way, nor many small ones."""
+        """True if no large request is under way, nor many small ones."""
         return self._under_way < LARGE_REQUEST_BYTES
 
     def has_room(self, size: int) -> bool:
-        """Whether so many bytes more may be under way."""
+        """Return True if `size` more bytes may be under way."""
         reserved = 0 if size < SMALL_REQUEST_BYTES else RESERVED_BYTES
         return self._under_way + size <= REQUEST_BYTES_LIMIT - reserved
 
     def add(self, size: int) -> None:
-        """So many bytes more are under way; raises `RefusedError` where there are too many already."""
+        """Count `size` more bytes. Raises `RefusedError` if there are too many already."""
         if not self.has_room(size):
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -87,15 +96,15 @@ class RequestBytes:
         self._under_way += size
 
     def remove(self, size: int) -> None:
-        """They are no more."""
+        """Count `size` fewer bytes."""
         self._under_way -= size
 
 
 class Held:
-    """One request that is counted, until the end of a block, or until it is given back."""
+    """One counted request, until the end of a block, or until it is given back."""
 
     def __init__(self, together: RequestBytes, size: int, large: asyncio.Semaphore | None) -> None:
-        """`large`: of which it takes one, if it is large."""
+        """`large`: semaphore that a large request takes once. None for other requests."""
         self._together, self._size, self._large = together, size, large
         self._is_counted = self._has_large = False
 
@@ -113,7 +122,7 @@ class Held:
         self.give_back()
 
     def give_back(self) -> None:
-        """Count it no more."""
+        """Stop counting the request."""
         if self._is_counted:
             self._together.remove(self._size)
         if self._has_large and self._large is not None:
@@ -122,7 +131,7 @@ class Held:
 
 
 class Places:
-    """Room for so many calls at once."""
+    """Places for a number of calls at once."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -130,12 +139,12 @@ class Places:
 
     @property
     def are_taken(self) -> bool:
-        """Whether none is free."""
+        """True if no place is free."""
         return self._taken >= self._count
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """A place for the block; raises `RefusedError` where none is free."""
+        """Hold a place for the block. Raises `RefusedError` if none is free."""
         if self.are_taken:
             raise refuse(
                 Reason.LIMIT_EXCEEDED,
@@ -158,11 +167,11 @@ def guarded(
     chunked: Collection[str] = (),
     is_of_servers: bool = False,
 ) -> dict[str, Handler]:
-    """The handlers of one service, each of whose calls takes a place, and whose requests are counted.
+    """Return the handlers of one service, so that each call takes a place, and its requests are counted.
 
-    `patient`: the methods on whose streams a client may be silent for as long as it likes, after its first message.
-    `chunked`: the methods whose request comes in chunks; their handlers are given all of these, as bytes.
-    `is_of_servers`: True if no client needs the service.
+    `patient`: methods on whose streams a client may be silent for any time after its first message. `chunked`: methods
+    whose request comes in chunks. Their handlers get all chunks as bytes. `is_of_servers`: True if no client needs the
+    service.
     """
     guard = _Guard(places, request_bytes, next_message_seconds=NEXT_MESSAGE_SECONDS, is_of_servers=is_of_servers)
     patient_guard = _Guard(places, request_bytes, next_message_seconds=None, is_of_servers=is_of_servers)
@@ -173,9 +182,9 @@ def guarded(
 def admitted_shortly(
     answer: Callable[[bytes], bytes | None], *, places: Places, request_bytes: RequestBytes
 ) -> Callable[[bytes], bytes | None]:
-    """A short way that answers only where the guard of the long way would let the call pass.
+    """Return a short way that answers only if the guard of the long way would let the call pass.
 
-    It takes no place: no other call comes before its answer.
+    It takes no place, because no other call comes before its answer.
     """
 
     def admitted(request: bytes) -> bytes | None:
@@ -187,7 +196,7 @@ def admitted_shortly(
 
 
 class _Guard:
-    """Stands before the handlers of one service; requests come to it as bytes."""
+    """Guard before the handlers of one service. Requests come to it as bytes."""
 
     def __init__(
         self,
@@ -229,7 +238,8 @@ class _Guard:
             async with self._admitted(context):
                 async with self._chunks(requests, context) as chunks:
                     batch = await self._gathering.whole(chunks, context)
-                # Nothing is awaited between the two: what was counted of the batch until now is so from here on.
+                # No await between the two lines: the bytes of the batch were counted until now, and are counted again
+                # from here on.
                 async with self._request_bytes.holding(batch.size, context):
                     return await behaviour(batch.chunks, context)
 
@@ -280,7 +290,7 @@ class _Guard:
         )
 
     def _chunks(self, requests: AsyncIterator[bytes], context: Context) -> _Requests:
-        """The chunks of a batch, which are counted together with it."""
+        """Return the chunks of a batch, which are counted together with it."""
 
         def hold(chunk: bytes) -> Held:
             self._require_bounded(chunk, context)
@@ -304,10 +314,10 @@ class _Guard:
 
 
 class _Requests:
-    """The requests of a stream, each counted until the next one is asked for, or the call ends.
+    """Requests of a stream, each counted until the next one is read, or the call ends.
 
-    No generator: a task of the call may still wait for the next request when the call ends, and nobody could close a
-    generator then, nor give back what it holds.
+    This is no generator: a task of the call may still wait for the next request when the call ends. A generator could
+    not be closed then, nor its request given back.
     """
 
     def __init__(
@@ -320,7 +330,7 @@ class _Requests:
     ) -> None:
         self._requests = requests
         self._remaining: AsyncIterator[bytes] | None = None
-        """Begun with the first request that is asked for: some calls read their requests in another way."""
+        """Begun with the first request that is read here. Some calls read their requests in another way."""
         self._parse = parse
         self._hold = hold
         self._next_message_seconds = next_message_seconds
@@ -343,7 +353,7 @@ class _Requests:
         return self
 
     async def __anext__(self) -> Any:
-        """Raises `RefusedError` where nothing comes for too long, or there is no room."""
+        """Return the next request. Raises `RefusedError` if none comes in time, or there is no room."""
         self._give_back()
         if self._remaining is None:
             self._remaining = aiter(self._requests)

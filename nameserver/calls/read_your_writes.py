@@ -1,10 +1,10 @@
-"""Holds a read back until this server reflects the revision that the reader asks for.
+"""Delay of a read until this server reflects the revision that the reader asks for.
 
     the core says REFLECTED  go on
                   NOT_YET    look again after the next step
                   ASK        ask the server that the revision names, once; then it counts as REFLECTED
 
-Source: interfaces.md, semantics 10; protocol.md section 5 (idempotence).
+Source: docs/protocol.md, "Revisions".
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from shadowtree.v1 import peer_pb2 as messages
 PEER_SERVICE: str = messages.DESCRIPTOR.services_by_name["PeerService"].full_name
 
 REVISION_SECONDS = 5.0
-"""How long a read waits where its caller set no deadline, or a later one: an update takes far less."""
+"""Longest wait of a read, if its caller set no deadline, or a later one. An update takes far less."""
 
 REVISION_SHARE = 0.8
-"""How much of the caller's time is waited: the rest is for saying that it was in vain."""
+"""Share of the caller's time for the wait. The rest is for the answer that it failed."""
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
 class ReflectingCore(Protocol):
-    """The part of the core that knows what is reflected."""
+    """Part of the core that knows the reflected revisions."""
 
     @property
     def server(self) -> ServerId:
         """This server."""
 
     def waits_for(self, revision: str) -> Wait:
-        """What a read must wait for; raises `RefusedError` where it would wait in vain."""
+        """Return the wait that a read needs. Raises `RefusedError` if it would wait in vain."""
 
 
 class Revisions:
@@ -49,7 +49,7 @@ class Revisions:
         self._forwarder = forwarder
 
     async def reflect(self, revision: str, context: Context) -> None:
-        """Return once the state here reflects a revision; raises `RefusedError` (UNAVAILABLE) when the time is up."""
+        """Return once the state here reflects a revision. Raises `RefusedError` (UNAVAILABLE) when the time is up."""
         await self._wait(revision, context, may_ask=True)
 
     async def await_own(

@@ -1,12 +1,12 @@
-"""Which reads hold while the database cannot be written, though the state in memory is ahead of what is stored.
+"""Reads that hold while the database cannot be written, although the state in memory is ahead of the stored one.
 
-The rows that could not be written name the nodes that they touch. An answer holds without them where no path that it
-follows leads through such a node, now or before:
+The unwritten rows name the nodes that they touch. An answer holds without these rows if no path that it follows leads
+through a touched node, now or before:
 
-- about what is above a node (its memberships): nothing touched is among its ancestors, nor the node itself;
-- about what is below a group: the group is no ancestor of anything touched. Had it been one before, the first arc of
+- about the nodes above a node (its memberships): no ancestor of the node, nor the node itself, is touched;
+- about the nodes below a group: the group is no ancestor of a touched node. Had it been one before, the first arc of
   the path that was left would be among the rows, and touch a node that is still below the group. Other servers' arcs
-  are not among the rows, so this is said only where there are no other servers.
+  are not among the rows, so this rule is used only if there are no other servers.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from nameserver.driver.run_loop import RunLoop
 from shadowtree.v1 import name_service_pb2 as messages
 
 TOUCHED_LIMIT = 10_000
-"""Beyond it, as after an import, everything is taken to be touched: to find out would take seconds."""
+"""Touched nodes above which, as after an import, all nodes count as touched. Finding out would take seconds."""
 
 
 class ReadsWhileUnwritable:
-    """Judges reads by the names that they ask about, as the requests have them."""
+    """Judge of reads by the names that they ask about, as the requests have them."""
 
     def __init__(self, *, core: CoreQueries, run_loop: RunLoop, is_alone: Callable[[], bool]) -> None:
         self._core = core
@@ -34,22 +34,31 @@ class ReadsWhileUnwritable:
         self._of_step = -1
         self._touched = BitMap()
         self._written = BitMap()
-        """Nodes of which the row itself is to be written: made, deleted, or with other ancestors."""
+        """Nodes whose own row is to be written: created, deleted, or with other ancestors."""
         self._above: BitMap | None = None
-        """All ancestors of what is touched, and it; None where too much is."""
+        """Touched nodes and all their ancestors. None if too many nodes are touched."""
 
     def check(self, request: messages.CheckRequest) -> bool:
-        """A path from the group to the member lies below the one and above the other."""
+        """Return True if a check holds.
+
+        A path from the group to the member lies below the group and above the member.
+        """
         if self._holds_below(request.group):
             return True
         return self._holds_above(request.member) and self._is_there_for_sure(request.group)
 
     def memberships(self, request: messages.ListMembershipsRequest) -> bool:
-        """Only what is above the member matters, of direct memberships too."""
+        """Return True if a list of memberships holds.
+
+        It depends on the nodes above the member, direct memberships too.
+        """
         return self._holds_above(request.member)
 
     def resolve(self, request: messages.ResolveRequest) -> bool:
-        """Only what is below the groups matters; the way of a walk depends on more."""
+        """Return True if a resolution holds.
+
+        It depends on the nodes below the groups. The way of a walk depends on more.
+        """
         if request.targets:
             exceptions = chain(request.excluding, *(target.excluding for target in request.targets))
             return all(map(self._holds_below, chain((target.group for target in request.targets), exceptions)))
@@ -68,12 +77,12 @@ class ReadsWhileUnwritable:
         return self._above is not None and node is not None and node not in self._above and self._is_alone()
 
     def _is_there_for_sure(self, name: str) -> bool:
-        """Whether a name is a group, or is none, in either state."""
+        """Return True if a name is a group in both states, or in neither."""
         node = self._core.graph.index.get(NodeId(name))
         return node is not None and node not in self._written
 
     def _look(self) -> None:
-        """Find what is touched, once after each step."""
+        """Find the touched nodes, once after each step."""
         if self._of_step == self._run_loop.step_count:
             return
         self._of_step = self._run_loop.step_count

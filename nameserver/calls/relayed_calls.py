@@ -1,11 +1,11 @@
-"""Passes calls on between two servers that cannot reach each other, through this one that reaches both.
+"""Calls between two servers that cannot reach each other, passed on by this server, which reaches both.
 
     a --call, marked as forwarded by a and for b--> this server --the same, not marked for b--> b
       <--answers or error, as they are--                        <--
 
-Bytes are passed on unread, so one way of passing on serves all methods that servers ask of one another. Only calls
-that are marked as forwarded by a connected server are, and only to a server that this one reaches itself: b answers
-from what it knows, and no call goes further.
+Bytes are passed on unread, so one way serves all methods that servers ask of one another. Only calls that are marked as
+forwarded by a connected server are passed on, and only to a server that this one reaches itself. That server answers
+from its own state, and no call goes further.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, TRACE_KEYS
 from nameserver.wire.status_mapping import abort, pass_on
 
 NAME_LIMIT = 100
-"""Characters of a name that are repeated to who said it."""
+"""Most characters of a name that are repeated to the caller."""
 
 
 class RelayedCalls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
-    """Takes all calls that are marked for another server, and leaves the others to other handlers."""
+    """Handler of all calls that are marked for another server. It leaves other calls to other handlers."""
 
     def __init__(self, directory: PeerDirectory, *, methods: Collection[str], places: Places) -> None:
-        """`methods`: those that servers ask of one another, by path."""
+        """`methods`: paths of the methods that servers ask of one another."""
         self._directory = directory
         self._methods = frozenset(methods)
         self._places = places
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> Handler | None:
-        """The handler of a call; None: not one of these."""
+        """Return the handler of a call. None if the call is not to be passed on."""
         destination = _value(handler_call_details, RELAY_KEY)
         method = handler_call_details.method
         if destination is None or method not in self._methods:
@@ -89,7 +89,7 @@ class RelayedCalls(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             return
         why = f"the server {sender[:NAME_LIMIT]} is not connected: no call of it is passed on"
         if sender in self._directory.others():
-            # It may have started again, or have been cut off, and not noticed.
+            # The sender may have started again, or have been cut off, without noticing it.
             raise refuse(Reason.UNAVAILABLE, why, unreachable=destination, server=destination)
         raise refuse(Reason.PERMISSION_DENIED, why)
 

@@ -1,4 +1,4 @@
-"""Reads long lists off one state of the graph while others are served."""
+"""Reading of long lists from one state of the graph while other calls are served."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from nameserver.wire.chunk_cache import chunks_of
 from resolver.group_order import GroupOrder
 
 UNDISTURBED_ATTEMPTS = 3
-"""Collections that are begun again because an update came between; the next one is done without a pause."""
+"""Most attempts that an update may interrupt. The next attempt runs without a pause."""
 
 ROWS_OF_A_CHUNK = 4_000
-"""Rows of two names; collecting so many takes some 5 ms, after which others are served."""
+"""Rows of two names in one chunk. Collecting as many takes some 5 ms, after which other calls are served."""
 
 TURN_SECONDS = 0.002
-"""From so long on others are served first. Most of what comes in slices is done within it, and then costs no turn."""
+"""Work after which other calls are served first. Most slices finish within this time, and then cost no turn."""
 
 Item = TypeVar("Item")
 Row = TypeVar("Row")
@@ -27,23 +27,23 @@ Made = TypeVar("Made")
 
 
 async def groups_sorted(order: GroupOrder) -> None:
-    """Sort the groups of this server, so that listing them takes no time; others are served meanwhile."""
+    """Sort the groups of this server, so that listing them takes no time. Other calls are served meanwhile."""
     await filled(order.fill())
 
 
 async def filled(slices: Iterable[object]) -> None:
-    """Have all slices done; others are served between them, once some have taken long enough together."""
+    """Do all slices. Other calls are served in between, once the slices have taken long enough."""
     since = time.perf_counter()
     for _ in slices:
         if time.perf_counter() - since > TURN_SECONDS:
             await asyncio.sleep(0)
             since = time.perf_counter()
     if time.perf_counter() - since > TURN_SECONDS / 2:
-        await asyncio.sleep(0)  # What follows takes its time, too.
+        await asyncio.sleep(0)  # The caller's next work takes its time, too.
 
 
 async def made(slices: Slices[Made]) -> Made:
-    """The same; returns what they make."""
+    """Do all slices, as `filled` does. Return their result."""
     found: list[Made] = []
 
     def to_the_end() -> Iterator[int]:
@@ -56,12 +56,15 @@ async def made(slices: Slices[Made]) -> Made:
 async def steady_chunks(
     begin: Callable[[], Iterable[Row]], encode: Callable[[Sequence[Row]], bytes], run_loop: RunLoop
 ) -> list[bytes]:
-    """As `steady`, for rows: all of them in serialized chunks."""
+    """Return all rows in serialized chunks, as `steady` does."""
     return await steady(lambda: chunks_of(begin(), encode, ROWS_OF_A_CHUNK), run_loop)
 
 
 async def steady(begin: Callable[[], Iterable[Item]], run_loop: RunLoop) -> list[Item]:
-    """All items; `begin` starts a reading, which is begun again when the graph changes. Others are served between."""
+    """Return all items.
+
+    `begin` starts a reading, again whenever the graph changes. Other calls are served in between.
+    """
     for _ in range(UNDISTURBED_ATTEMPTS):
         steps_before = run_loop.step_count
         collected: list[Item] = []

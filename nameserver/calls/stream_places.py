@@ -1,4 +1,4 @@
-"""Places for streams of messages, which may rest for hours: who shares them when there are too few.
+"""Places for streams of messages, which may rest for hours, and the sharing of places when there are too few.
 
     a stream comes -> has its network a place? -> is one free in all? -> taken
                        no |                        no |
@@ -30,25 +30,28 @@ STREAMS_OF_NETWORK_LIMIT: Final = 100
 """Streams of one network: a /24 of IPv4, a /64 of IPv6."""
 
 STREAMS_OF_THIS_MACHINE_LIMIT: Final = 1_200
-"""Streams that come over loopback: mail gateways, programs and tests of one machine have one network together."""
+"""Streams over loopback. Mail gateways, programs and tests of one machine have one network together."""
 
 STREAMS_PASSED_ON_LIMIT: Final = 500
-"""Streams of one network that another server passes on: it passes on one for each of its own senders."""
+"""Streams of one network that another server passes on. It passes on one for each of its own senders."""
 
 IDLE_SECONDS: Final = 60.0
-"""How long no message goes over a stream before it gives way."""
+"""Time without a message after which a stream gives way."""
 
 USED_SECONDS: Final = 600.0
-"""How long a stream lasts before it gives way although it is in use, where no stream is idle."""
+"""Age at which a stream in use gives way, if no stream is idle."""
 
 GRACE_SECONDS: Final = 5.0
-"""How long a stream that was told to end may take: a client that reads nothing cannot be told."""
+"""Time that a stream may take to end. A client that reads nothing cannot be told."""
 
 HEARD_OUT_LIMIT: Final = 100
-"""Refused streams whose first message is waited for at once: refused before it, a client sees a broken stream alone."""
+"""Refused streams whose first message is awaited at once.
+
+A stream that is refused before its first message looks broken to its client.
+"""
 
 REPORT_SECONDS: Final = 60.0
-"""How often operators are told that a network has all of its places, at most."""
+"""Shortest time between two reports to operators that a network has all of its places."""
 
 
 def network_of_caller(context: Context) -> str:
@@ -65,7 +68,7 @@ class StreamPlace:
         self.connection = connection
         self.began_at = self.used_at = clock()
         self.end: Callable[[RefusedError], None] = lambda _why: None
-        """Told why the stream is to end."""
+        """Callback that gets the reason for which the stream is to end."""
         self.task = asyncio.current_task()
         self._clock = clock
 
@@ -78,7 +81,7 @@ class StreamPlaces:
     """All places of one server."""
 
     def __init__(self, *, clock: Callable[[], float], report: Callable[[str], None] = lambda _line: None) -> None:
-        """`report`: is given a line for operators."""
+        """`report`: takes a line for operators."""
         self.refused = 0
         """Streams that found no place since the start."""
         self.ended = 0
@@ -112,7 +115,7 @@ class StreamPlaces:
             self._leave(place)
 
     async def _hear_out(self, requests: AsyncIterator[object]) -> None:
-        """Wait for the first message of a stream that is refused."""
+        """Wait for the first message of a refused stream."""
         if self._heard_out < HEARD_OUT_LIMIT:
             self._heard_out += 1
             try:
@@ -153,7 +156,7 @@ class StreamPlaces:
         self._end(victim, why)
 
     def _victim(self, places: Iterable[StreamPlace]) -> StreamPlace | None:
-        """Return the stream that gives way: of the connection that has most, the one that was idle longest."""
+        """Return the stream that gives way: of the connection that has most, the stream that was idle longest."""
         now = self._clock()
         found = [each for each in places if now - each.used_at >= IDLE_SECONDS]
         if not found:

@@ -1,4 +1,4 @@
-"""Find out who makes a call of an operator: the address, and the user if the caller is on this machine."""
+"""Identify the caller of an operator's call: its address, and its user if it is on this machine."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from nameserver.config.addresses import is_loopback
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 _READ_LIMIT_BYTES = 4 * 1024 * 1024
-"""Some 25,000 connections."""
+"""Bytes read of a table: some 25,000 connections."""
 
 _LOCAL_ADDRESS, _USER = 1, 7
-"""Columns of these tables (proc_pid_net(5))."""
+"""Columns of the socket tables (proc_pid_net(5))."""
 
 
 def who_asks(peer: str) -> dict[str, object]:
-    """Return the fields of a log line about a call, of which gRPC says that it comes from ``ipv4:HOST:PORT``."""
+    """Return the fields of a log line about a call from `peer`, in gRPC's form ``ipv4:HOST:PORT``."""
     facts: dict[str, object] = {"asked_by": unquote(peer).partition(":")[2] or peer}
     user = _user_of(peer) if is_loopback(peer) else None
     return facts if user is None else {**facts, "user": user}
 
 
 def _user_of(peer: str) -> str | None:
-    """Return the user who holds the other end of a connection of this machine; None if the system does not tell."""
+    """Return the user of the other end of a connection of this machine. None if the system does not tell."""
     host, _, port = unquote(peer).partition(":")[2].rpartition(":")
     try:
         wanted = {f"{_hexadecimal(each)}:{int(port):04X}" for each in _forms(host.strip("[]"))}
@@ -46,7 +46,7 @@ def _user_of(peer: str) -> str | None:
 
 
 def _forms(host: str) -> list[IPv4Address | IPv6Address]:
-    """Return an address, also as the other family writes it: a socket of both is listed there."""
+    """Return an address in both families' forms: a socket of both families is listed in the other table."""
     address = ip_address(host)
     if isinstance(address, IPv4Address):
         return [address, IPv6Address(f"::ffff:{address}")]
@@ -54,7 +54,7 @@ def _forms(host: str) -> list[IPv4Address | IPv6Address]:
 
 
 def _hexadecimal(address: IPv4Address | IPv6Address) -> str:
-    """Write an address as these tables do: words of four bytes, each in the order of a little-endian machine."""
+    """Return an address as the socket tables write it: words of four bytes, each in little-endian order."""
     packed = address.packed
     return "".join(packed[at : at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
 
