@@ -1,14 +1,14 @@
-"""Which server answers for an arc: the home of its parent, or the home of its child where the parent's cannot know it.
+"""The server that answers for an arc: the home of its parent, or the home of its child if the parent's cannot know it.
 
     Join with `offline`     the parent's home is in another view: the child's home joins it at its end
     Leave                   of an arc that was joined so, and that the parent's home knows nothing of yet
     either, repeated        what this server has answered under the request id before
 
 Any other arc is left at its parent's home alone, even while that server is away. The core could leave the arc at its
-child's end. But the parent's home would not know: it would go on telling of the arc, in exports and in every "yes".
+child's end. But the parent's home would not know: it would go on reporting the arc, in exports and in every "yes".
 
-A server remembers the answers that it gave itself. So when a request id is repeated after the parent's home is back,
-only the child's home gives the first answer again; at other servers the request begins anew.
+A server remembers its own answers. So when a request id is repeated after the parent's home is back, only the child's
+home gives the first answer again. At other servers the request begins anew.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ AboutArc: TypeAlias = messages.JoinRequest | messages.LeaveRequest
 
 
 class StandIns:
-    """Gives the name whose home answers a call that is about one arc."""
+    """Chooser of the name whose home answers a call about one arc."""
 
     def __init__(self, *, core: CoreQueries, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 
     def of_join(self, request: messages.JoinRequest) -> str:
-        """The parent, or the child."""
+        """Return the parent, or the child if its home answers."""
         below, known = self._other_home(request), self._core.graph.index
         is_for_child = self._has_answered(request, below)
         if request.offline and below is not OwnerKind.UNOWNED and not is_for_child:
@@ -42,7 +42,7 @@ class StandIns:
         return request.child if is_for_child else request.parent
 
     def of_leave(self, request: messages.LeaveRequest) -> str:
-        """The parent, or the child."""
+        """Return the parent, or the child if its home answers."""
         below, known = self._other_home(request), self._core.graph.index
         is_for_child = self._has_answered(request, below)
         if below is OwnerKind.OURS and not is_for_child:
@@ -50,7 +50,7 @@ class StandIns:
         return request.child if is_for_child else request.parent
 
     def _other_home(self, request: AboutArc) -> OwnerKind:
-        """The owner of the child; UNOWNED where this server owns the parent, and needs no other."""
+        """Return the owner of the child. UNOWNED if this server owns the parent, and needs no other server."""
         is_ours = self._routing.owner_kind(request.parent) is not OwnerKind.ANOTHERS
         return OwnerKind.UNOWNED if is_ours else self._routing.owner_kind(request.child)
 

@@ -1,4 +1,7 @@
-"""Parts of an answer that other servers give: each is asked alone; one that is silent leaves a gap, which is named."""
+"""Parts of an answer from other servers.
+
+Each server is asked alone, and a silent server leaves a gap, which is named.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,10 @@ async def ask_part(
     *,
     seconds: float,
 ) -> ResponseT | None:
-    """One server's part of an answer; None where it is out of reach. A refusal of it refuses the whole."""
+    """Return one server's part of an answer.
+
+    None if the server is unreachable. Its refusal refuses the whole answer.
+    """
     try:
         answer = await forwarder.ask(server, method, request.SerializeToString(), seconds=seconds)
         return response_type.FromString(answer)
@@ -32,7 +38,7 @@ async def ask_part(
         if not is_out_of_reach(error):
             raise
     except DecodeError:
-        # What speaks so is no name server of this version.
+        # The other server is no name server of this version.
         pass
     return None
 
@@ -47,7 +53,7 @@ async def stream_part(
     seconds: float | None,
     on_silence: Callable[[ServerId], object],
 ) -> AsyncIterator[ResponseT]:
-    """One server's part of a streamed answer; `on_silence` is told where it ends too early."""
+    """Yield one server's part of a streamed answer. `on_silence` is called if it ends too early."""
     messages = forwarder.stream(server, method, request.SerializeToString(), seconds=seconds)
     try:
         while True:
@@ -67,7 +73,7 @@ async def stream_part(
 
 
 def newest(revisions: Iterable[str]) -> str:
-    """The revision that reflects all these; what is no revision is passed over."""
+    """Return the revision that reflects all these. Texts that are no revision are skipped."""
     found: dict[Priority, str] = {}
     for revision in revisions:
         try:

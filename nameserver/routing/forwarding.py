@@ -1,12 +1,12 @@
-"""Asks another server what this one cannot answer: the same method, the same request, the same errors.
+"""Forwarding of calls that this server cannot answer: the same method, the same request, the same errors.
 
     client --call--> this server --the call, marked as forwarded--> the server that can answer
                                  <--answer or error, as it is------
 
-A forwarded call is answered by its receiver alone, from what it knows itself; what it does not own it refuses. So no
-call goes further than one server, whatever the servers think of who owns what, and none can go in circles.
+A forwarded call is answered by its receiver alone, from its own state. The receiver refuses names that it does not own.
+So no call goes further than one server, whatever the servers know of owners, and no call can go in circles.
 
-Source: interfaces.md, gRPC (any server accepts any call and forwards what it does not own).
+Source: docs/grpc.md, "Errors".
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from nameserver.wire.metadata import CALLER_KEY, FORWARDED_KEY, TRACE_CONTEXT
 from nameserver.wire.status_mapping import refusal_of
 
 PART_SECONDS = 10.0
-"""How long a part of an answer is waited for at most, before the answer goes out without it and says so."""
+"""Longest wait for a part of an answer, before the answer leaves without it and says so."""
 
 PART_SHARE = 0.8
-"""How much of the caller's time goes into waiting for parts: the rest is for telling what was found."""
+"""Share of the caller's time for waiting for parts. The rest is for sending the answer."""
 
 TELLING_SHARE = 0.2
 TELLING_SECONDS = 1.0
-"""How much of the caller's time is kept for telling why nothing came of a call: the smaller of the two."""
+"""Part of the caller's time that is kept for reporting a failed call: the smaller of the two."""
 
 _NEVER_SENT = ("failed to connect to all addresses", "DNS resolution failed")
 
@@ -41,27 +41,27 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 def is_forwarded(context: Context) -> bool:
-    """Whether another server forwarded this call."""
+    """Return True if another server forwarded this call."""
     return any(key == FORWARDED_KEY for key, _ in context.invocation_metadata() or ())
 
 
 def working_seconds(context: Context) -> float | None:
-    """How long the work on a call may take, so that its caller hears in time what it waited for; None: for ever."""
+    """Return the seconds for work on a call, so that its caller gets an answer in time. None for no limit."""
     remaining: float | None = context.time_remaining()
     return None if remaining is None else remaining - min(TELLING_SHARE * remaining, TELLING_SECONDS)
 
 
 def part_seconds(context: Context) -> float:
-    """How long to wait for the parts of the answer to a call."""
+    """Return the seconds to wait for the parts of the answer to a call."""
     remaining: float | None = context.time_remaining()
     return PART_SECONDS if remaining is None else min(PART_SECONDS, PART_SHARE * remaining)
 
 
 class Forwarder:
-    """Calls methods of other servers, on serialized messages.
+    """Caller of methods of other servers, on serialized messages.
 
-    Raises `RefusedError` where the other server is out of reach, and `grpc.aio.AioRpcError` where it refused: that
-    goes to the caller as it is. `seconds` is the time there is; None waits for ever.
+    Raises `RefusedError` if the other server is unreachable, and `grpc.aio.AioRpcError` if it refused. The latter goes
+    to the caller unchanged. `seconds` is the time for the call. None for no limit.
     """
 
     def __init__(self, *, server: ServerId, directory: PeerDirectory) -> None:
@@ -73,7 +73,7 @@ class Forwarder:
         return (*self._mark, *asked_by, *TRACE_CONTEXT.get())
 
     async def require_reachable(self, home: ServerId) -> None:
-        """Raise `RefusedError` where it is known that a call to this server would not arrive."""
+        """Raise `RefusedError` if it is known that a call to this server would not arrive."""
         await self._directory.channel_to(home)
 
     async def ask(
@@ -87,10 +87,10 @@ class Forwarder:
         is_repeatable: bool = True,
         caller: str = "",
     ) -> bytes:
-        """One message out, one back, also where the server restarts meanwhile.
+        """Send one message and return the answer, also if the server restarts meanwhile.
 
-        `changes`: an answer that is lost leaves in doubt whether it was done; unless it `is_repeatable`, by its request
-        id, it is not asked again then.
+        `changes`: True if a lost answer leaves in doubt if the change was done. `is_repeatable`: True if such a call
+        may be sent again, because of its request id.
         """
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
 
@@ -115,7 +115,7 @@ class Forwarder:
         is_repeatable: bool,
         caller: str,
     ) -> bytes:
-        """Ask for a change whose request is a stream, as `ask` does; `chunks` makes its messages for each attempt."""
+        """Send a change whose request is a stream, as `ask` does. `chunks` makes its messages for each attempt."""
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
 
         async def sent() -> AsyncIterator[bytes]:
@@ -148,7 +148,10 @@ class Forwarder:
     async def stream(
         self, home: ServerId, method: str, request: bytes, *, seconds: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """One message out, many back, each when the one before was taken; asked again where the server restarts."""
+        """Yield the answers to one message, each when the previous was taken.
+
+        If the server restarts, the call is repeated.
+        """
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         for _ in range(1 + RESTARTS_LIMIT):
             has_begun, comebacks = False, self._directory.comebacks
@@ -178,7 +181,7 @@ class Forwarder:
     async def send(
         self, home: ServerId, method: str, requests: AsyncIterator[bytes], *, seconds: float | None, caller: str
     ) -> bytes:
-        """Many messages out, one back, for a change."""
+        """Send many messages of a change, and return the answer."""
         channel = await self._directory.channel_to(home)
         call = channel.stream_unary(method, None, None)(requests, timeout=seconds, metadata=self._metadata(caller))
         with self._until_lost(home, call, changes=True):
@@ -194,7 +197,10 @@ class Forwarder:
         seconds: float | None,
         changes: bool = True,
     ) -> AsyncGenerator[bytes, None]:
-        """Many messages either way, each when the one before was taken; not asked again: who sends knows how."""
+        """Exchange many messages either way, each when the previous was taken.
+
+        The call is not repeated, because the sender knows how to repeat its messages.
+        """
         channel = await self._directory.channel_to(home)
         call = channel.stream_stream(method, None, None)(requests, timeout=seconds, metadata=self._metadata())
         try:
@@ -206,7 +212,7 @@ class Forwarder:
 
     @contextmanager
     def _until_lost(self, home: ServerId, call: Any, *, changes: bool) -> Iterator[None]:
-        """Await a call until it ends or its server is lost; whatever ends it without an answer is raised."""
+        """Await a call until it ends or its server is lost. Raises the reason if there is no answer."""
         try:
             with self._directory.under_way(home, call):
                 yield
@@ -224,7 +230,7 @@ def _left(deadline: float | None) -> float | None:
 
 
 def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool) -> NoReturn:
-    """Raise the error as it is where the server itself answered, else what its silence means."""
+    """Raise the error unchanged if the server itself answered, else the refusal for its silence."""
     late = error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     lost = error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
     if not (late or lost) or refusal_of(error) is not None:
@@ -241,7 +247,7 @@ def raise_failure(error: grpc.aio.AioRpcError, home: ServerId, *, changes: bool)
 
 
 def raise_silence(home: ServerId, why: str, *, changes: bool) -> NoReturn:
-    """Raise what it means that a server has not answered. `changes`: whether it may have the update."""
+    """Raise the refusal for a server that has not answered. `changes`: True if the server may have the update."""
     if changes:
         raise refuse(
             Reason.OUTCOME_UNKNOWN,
@@ -255,19 +261,19 @@ def raise_silence(home: ServerId, why: str, *, changes: bool) -> NoReturn:
 
 
 def is_out_of_reach(error: RefusedError | grpc.aio.AioRpcError) -> bool:
-    """Whether a part of an answer is missing because of this error, while the others still hold."""
+    """Return True if the error makes one part of an answer missing, while the other parts still hold."""
     refusal = error.refusal if isinstance(error, RefusedError) else refusal_of(error)
     if refusal is None and isinstance(error, grpc.aio.AioRpcError):
-        # By gRPC itself: the answer is above the limit of a message, or the server has no room for the call.
+        # An error of gRPC itself: the answer is above the limit of a message, or the server has no room for the call.
         return error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
     if refusal is None or refusal.reason not in (Reason.UNAVAILABLE, Reason.DEADLINE_EXCEEDED):
         return False
-    # A server that cannot reflect the revision asked for could still be reached.
+    # A server that cannot reflect the requested revision could still be reached.
     return "revision" not in refusal.facts
 
 
 def not_owned_here(name: str, server: ServerId) -> RefusedError:
-    """The refusal of a call that was forwarded to the wrong server."""
+    """Return the refusal of a call that was forwarded to the wrong server."""
     return refuse(
         Reason.UNAVAILABLE,
         f"the server {server} was asked for {name} by a server that takes it for the owner, which it is not; compare "

@@ -1,4 +1,4 @@
-"""A whole graph in pieces that each fit into a message, for the server that coordinates its import."""
+"""Split of a whole graph into pieces that each fit into a message, for the server that coordinates its import."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from namegraph import ImportCommand, NodeId, Subnet, subnet_of
 
 NAMES_OF_A_PIECE = 1_500
-"""Together under 2 MiB, however long the names are."""
+"""Names of a piece. Together they are under 2 MiB, however long the names are."""
 
 ARCS_OF_A_PIECE = 40_000
-"""At most 450 kB: written, and read, in some milliseconds."""
+"""Arcs of a piece: at most 450 kB, written and read in some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some of the columns of an import; arcs come after the names whose numbers they hold."""
+    """Part of the columns of an import. Arcs come after the names whose numbers they hold."""
 
     names: Sequence[NodeId] = ()
     parents: Sequence[int] = ()
@@ -26,19 +26,19 @@ class Piece:
 
 
 def subnets_in(command: ImportCommand) -> list[Subnet]:
-    """The subnets of all names, sorted."""
+    """Return the subnets of all names, sorted."""
     return sorted(set(map(subnet_of, command.names)))
 
 
 def first_parent(command: ImportCommand) -> NodeId | None:
-    """The group whose home coordinates the import; None where it holds nothing."""
+    """Return the group whose home coordinates the import. None if the import is empty."""
     for position in (*command.parents[:1], *command.groups[:1]):
         return command.names[position]
     return None
 
 
 def pieces(command: ImportCommand) -> Iterator[Piece]:
-    """All of an import: the names first."""
+    """Yield all pieces of an import, the names first."""
     for start in range(0, len(command.names), NAMES_OF_A_PIECE):
         yield Piece(names=command.names[start : start + NAMES_OF_A_PIECE])
     for start in range(0, len(command.parents), ARCS_OF_A_PIECE):

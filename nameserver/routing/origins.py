@@ -1,6 +1,6 @@
-"""Who asked for an update, as far as it is known here: the address of the caller, and the server that was asked.
+"""Origin of an update, as far as it is known here: the address of the caller, and the server that was asked.
 
-Nothing of it is authenticated: whoever reaches a server may say that another server forwarded the call.
+The origin is not authenticated: any caller may say that another server forwarded the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LONGEST_CALLER = 100
 
 
 def caller_of(context: Context) -> str:
-    """The address of who called the server that was asked: HOST:PORT; empty where it is not known."""
+    """Return the address HOST:PORT of the client, at the server that was asked. Empty if it is not known."""
     metadata = dict(context.invocation_metadata() or ())
     if FORWARDED_KEY in metadata:
         return _printable(str(metadata.get(CALLER_KEY, "")))
@@ -29,14 +29,14 @@ def caller_of(context: Context) -> str:
 
 
 def origin_of(context: Context, *, request_id: RequestId, server: ServerId) -> Origin:
-    """Where the update of a call comes from; `server` is the one that answers it."""
+    """Return the origin of an update of a call. `server`: the server that answers the call."""
     metadata = dict(context.invocation_metadata() or ())
     asked = ServerId(_printable(str(metadata.get(FORWARDED_KEY, server))))
     return Origin(request_id, now_ms(), caller_of(context), asked)
 
 
 def now_ms() -> int:
-    """The time of day, to be shown: milliseconds since 1970."""
+    """Return the time of day for display, in milliseconds since 1970."""
     return int(time.time() * 1000)
 
 

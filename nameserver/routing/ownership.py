@@ -1,9 +1,9 @@
-"""Where names are at home, as far as a call needs to know: here, at another server, or nowhere.
+"""Homes of names, as far as a call needs them: this server, another server, or none.
 
-Finding the owner of a name costs two look-ups of its domain, so that every call can afford it. Letter case in a domain
-does not matter. A text that is no name has no owner; the code that reads it refuses it.
+Finding the owner of a name costs two look-ups of its domain, so every call can afford it. Letter case in a domain does
+not matter. A text that is no name has no owner. The code that reads it refuses it.
 
-Source: interfaces.md, gRPC (any server accepts any call); protocol.md section 1 (home).
+Source: docs/glossary.md, "Names and who owns them" (home).
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from nameserver.transport.peer_directory import PeerDirectory
 
 
 class OwnerKind(Enum):
-    """Whose a name or a subnet is."""
+    """Kind of owner of a name or a subnet."""
 
     OURS = 1
     ANOTHERS = 2
     UNOWNED = 3
-    """A process of such a name is foreign: it lives at the home of each group that it joined."""
+    """A process with such a name is foreign: it lives at the home of each group that it joined."""
 
 
 class Routing:
-    """Tells whose a name is, and which server answers for it."""
+    """Look-up of the owner of a name, and of the server that answers for it."""
 
     def __init__(self, *, known: SubnetKnowledge, directory: PeerDirectory) -> None:
         self._known = known
@@ -37,11 +37,11 @@ class Routing:
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other server is known, not even by its address."""
+        """True if no other server is known, not even by its address."""
         return not (self._known.peer_addresses or self._directory.others())
 
     def owner_kind(self, name: str) -> OwnerKind:
-        """Whose a name is, or a subnet, in any spelling."""
+        """Return the kind of owner of a name or a subnet, in any spelling."""
         domain = name[name.find("@") + 1 :]
         if domain in self._own:
             return OwnerKind.OURS
@@ -53,13 +53,13 @@ class Routing:
         return OwnerKind.UNOWNED
 
     def known_home(self, name: str) -> ServerId | None:
-        """The server of a name; None where no server owns it, or its server was never met."""
+        """Return the server of a name. None if no server owns it, or its server was never met."""
         return self._known.owner_of(Subnet(name[name.find("@") + 1 :].lower()))
 
     async def home_of(self, name: str) -> ServerId:
-        """The server of a name, or of a subnet, that is somebody's.
+        """Return the server of a name, or of a subnet, that has an owner.
 
-        Waits a moment for one that was never met; raises `RefusedError` (UNAVAILABLE).
+        Waits a moment for a server that was never met. Raises `RefusedError` (UNAVAILABLE).
         """
         owner = self.known_home(name)
         if owner is None:
@@ -67,23 +67,26 @@ class Routing:
         return owner
 
     def unheard(self) -> list[ServerId]:
-        """The servers of the view that may have lost this one by now, sorted."""
+        """Return the servers of the view that may have lost this server by now, sorted."""
         return self._directory.unheard()
 
     @property
     def knows_all_that_was_heard(self) -> bool:
-        """Whether no subnet is missing in the table here, as far as others have said."""
+        """True if the table here lacks no subnet that other servers have reported."""
         return not self._directory.heard_owners()
 
     def heard_owner(self, name: str) -> ServerId | None:
-        """The server that owns a name as others say, where the table here lacks its subnet."""
+        """Return the server that owns a name as other servers report, if the table here lacks its subnet.
+
+        None otherwise.
+        """
         heard = self._directory.heard_owners().get(Subnet(name[name.find("@") + 1 :].lower()))
         return None if heard is None else heard.server
 
     def require_listed(self, name: str, *, unreachable: Iterable[str] = ()) -> None:
-        """Raise `RefusedError` (UNAVAILABLE) where the subnet of a name, or a subnet, is missing in the table here.
+        """Raise `RefusedError` (UNAVAILABLE) if the table here lacks the subnet of a name, or a subnet.
 
-        `unreachable`: who else could not be asked.
+        `unreachable`: other servers that could not be asked.
         """
         subnet = Subnet(name[name.find("@") + 1 :].lower())
         heard = self._directory.heard_owners().get(subnet)
@@ -98,14 +101,16 @@ class Routing:
             )
 
     def require_owned(self, subnet: Subnet | None) -> None:
-        """Raise `RefusedError` (UNKNOWN_SUBNET) where nobody owns a subnet that was named."""
+        """Raise `RefusedError` (UNKNOWN_SUBNET) if no server is known to own a subnet that was named."""
         if subnet is not None and self.owner_kind(subnet) is OwnerKind.UNOWNED:
             raise refuse(Reason.UNKNOWN_SUBNET, f"no server is known to own the subnet {subnet}", subnet=subnet)
 
     async def others(self) -> tuple[list[ServerId], list[str]]:
-        """All other servers, and those that cannot be asked; both sorted.
+        """Return all other servers, and the names that cannot be asked.
 
-        Those are the subnets whose servers were not met even after a moment's wait, and the servers that only other
+        Both are sorted.
+
+        The latter are subnets whose servers were not met even after a moment's wait, and servers that only other
         servers know.
         """
         servers = set(self._directory.others())

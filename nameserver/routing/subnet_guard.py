@@ -1,9 +1,8 @@
-"""Refuses names of a subnet that is missing in the table here, though others know its owner
-(`transport/peer_gossip.py`).
+"""Refusal of names of a subnet that the table here lacks, although other servers know its owner.
 
-An update would take such a name for a foreign process, and the owner of the subnet, which is asked about the name,
-would never hear of the update. Leaving or deleting a known name is allowed all the same: an operator has to end what
-began before the owner was heard of, and only then can add the owner to the table.
+See `transport/peer_gossip.py`. An update would take such a name for a foreign process. The owner of the subnet, which
+is asked about the name, would never hear of the update. Leaving or deleting a known name is allowed all the same: an
+operator has to end the memberships from before the owner was known, and only then can add the owner to the table.
 """
 
 from __future__ import annotations
@@ -27,16 +26,16 @@ from nameserver.routing.ownership import Routing
 
 
 class SubnetGuard:
-    """What updates must know of the names in them."""
+    """Guard of the names in updates."""
 
     def __init__(self, *, core: CoreQueries, routing: Routing) -> None:
         self._core = core
         self._routing = routing
 
     def require_for(self, operations: Iterable[Operation], request_id: str) -> None:
-        """Raise `RefusedError` (UNAVAILABLE) where an update names something of a subnet that is missing here.
+        """Raise `RefusedError` (UNAVAILABLE) if an update names a node of a subnet that is missing here.
 
-        One that was answered before is answered again.
+        An update that was answered before passes, and is answered again.
         """
         if self._routing.knows_all_that_was_heard or self._core.has_answered(request_id):
             return
@@ -45,7 +44,7 @@ class SubnetGuard:
                 self._routing.require_listed(subnet_of(name))
 
     def require_for_import(self, command: ImportCommand) -> None:
-        """As `require_for`, for a whole graph."""
+        """Do as `require_for`, for a whole graph."""
         if self._routing.knows_all_that_was_heard or self._core.has_answered(command.request_id):
             return
         for subnet in subnets_in(command):
