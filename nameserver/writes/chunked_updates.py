@@ -18,14 +18,14 @@ METHOD_OF_ONE_MESSAGE = f"/{NAME_SERVICE}/ApplyUpdates"
 
 
 class AppliesHere(Protocol):
-    """Carries out updates that this server coordinates."""
+    """Servicer of updates that this server coordinates."""
 
     async def apply_chunked(self, update: ChunkedUpdate, context: Context) -> Answer:
         """Add and remove many arcs as one atomic update."""
 
 
 class ChunkedUpdateCalls:
-    """Answers ApplyInChunks."""
+    """Servicer of ApplyInChunks."""
 
     def __init__(self, *, updates: AppliesHere, routing: Routing, forwarder: Forwarder) -> None:
         self._updates = updates
@@ -33,7 +33,7 @@ class ChunkedUpdateCalls:
         self._forwarder = forwarder
 
     async def apply_in_chunks(self, encoded: list[bytes], context: Context) -> Answer:
-        """Carry out the update whose chunks these are, or pass it on to the home of its first parent."""
+        """Carry out the update of these chunks, or pass it on to the home of its first parent."""
         update = await read_chunks(encoded)
         first = update.first_parent
         if self._routing.owner_kind(first) is not OwnerKind.ANOTHERS:
@@ -54,7 +54,7 @@ class ChunkedUpdateCalls:
         except grpc.aio.AioRpcError as error:
             if error.code() is not grpc.StatusCode.UNIMPLEMENTED:
                 raise
-        # A server of the version before, or one that passes the call on to the home: these take 8 MiB in one message.
+        # The home, or the server that passes the call on, is of the previous version: it takes 8 MiB in one message.
         return await self._forwarder.ask(
             home,
             METHOD_OF_ONE_MESSAGE,

@@ -1,4 +1,4 @@
-"""The columns of an import as they come in, chunk after chunk, checked as far as a chunk alone can be."""
+"""Columns of an import as they come in, chunk after chunk, checked as far as a single chunk can be."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from nameserver.wire.conversion import KnownIds
 from shadowtree.v1 import name_service_pb2 as messages
 
 IMPORT_NAMES_LIMIT = 5_000_000
-"""About 1 GB of memory once they are nodes: the most that a server of ordinary size can hold."""
+"""Most names of an import: about 1 GB of memory as nodes, the most that a server of ordinary size can hold."""
 
 IMPORT_ARCS_LIMIT = 20_000_000
-"""The same for arcs: several GB. Larger graphs come in several imports, each of which is atomic."""
+"""Most arcs of an import: several GB. Larger graphs come in several imports, each of which is atomic."""
 
 _ARC_KINDS = b"\x01\x02"
 
 
 class ImportColumns:
-    """The columns of an import as they grow, checked as far as a chunk alone can be."""
+    """Growing columns of an import, checked as far as a single chunk can be."""
 
     def __init__(self, known: KnownIds) -> None:
         self.request_id = ""
         self._announced_chunks = 0
-        """Chunks that the stream has. 0 if that is not announced, as by a client of the version before."""
+        """Number of chunks of the stream. 0 if it is not announced, as by a client of the previous version."""
         self._known = known
         self._names: list[NodeId] = []
         self._parents = array("I")
@@ -64,9 +64,11 @@ class ImportColumns:
         self._check_size()
 
     def command(self, *, ticket: int, origin: Origin, deadline: float | None) -> ImportCommand:
-        """All chunks as one command; refuses numbers that no name has, and a stream that is not whole.
+        """Return all chunks as one command.
 
-        gRPC for Python tells a server of a stream that broke as of one that ended: the count alone tells them apart.
+        Refuses numbers that no name has, and a stream that is not whole.
+
+        gRPC for Python reports a broken stream like one that ended. Only the count of chunks tells them apart.
         """
         if self._announced_chunks not in (0, self._chunk_count):
             self._refuse_invalid(
@@ -91,7 +93,7 @@ class ImportColumns:
         )
 
     def _unite_equal_names(self) -> None:
-        """Two texts may spell one name, as A@X.example and A@x.example do."""
+        """Unite equal names. Two texts may spell one name, as A@X.example and A@x.example do."""
         numbers: dict[NodeId, int] = {}
         new_numbers = array("I", [numbers.setdefault(name, len(numbers)) for name in self._names])
         if len(numbers) == len(self._names):

@@ -25,18 +25,22 @@ from shadowtree.v1 import name_service_pb2 as messages
 METHOD = f"/{NAME_SERVICE}/Import"
 
 SENDING_SECONDS = 600.0
-"""How long the stream of one import may last: it holds one of few places."""
+"""Longest time of the stream of one import, which holds one of few places."""
 
 FORWARDED_WAITING_LIMIT = 16
 """Imports of other servers that may wait for a place."""
 
 IMPORTS_AT_ONCE_LIMIT = 2
-"""An import waits in memory until its last chunk is there. Those that other servers forward have as many places of
-their own, for which they wait."""
+"""Imports at once.
+
+An import waits in memory until its last chunk is there.
+
+Imports that other servers forward have as many places of their own, for which they wait.
+"""
 
 
 class ImportCalls:
-    """Answers Import."""
+    """Servicer of Import."""
 
     def __init__(
         self,
@@ -89,7 +93,7 @@ class ImportCalls:
         try:
             async with asyncio.timeout(SENDING_SECONDS):
                 async for chunk in chunks:
-                    # Nobody should send the rest of a large graph to a server that will refuse it.
+                    # A client should not send the rest of a large graph to a server that will refuse it.
                     self._run_loop.require_accepting()
                     columns.add(chunk)
         except TimeoutError:
@@ -97,7 +101,7 @@ class ImportCalls:
                 Reason.DEADLINE_EXCEEDED, f"an import has to be sent within {SENDING_SECONDS:g} seconds"
             ) from None
         request_id = self._request_ids.given_or_new(columns.request_id)
-        # Of a million arcs that takes a second: others are served meanwhile.
+        # For a million arcs this takes a second, so it runs in a thread, and other calls are served meanwhile.
         return await asyncio.to_thread(
             columns.command,
             ticket=self._run_loop.new_ticket(),
@@ -116,14 +120,17 @@ class ImportCalls:
         return conversion.import_summary(await outlast_restarts(attempt, self._restarting, seconds=seconds))
 
     async def _coordinator(self, command: ImportCommand) -> ServerId:
-        """The same through whatever server the import comes, so that a repeated one is known."""
+        """Return the coordinator.
+
+        It is the same at whichever server the import comes in, so that a repetition is recognised.
+        """
         routing = self._routing
         first = first_parent(command)
         if routing.is_alone or first is None:
             return routing.server
         for subnet in await asyncio.to_thread(subnets_in, command):
             if routing.owner_kind(subnet) is not OwnerKind.UNOWNED:
-                # All must have been met before an update can name them.
+                # All servers must have been met before an update can name them.
                 await routing.home_of(subnet)
         return routing.server if routing.owner_kind(first) is OwnerKind.UNOWNED else await routing.home_of(first)
 

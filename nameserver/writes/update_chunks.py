@@ -1,4 +1,4 @@
-"""The chunks of one atomic update: put together, and checked as far as the stream alone can be."""
+"""Chunks of one atomic update: put together, and checked as far as the stream alone can be."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from namegraph import Reason, refuse
 from shadowtree.v1 import name_service_pb2 as messages
 
 APPLY_OPERATIONS_LIMIT = 100_000
-"""Operations of one atomic update: the core takes about a second over so many, and other updates wait meanwhile."""
+"""Operations of one atomic update. The core takes about a second over as many, and other updates wait meanwhile."""
 
 
 def require_bounded(operations: int) -> None:
@@ -27,21 +27,21 @@ def require_bounded(operations: int) -> None:
 
 
 class ChunkedUpdate:
-    """One atomic update, all chunks of which are there."""
+    """One atomic update, with all its chunks."""
 
     def __init__(self, chunks: list[messages.ApplyUpdatesChunk]) -> None:
         """`chunks`: at least one, each with operations."""
         first = chunks[0]
         self.request_id = first.request_id
-        """The caller's name of the update; empty if the caller will not repeat it."""
+        """The caller's name of the update. Empty if the caller will not repeat it."""
         self.report_control = first.report_control
-        """True if the caller wants to hear what became controlled or released."""
+        """True if the caller asks for controlled and released nodes."""
         self.first_parent = first.operations[0].parent
-        """The group whose home coordinates the update."""
+        """Group whose home coordinates the update."""
         self._chunks = chunks
 
     def take_operations(self) -> Iterator[Sequence[messages.ApplyUpdatesRequest.Operation]]:
-        """Yield the operations of chunk after chunk, each of which is let go of then."""
+        """Yield the operations of chunk after chunk, and drop each chunk."""
         while self._chunks:
             yield self._chunks.pop(0).operations
 
@@ -59,10 +59,12 @@ class ChunkedUpdate:
 
 
 async def read_chunks(encoded: list[bytes]) -> ChunkedUpdate:
-    """Put the chunks of a stream together, and let go of their bytes. Other calls are served between two chunks.
+    """Put the chunks of a stream together, and drop their bytes.
 
-    Raises `RefusedError` where a chunk lacks its place, or the stream has not as many operations as it announces. gRPC
-    for Python tells a server of a stream that broke as of one that ended: the count alone tells one from the other.
+    Other calls are served between two chunks.
+
+    Raises `RefusedError` if a chunk is out of place, or if the stream has not as many operations as it announces. gRPC
+    for Python reports a broken stream like one that ended. Only the count tells them apart.
     """
     chunks: list[messages.ApplyUpdatesChunk] = []
     count = 0

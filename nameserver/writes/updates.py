@@ -1,4 +1,4 @@
-"""The calls that change a few arcs or groups: each becomes one update of the core."""
+"""Calls that change a few arcs or groups: each becomes one update of the core."""
 
 from __future__ import annotations
 
@@ -38,29 +38,32 @@ from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
 
 TRANSITION_SECONDS = 10.0
-"""How long servers are waited for that agree on a view or heal: a few round trips, and seconds with very many arcs."""
+"""Wait for servers that agree on a view or heal: a few round trips, and seconds with very many arcs."""
 
 TRANSITION_SHARE = 0.8
-"""How much of the caller's time is used for that."""
+"""Share of the caller's time that this wait may use."""
 
 COMPANION_SUFFIXES = ("+owners", "+muted")
-"""Behind the local part of a group's name: the groups of those who rule a mailing list, and of those who get no mail of
-it (docs/mail.md). A group that is renamed takes them along."""
+"""Suffixes of the local part of a group's name, for its companions: the owners of a mailing list, and its muted
+members.
+
+See docs/mail.md. Muted members get no mail of the list. A renamed group takes its companions along.
+"""
 
 OPERATIONS_READ_AT_ONCE = 500
-"""Reading so many takes some milliseconds, after which others are served."""
+"""Operations read in one go. Reading as many takes some milliseconds, after which other calls are served."""
 
 
 class _Update(Protocol):
-    """What every request for an update says of it, besides its operations."""
+    """Fields of every request for an update, besides its operations."""
 
     @property
     def request_id(self) -> str:
-        """Names the update; empty where the caller will not repeat it."""
+        """Name of the update. Empty if the caller will not repeat it."""
 
     @property
     def report_control(self) -> bool:
-        """Whether the caller wants to hear what became controlled or released."""
+        """True if the caller asks for controlled and released nodes."""
 
 
 def _is_missing(group: NodeId, refusal: Refusal) -> bool:
@@ -68,26 +71,32 @@ def _is_missing(group: NodeId, refusal: Refusal) -> bool:
 
 
 class GroupsElsewhere(Protocol):
-    """Asks other servers for the groups of a foreign process."""
+    """Look-up of the groups of a foreign process at other servers."""
 
     async def groups_of_foreign(self, member: NodeId, context: Context) -> tuple[NodeId, ...]:
-        """Its groups at other servers; none of a member that a server owns. Raises `RefusedError` (UNAVAILABLE)."""
+        """Return its groups at other servers.
+
+        Empty for a member that a server owns. Raises `RefusedError` (UNAVAILABLE).
+        """
 
 
 class RequestIds:
-    """Request ids for callers that send none: they cannot repeat the request, but the core names every update."""
+    """Request ids for callers that send none.
+
+    They cannot repeat the request, but the core needs a name for every update.
+    """
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(8)
         self._numbers = itertools.count(1)
 
     def given_or_new(self, given: str) -> RequestId:
-        """The caller's request id, or one that was never used."""
+        """Return the caller's request id, or a new one that was never used."""
         return RequestId(given or f"{self._prefix}-{next(self._numbers)}")
 
 
 class UpdateCalls:
-    """Answers the calls that change a few arcs or groups."""
+    """Servicer of the calls that change a few arcs or groups."""
 
     def __init__(
         self,
@@ -102,8 +111,11 @@ class UpdateCalls:
         is_steady: Callable[[], bool],
         require_owned: Callable[[Subnet | None], None],
     ) -> None:
-        """`has_answered`: whether this server remembers the outcome of a request id. `is_steady`: whether servers
-        neither agree on a view nor heal. `require_owned` raises `RefusedError` where nobody owns a subnet."""
+        """Create the servicer.
+
+        `has_answered`: returns True if this server remembers the outcome of a request id. `is_steady`: returns True if
+        servers neither agree on a view nor heal. `require_owned`: raises `RefusedError` if no server owns a subnet.
+        """
         self._is_steady = is_steady
         self._require_owned = require_owned
         self._elsewhere = elsewhere
@@ -115,7 +127,7 @@ class UpdateCalls:
         self._request_ids = request_ids
 
     async def create_group(self, request: messages.CreateGroupRequest, context: Context) -> values.Change:
-        """Make one group."""
+        """Create one group."""
         create = conversion.create_operation(request, self._known)
         if not request.take_over:
             return await self._update((create,), request, context)
@@ -123,7 +135,7 @@ class UpdateCalls:
         return conversion.change(await self._carry_out((), request, context, composite=take_over))
 
     async def delete_group(self, request: messages.DeleteGroupRequest, context: Context) -> values.Change:
-        """Remove one group."""
+        """Delete one group."""
         delete = conversion.delete_operation(request, self._known)
         try:
             return await self._update((delete,), request, context)
@@ -183,7 +195,7 @@ class UpdateCalls:
         return tuple(operations)
 
     async def _until_steady(self, deadline: float | None) -> None:
-        """Wait a moment while servers agree on a view or heal: which arcs there are is uncertain then."""
+        """Wait a moment while servers agree on a view or heal, because the set of arcs is uncertain then."""
         run_loop = self._run_loop
         seconds = TRANSITION_SECONDS
         if deadline is not None:
@@ -193,7 +205,10 @@ class UpdateCalls:
             await run_loop.next_step(left)
 
     def _companions(self, old: NodeId, new: NodeId) -> Iterator[tuple[NodeId, NodeId]]:
-        """The names of what goes along with a group, where it may exist; raises `RefusedError` for one too long."""
+        """Yield the old and new names of a group's companions that may exist.
+
+        Raises `RefusedError` for a name that is too long.
+        """
         for suffix in COMPANION_SUFFIXES:
             names = [name.replace("@", f"{suffix}@") for name in (old, new)]
             if are_canonical(names) or names[0] in self._known:
