@@ -4,8 +4,8 @@
     a few pieces were read -> a rest as long as that took -> the next ones, which are sent when they fill a message
     little is left -> the rest is read at one instant -> durable -> sent -> the log of messages, which never changes
 
-A slow reader delays no other call: what changes again and again is read again once. For a cut, the instant is that of
-the step in which this server takes the cut; until then changes are followed.
+A slow reader delays no other call. Rows that change repeatedly are read again once. For a cut, the instant is that of
+the step in which this server takes the cut. Until then changes are followed.
 """
 
 from __future__ import annotations
@@ -27,36 +27,39 @@ from shadowtree.v1 import admin_pb2 as messages
 from storage.store import LogWanted
 
 SNAPSHOTS_AT_ONCE_LIMIT: Final = 2
-"""Each takes half of a processor while it lasts, and keeps up to one more copy of the ancestor sets."""
+"""Snapshots at once.
+
+Each takes half of a processor while it lasts, and keeps up to one more copy of the ancestor sets.
+"""
 
 CUT_NAME_LENGTH_LIMIT: Final = 200
 
 CUT_SECONDS: Final = 30.0
-"""How long a cut may take where its caller sets no deadline: updates wait for it."""
+"""Longest time of a cut if its caller sets no deadline. Updates wait for it."""
 
 CUT_WAIT_SECONDS: Final = 60.0
-"""How long a snapshot waits for its cut once the server has been read: it holds one of few places."""
+"""Wait of a snapshot for its cut once the server has been read. The snapshot holds one of few places."""
 
 STALLED_SECONDS: Final = 60.0
-"""How long the reader of a snapshot may take nothing of it, for the same reason."""
+"""Longest time for which the reader of a snapshot may take no message. The snapshot holds one of few places."""
 
 FOLLOWING_SECONDS: Final = 0.1
-"""How often changes are read while a cut is waited for."""
+"""Interval at which changes are read during the wait for a cut."""
 
 LOG_BYTES: Final = 256 * 1024
-"""Of the log of messages, what is read at a time: commits come between."""
+"""Bytes of the log of messages that are read at a time. Commits come between."""
 
 MESSAGE_BYTES: Final = 64 * 1024
-"""Pieces are sent together: to send a message takes the server half a millisecond, as much as to read a piece."""
+"""Bytes of pieces that are sent together. Sending a message takes half a millisecond, as long as reading a piece."""
 
 SHORTEST_REST_SECONDS: Final = 0.002
-"""Timers are no finer than a millisecond: a rest after each piece would be twice as long as is meant."""
+"""Shortest rest. Timers are no finer than a millisecond, so a rest after each piece would be twice as long as meant."""
 
 _CAUGHT_UP: Final = messages.SnapshotChunk(is_caught_up=True).SerializeToString()
 
 
 class SnapshotCalls:
-    """Answers for one server."""
+    """Servicer of snapshots and cuts of one server."""
 
     def __init__(self, *, core: Server, run_loop: RunLoop) -> None:
         self._core = core
@@ -64,7 +67,7 @@ class SnapshotCalls:
         self._under_way = 0
 
     async def export(self, request: messages.ExportSnapshotRequest, context: Context) -> Chunks:
-        """All rows, in pieces."""
+        """Return all rows, in pieces."""
         del context
         if self._under_way >= SNAPSHOTS_AT_ONCE_LIMIT:
             raise refuse(
@@ -73,7 +76,7 @@ class SnapshotCalls:
         return self._chunks(request.cut)
 
     async def make_cut(self, request: messages.MakeCutRequest, context: Context) -> messages.MakeCutResponse:
-        """Have all servers take a cut."""
+        """Let all servers take a cut."""
         if not (0 < len(request.name) <= CUT_NAME_LENGTH_LIMIT and request.name.isprintable()):
             raise refuse(
                 Reason.INVALID_REQUEST,
@@ -118,10 +121,10 @@ class SnapshotCalls:
         yield reading.end
 
     async def _messages(self, reading: _Reading) -> AsyncGenerator[bytes, None]:
-        """The rest of what is known of messages, and the log as it was at the instant of the snapshot.
+        """Yield the rest of the rows about messages, and the log as it was at the instant of the snapshot.
 
-        What was cut since has left the log for good: then the snapshot is of a log that was cut so far. What went from
-        the middle is there if it was read before.
+        Entries cut since then have left the log for good, so the snapshot is of a log that was cut that far. Entries
+        that went from the middle are included if they were read before.
         """
         ends, pieces = reading.messages_ended
         for piece in pieces:
@@ -145,12 +148,12 @@ class SnapshotCalls:
         cut = min(ends.last, log.cut)
         lacking.append(range(after + 1, ends.last + 1))
         gone = sum(max(0, each.stop - max(each.start, cut + 1)) for each in lacking)
-        # What is lacking, and has not gone, was lost by the database.
+        # Lacking entries that are neither cut nor gone were lost by the database.
         yield encode_messages_end(ends._replace(cut=cut, gone=min(gone, log.gone)))
 
     @contextmanager
     def _followed(self, cut: str) -> Iterator[_Reading]:
-        """A snapshot that is told of all steps."""
+        """Yield a snapshot that is told of all steps."""
         reading = _Reading(self._core, self._run_loop, cut)
         self._under_way += 1
         self._run_loop.followers.append(reading.follow)
@@ -172,9 +175,9 @@ class _Reading:
         self.was_cut_early = False
         self.last: list[bytes] = []
         self.end = b""
-        """The chunk that comes after all others."""
+        """Chunk that comes after all others."""
         self.messages_ended: tuple[LogEnds, Iterator[MessagePiece]]
-        """Set with `last`."""
+        """Rest of the rows about messages. Set together with `last`."""
         self.ended = asyncio.Event()
         self._core = core
         self._run_loop = run_loop
@@ -182,12 +185,12 @@ class _Reading:
         self.between_steps = run_loop.between_steps
 
     def pieces(self) -> Iterator[bytes]:
-        """Everything, encoded. Steps may come between."""
+        """Yield all pieces, encoded. Steps may come between."""
         yield from map(encode_piece, self.snapshot.read())
         yield from map(encode_messages, self.messages.read())
 
     def follow(self, effects: Effects) -> None:
-        """Note what a step changed; where it took the cut, read the rest."""
+        """Note the changes of a step. If the step took the cut, read the rest."""
         if self.last:
             return
         self.snapshot.note(effects.records)
@@ -198,7 +201,7 @@ class _Reading:
                 self.finish(cut.update)
 
     def finish(self, cut: str = "") -> None:
-        """Read the rest: the snapshot is of the last step."""
+        """Read the rest. The snapshot is of the last step."""
         self.last = [encode_piece(piece) for piece in self.snapshot.finish()]
         self.messages_ended = self.messages.finish()
         revision, failure = self._core.revision, self._run_loop.storage_failure or ""
@@ -208,7 +211,7 @@ class _Reading:
 
 
 async def _paced(reading: _Reading, pieces: Iterator[bytes]) -> AsyncGenerator[bytes, None]:
-    """Encode pieces until the cut comes; others are served in between for as long as these took."""
+    """Encode pieces until the cut comes. Other tasks are served in between, for as long as the pieces took."""
     encoded: list[bytes] = []
     encoded_bytes, worked = 0, 0.0
     while not reading.last:

@@ -1,6 +1,6 @@
-"""A snapshot of what a database holds, without its server: what that server would know if it started again.
+"""Snapshot of the content of a database without its server: the state that the server would have after a start.
 
-A database holds no ancestor sets; they are computed from its records, as a server that starts would.
+A database holds no ancestor sets. They are computed from its records, as a starting server does.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from storage.open import reading_state
 
 
 class UnreadableDatabaseError(Exception):
-    """The database cannot be read, or not be believed; the message is one line."""
+    """The database cannot be read, or its content is inconsistent. The message is one line."""
 
 
 def stored_snapshot(settings: Settings) -> Iterator[bytes]:
-    """The chunks that the server of these settings would send; raises `UnreadableDatabaseError`."""
+    """Return the chunks that the server of these settings would send. Raises `UnreadableDatabaseError`."""
     with _saying_what_is_wrong(settings), reading_state(settings.database) as state:
         core = _restored(state, settings)
     yield from _chunks(core)
 
 
 def copied_snapshot(settings: Settings, folder: Path) -> Iterator[bytes]:
-    """The same, of a copy of its database that was made as `copy_request` says."""
+    """Return the same chunks from a copy of the database that was made as `copy_request` says."""
     with _saying_what_is_wrong(settings):
         core = _restored(copied_state(folder, settings.database), settings)
     yield from _chunks(core)
 
 
 def copy_request(settings: Settings, folder: Path) -> dict[str, object]:
-    """What `python -m spark_graph_jobs.database_copy` must know to copy it; raises `UnreadableDatabaseError`."""
+    """Return the request for `python -m spark_graph_jobs.database_copy`. Raises `UnreadableDatabaseError`."""
     with _saying_what_is_wrong(settings):
         database = java_database(settings.database)
     return {
