@@ -9,22 +9,22 @@ from itertools import islice
 from typing import Protocol, TypeVar
 
 CHUNK_ITEMS = 16_384
-"""Names of one message: about 400 kB of usual ones. 2,000 are four times slower to stream, 40,000 no faster."""
+"""Names of one message: about 400 kB of usual names. 2,000 are four times slower to stream, 40,000 no faster."""
 
 CHUNK_STEPS = 2_048
-"""Steps of a walk of one message: making it takes some 3 ms."""
+"""Steps of a walk of one message. Making the message takes some 3 ms."""
 
 CHUNK_BYTES_LIMIT = 1024 * 1024
-"""gRPC clients refuse messages above 4 MiB unless told otherwise, and names may be long."""
+"""Bytes of one chunk. gRPC clients refuse messages above 4 MiB by default, and names may be long."""
 
 CACHE_BYTES_LIMIT = 64 * 1024 * 1024
-"""All kept chunks together: two answers of a million members."""
+"""Bytes of all kept chunks: two answers of a million members."""
 
 Item = TypeVar("Item")
 
 
 class Encodable(Protocol):
-    """What holds lists, and has room for their serialized forms."""
+    """Holder of lists that has room for their serialized forms."""
 
     @property
     def encoded(self) -> dict[str, object]:
@@ -34,7 +34,7 @@ class Encodable(Protocol):
 def chunks_of(
     items: Iterable[Item], encode: Callable[[Sequence[Item]], bytes], count: int = CHUNK_ITEMS
 ) -> Iterator[bytes]:
-    """Serialize the items, `count` at a time, or fewer where that would make a message too large."""
+    """Serialize the items, `count` at a time, or fewer if a message would get too large."""
     iterator = iter(items)
     while part := list(islice(iterator, count)):
         yield from _fitting(part, encode)
@@ -51,18 +51,18 @@ def _fitting(items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]) -
 
 
 class ChunkCache:
-    """Keeps the chunks of plans that were sent lately; they go with their plan, or when the budget is used up."""
+    """Cache of the chunks of plans that were sent lately. They go with their plan, or when the budget is used up."""
 
     def __init__(self, bytes_limit: int = CACHE_BYTES_LIMIT) -> None:
         self._bytes_limit = bytes_limit
         self._kept_bytes = 0
         self._kept: OrderedDict[int, tuple[weakref.ref[Encodable], int]] = OrderedDict()
-        """By identity of the plan, oldest first."""
+        """Plans by their identity, the oldest first."""
 
     def chunks(
         self, plan: Encodable, name: str, items: Sequence[Item], encode: Callable[[Sequence[Item]], bytes]
     ) -> Iterable[bytes]:
-        """The chunks of one list of a plan, from the cache or into it."""
+        """Return the chunks of one list of a plan, from the cache or into it."""
         kept = plan.encoded.get(name)
         if isinstance(kept, tuple):
             self._kept.move_to_end(id(plan))

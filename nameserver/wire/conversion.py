@@ -1,4 +1,4 @@
-"""Between the messages of `shadowtree.v1` and the values of the core: names, operations, outcomes, descriptions."""
+"""Conversion between the messages of `shadowtree.v1` and the core's names, operations, outcomes and descriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from shadowtree.v1 import name_service_pb2 as messages
 from shadowtree.v1 import names_pb2 as values
 
 KnownIds = Container[NodeId]
-"""The ids of the graph: canonical, so that a text found among them needs no parsing."""
+"""Ids of the graph. They are canonical, so a text found among them needs no parsing."""
 
 CHILD_KINDS = {
     values.CHILD_KIND_AUTO: ChildKind.AUTO,
@@ -60,13 +60,13 @@ WIRE_EFFECT_KINDS = {
 }
 
 FIELD_OF_CALLERS = {"child": "member", "parent": "group"}
-"""Words for fields of requests in messages: the words of the clients and of the command line."""
+"""Names of request fields in messages to users: the words of the clients and of the command line."""
 
 ApplyOperation: TypeAlias = messages.ApplyUpdatesRequest.Operation
 
 
 class ArcRequest(Protocol):
-    """What names an arc on the wire."""
+    """Message that names an arc."""
 
     @property
     def parent(self) -> str:
@@ -78,15 +78,15 @@ class ArcRequest(Protocol):
 
     @property
     def kind(self) -> values.ChildKind:
-        """What the child is said to be."""
+        """Kind of the child, as the caller gives it."""
 
     @property
     def if_needed(self) -> bool:
-        """True if an arc that is as asked for is no error."""
+        """True if an arc that already is as requested is no error."""
 
 
 def read_id(text: str, field: str, known: KnownIds) -> NodeId:
-    """The canonical form of a name that came in `field`, or INVALID_NAME."""
+    """Return the canonical form of a name that came in `field`. Raises `RefusedError` (INVALID_NAME)."""
     if text in known:
         return NodeId(text)
     try:
@@ -97,7 +97,7 @@ def read_id(text: str, field: str, known: KnownIds) -> NodeId:
 
 
 def read_subnet(text: str) -> Subnet | None:
-    """The canonical form of a subnet; None for an empty text."""
+    """Return the canonical form of a subnet. None for an empty text."""
     if not text:
         return None
     try:
@@ -107,7 +107,7 @@ def read_subnet(text: str) -> Subnet | None:
 
 
 def require_pairs(groups: Sequence[str], members: Sequence[str], *, limit: int) -> None:
-    """Refuse columns of pairs that differ in length, or are longer than a limit; raises `RefusedError`."""
+    """Raise `RefusedError` if the columns of pairs differ in length, or are longer than a limit."""
     if len(groups) != len(members):
         raise refuse(
             Reason.INVALID_REQUEST,
@@ -124,7 +124,7 @@ def require_pairs(groups: Sequence[str], members: Sequence[str], *, limit: int) 
 
 
 def read_child_kind(kind: values.ChildKind) -> ChildKind:
-    """The kind of a child, or INVALID_REQUEST."""
+    """Return the kind of a child. Raises `RefusedError` (INVALID_REQUEST)."""
     found = CHILD_KINDS.get(kind)
     if found is None:
         raise refuse(Reason.INVALID_REQUEST, f"there is no child kind {kind}", field="kind")
@@ -169,7 +169,7 @@ def apply_operations(some: Iterable[ApplyOperation], known: KnownIds) -> list[Op
 
 
 def change(committed: Committed) -> values.Change:
-    """The answer to a write."""
+    """Return the answer to a write."""
     return values.Change(
         revision=committed.revision,
         effects=[
@@ -181,7 +181,7 @@ def change(committed: Committed) -> values.Change:
 
 
 def import_summary(committed: Committed) -> messages.ImportSummary:
-    """The answer to an import."""
+    """Return the answer to an import."""
     counts = committed.counts
     assert counts is not None, "an import is answered with counts"
     return messages.ImportSummary(
@@ -195,7 +195,7 @@ def import_summary(committed: Committed) -> messages.ImportSummary:
 def group_description(
     description: GroupDescription, revision: str, *, unreachable: Iterable[str]
 ) -> messages.GroupDescription:
-    """The answer to a question about one group. `unreachable`: the servers whose records are missing."""
+    """Return the answer to a question about one group. `unreachable`: servers whose records are missing."""
     message = messages.GroupDescription
     virtual_node = description.virtual_node
     return message(

@@ -12,7 +12,7 @@ _Chunk = messages.SnapshotChunk
 
 
 def encode_messages(piece: MessagePiece) -> bytes:
-    """One chunk."""
+    """Return one chunk."""
     return _Chunk(
         log=map(_entry, piece.entries),
         audiences=map(_audience, piece.audiences),
@@ -24,7 +24,7 @@ def encode_messages(piece: MessagePiece) -> bytes:
 
 
 def encode_messages_end(ends: LogEnds) -> bytes:
-    """The chunk after all of these."""
+    """Return the chunk after all of these."""
     end = _Chunk.MessagesEnd(
         log_last=ends.last, log_cut=ends.cut, mailboxes_numbered=ends.mailboxes_numbered, log_gone=ends.gone
     )

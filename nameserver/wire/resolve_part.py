@@ -1,7 +1,7 @@
-"""Parts of a resolution between servers: what `resolver.parts` says, as messages of PeerService and back.
+"""Parts of a resolution between servers: conversion of the values of `resolver.parts` to messages and back.
 
-What came from another server is checked only as far as the wire types go: it is that server's word about its own nodes.
-Of a set, each name has a number: that of its masks, which are sent once.
+A part of another server is checked only as far as the wire types go: it is that server's word about its own nodes. For
+a set, each name has the number of its masks, which are sent once.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from shadowtree.v1 import peer_pb2 as messages
 ONWARD_NODES_OF_A_MESSAGE = 8_000
 
 MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
-"""Of one message of a part; those of correct servers are smaller."""
+"""Bytes of one message of a part. Messages of correct servers are smaller."""
 
 ITEMS_OF_A_SLICE = SLICE_ITEMS // 2
-"""Reading one step takes some 2 microseconds."""
+"""Items read in one slice. Reading one step takes some 2 microseconds."""
 
 PART_BYTES_LIMIT = 256 * 1024 * 1024
 PART_NAMES_LIMIT = 5_000_000
-"""Names and steps of one part: as many as one import brings, some 500 MB."""
+"""Limits of one part. Its names and steps are as many as one import brings, some 500 MB."""
 
 _KINDS = {values.CHILD_KIND_GROUP: NodeKind.GROUP, values.CHILD_KIND_PROCESS: NodeKind.PROCESS}
 _ARC_STATES = {number: state for state, number in conversion.WIRE_ARC_STATES.items()}
@@ -41,18 +41,18 @@ Read = TypeVar("Read")
 
 
 class NotAPartError(ValueError):
-    """An answer that no server of this version gives."""
+    """The answer is one that no server of this version gives."""
 
 
 class PartReader:
-    """Takes the messages of a part as they come, and no more of them than are good for this server."""
+    """Reader of the messages of a part. It takes no more of them than this server can hold."""
 
     def __init__(self) -> None:
         self.chunks: list[messages.ResolvePartChunk] = []
         self._bytes = self._names = 0
 
     def take(self, message: bytes) -> None:
-        """Raises `NotAPartError`, or `DecodeError`."""
+        """Take one message. Raises `NotAPartError`, or `DecodeError`."""
         self._bytes += len(message)
         if len(message) > MESSAGE_BYTES_LIMIT or self._bytes > PART_BYTES_LIMIT:
             raise NotAPartError(
@@ -67,7 +67,7 @@ class PartReader:
 
 
 def part_chunks(answer: PartAnswer, revision: str, basis: str) -> Iterator[bytes]:
-    """The serialized messages of an answer."""
+    """Yield the serialized messages of an answer."""
     match answer:
         case Unchanged():
             state = messages.ResolvePartChunk.STATE_UNCHANGED
@@ -96,7 +96,12 @@ def part_chunks(answer: PartAnswer, revision: str, basis: str) -> Iterator[bytes
 
 
 def read_part(chunks: Sequence[messages.ResolvePartChunk], *, targets: int = 0) -> Slices[PartAnswer]:
-    """Read what `part_chunks` wrote, of a set of so many targets, or of one group; raises `NotAPartError`."""
+    """Read the messages of `part_chunks`.
+
+    Raises `NotAPartError`.
+
+    `targets`: number of targets of a set. 0 for one group.
+    """
     if not chunks:
         raise NotAPartError("it ended without an answer")
     match chunks[0].state:
@@ -136,7 +141,7 @@ def _read_each(read: Callable[[Sent], Read], columns: Iterable[Iterable[Sent]]) 
 
 
 def _numbers_of_masks(part: Part) -> dict[Masks, int]:
-    """A number for each masks of a part, in the order in which they are sent."""
+    """Return a number for each masks of a part, in the order in which they are sent."""
     of_others = (each.masks for each in chain(part.onward, part.apart))
     distinct = dict.fromkeys(chain(part.process_masks, part.group_masks, *of_others))
     return {masks: number for number, masks in enumerate(distinct)}
@@ -158,14 +163,14 @@ def _read_masks(masks: messages.ResolvePartChunk.Masks, targets: int) -> Masks:
 
 
 class _Columns:
-    """Reads the columns of masks beside names."""
+    """Reader of the columns of masks beside names."""
 
     def __init__(self, masks: Sequence[Masks], *, of_set: bool) -> None:
         self._masks = masks
         self._of_set = of_set
 
     def read(self, names: int, columns: Iterable[Iterable[int]]) -> Slices[tuple[Masks, ...]]:
-        """The masks of so many names, by their numbers; none where no set was asked for."""
+        """Return the masks of `names` names, by their numbers. Empty if no set was requested."""
         if not self._of_set:
             return ()
         try:
@@ -178,7 +183,7 @@ class _Columns:
 
 
 def _split(onward: Iterable[Onward]) -> Iterator[Onward]:
-    """The same, each of a size that a message holds."""
+    """Yield the same nodes in parts that fit a message."""
     size = ONWARD_NODES_OF_A_MESSAGE
     for one in onward:
         for start in range(0, max(len(one.groups), len(one.processes)), size):
@@ -214,7 +219,7 @@ def _named_chunks(
     numbers: Mapping[Masks, int],
     encode: Callable[[Sequence[NodeId], Sequence[int]], bytes],
 ) -> Iterator[bytes]:
-    """Names, and the numbers of their masks where there are any."""
+    """Yield names in chunks, with the numbers of their masks if there are any."""
     if not column:
         return chunks_of(names, lambda some: encode(some, ()))
     of_names = [numbers[masks] for masks in column]

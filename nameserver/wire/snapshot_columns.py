@@ -1,4 +1,4 @@
-"""Rows of a snapshot as messages: in columns, which take a fraction of the time and room of a message for each row."""
+"""Rows of a snapshot as messages in columns. Columns take a fraction of the time and room of a message for each row."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STATES = {None: 0, ArcState.NORMAL: 1, ArcState.SHADOW: 2, ArcState.FADE: 3, Ar
 
 
 def encode_piece(piece: Piece) -> bytes:
-    """One chunk."""
+    """Return one chunk."""
     return messages.SnapshotChunk(
         nodes=_nodes(piece.nodes) if piece.nodes else None,
         arcs=_arcs(piece.arcs) if piece.arcs else None,
@@ -38,12 +38,12 @@ def encode_piece(piece: Piece) -> bytes:
 
 
 def encode_together(pieces: Sequence[bytes]) -> bytes:
-    """One chunk of several."""
+    """Return one chunk of several."""
     return messages.SnapshotChunk(pieces=pieces).SerializeToString()
 
 
 def encode_end(closing: Closing, *, revision: str, database_failure: str, cut: str = "") -> bytes:
-    """The last chunk."""
+    """Return the last chunk."""
     end = messages.SnapshotChunk.End(
         server=closing.server,
         subnets=closing.subnets,

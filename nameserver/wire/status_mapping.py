@@ -44,10 +44,13 @@ STATUS_OF_REASON = {
 }
 
 MESSAGE_BYTES_LIMIT = 1000
-"""The message travels twice, once percent-encoded, in trailers, of which gRPC clients take 8 KiB and not more."""
+"""Bytes of a message.
+
+It travels twice, once percent-encoded, in trailers. gRPC clients take at most 8 KiB of trailers.
+"""
 
 FACTS_BYTES_LIMIT = 1000
-"""All facts together, for the same reason: a group may be in use by thousands of others."""
+"""Bytes of all facts, for the same reason. A group may be in use by thousands of others."""
 
 
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -60,13 +63,13 @@ async def abort(context: grpc.aio.ServicerContext[Any, Any], refusal: Refusal) -
 
 
 async def pass_on(context: grpc.aio.ServicerContext[Any, Any], error: grpc.aio.AioRpcError) -> NoReturn:
-    """End a call with the error that another server gave, as it is."""
+    """End a call with the unchanged error of another server."""
     packed = _packed_details(error)
     await context.abort(error.code(), error.details() or "", () if packed is None else ((_DETAILS_KEY, packed),))
 
 
 def refusal_of(error: grpc.aio.AioRpcError) -> Refusal | None:
-    """What another server refused; None where it is no refusal, as when the server is not there."""
+    """Return the refusal of another server. None if the error is no refusal, as when the server is not there."""
     packed = _packed_details(error)
     if packed is None:
         return None
@@ -77,7 +80,7 @@ def refusal_of(error: grpc.aio.AioRpcError) -> Refusal | None:
             if detail.Unpack(info) and info.domain == ERROR_DOMAIN:
                 return Refusal(Reason(info.reason), error.details() or "", dict(info.metadata))
     except (DecodeError, ValueError):
-        # Of another version, or of something that is no name server.
+        # The other server is of another version, or no name server.
         return None
     return None
 
@@ -88,7 +91,7 @@ def _packed_details(error: grpc.aio.AioRpcError) -> bytes | None:
 
 
 def as_status(refusal: Refusal) -> status_pb2.Status:
-    """The error of a refusal, with its details."""
+    """Return the error of a refusal, with its details."""
     message = _shortened(refusal.message, MESSAGE_BYTES_LIMIT)
     code: int = STATUS_OF_REASON[refusal.reason].value[0]
     status = status_pb2.Status(code=code, message=message)

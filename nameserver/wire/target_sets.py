@@ -1,6 +1,6 @@
-"""Sets of groups on the wire: as clients ask for them, and as the root of a resolution asks other servers.
+"""Sets of groups on the wire: the requests of clients, and of the root of a resolution to other servers.
 
-What all targets except is written once, so that a set is no longer than what the client has sent.
+Exceptions of all targets are written once, so that a set is no longer than the client's request.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from nameserver.wire.conversion import KnownIds, read_id
 from shadowtree.v1 import names_pb2 as values
 
 SET_GROUPS_LIMIT = 1_000
-"""Targets and exceptions of one request: as many bits are carried to all that is below them."""
+"""Targets and exceptions of one request. As many bits are carried to all nodes below them."""
 
 
 def read_targets(targets: Sequence[values.Target], excluding: Sequence[str], known: KnownIds) -> TargetSet:
-    """A set as it was asked for, in that order: answers tell the places of targets; raises `RefusedError`."""
+    """Return the requested set in its order, because answers name the places of targets. Raises `RefusedError`."""
     count = len(targets) + len(excluding) + sum(len(target.excluding) for target in targets)
     if not targets:
         raise refuse(Reason.INVALID_REQUEST, "a set needs at least one group", field="targets")
@@ -36,7 +36,7 @@ def read_targets(targets: Sequence[values.Target], excluding: Sequence[str], kno
 
 
 def written_targets(targets: TargetSet) -> tuple[list[values.Target], list[NodeId]]:
-    """The same for another server: the targets, each with exceptions of its own, and the exceptions of all."""
+    """Return a set for another server: the targets, each with its own exceptions, and the exceptions of all."""
     from_all = frozenset(targets[0].excluding).intersection(*(target.excluding for target in targets))
     return [
         values.Target(group=target.name, excluding=[name for name in target.excluding if name not in from_all])
