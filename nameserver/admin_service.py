@@ -1,4 +1,4 @@
-"""The AdminService: what operators ask and say."""
+"""The AdminService: calls of operators."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ from shadowtree.v1 import admin_pb2 as messages
 _Method: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 
 SUBNETS_NAMED = 5
-"""In a refusal: a server may own thousands."""
+"""Most subnets named in a refusal. A server may own thousands."""
 
 SUSPENDED_LISTED = 1_000
-"""Of suspended arcs: while a server is away, there may be a million."""
+"""Most suspended arcs that are listed. While a server is away, there may be a million."""
 
 ADMIN_SERVICE: str = messages.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 class Say(Protocol):
-    """Writes a line of the log."""
+    """Writer of a line of the log."""
 
     def __call__(self, level: int, event: str, message: str, **fields: object) -> None:
-        """Write it: `event` names its kind for programs, `message` says it to people, `fields` hold the facts."""
+        """Write a line. `event` names its kind for programs, `message` is for people, `fields` hold the facts."""
 
 
 class AdminCalls:
-    """Answers for one server."""
+    """Servicer of operators' calls for one server."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class AdminCalls:
         self._started_ms, self._started = round(1e3 * time.time()), time.monotonic()
 
     async def get_status(self, request: messages.GetStatusRequest, context: Context) -> messages.ServerStatus:
-        """What this server is, holds and knows of its peers; while the database fails, that it does, and why."""
+        """Return the identity of this server, its counts, its peers, and the failure of the database, if any."""
         del request, context
         status = await self._status()
         return await self._status() if await self._fails_meanwhile() else status
@@ -143,13 +143,13 @@ class AdminCalls:
         )
 
     async def list_peers(self, request: messages.ListPeersRequest, context: Context) -> messages.PeerList:
-        """All other servers of the table, and how the connections with them stand; also while the database fails."""
+        """Return all other servers of the table, and the state of their connections, also while the database fails."""
         del request, context
         peers = self._peer_list()
         return self._peer_list() if await self._fails_meanwhile() else peers
 
     async def _fails_meanwhile(self) -> bool:
-        """Wait until what was seen by now is durable, if that can be; returns whether the database has failed since."""
+        """Wait until the state seen by now is durable, if it can be. Return True if the database has failed since."""
         if self._run_loop.newest_batch is None or self._run_loop.storage_failure is not None:
             return False
         try:
@@ -159,7 +159,7 @@ class AdminCalls:
         return False
 
     async def add_peer(self, request: messages.AddPeerRequest, context: Context) -> messages.PeerList:
-        """Learn where the server of a subnet is reached."""
+        """Add the address of the server of a subnet to the table."""
         subnet = _subnet(request.subnet)
         try:
             address = parse_address(request.address, lowest_port=1)
@@ -174,9 +174,9 @@ class AdminCalls:
         return self._peer_list()
 
     async def _require_owner(self, subnet: Subnet, address: str) -> None:
-        """Raise `RefusedError` where another server than that of the subnet is at an address, one of its name included.
+        """Raise `RefusedError` if another server than that of the subnet is at an address, even one of the same name.
 
-        Nobody may be there yet: then the address is taken, unless a connected server would be looked for there.
+        If no server is there yet, the address is accepted, unless the server of the subnet is connected at another one.
         """
         found, link = await identify(address), self._transport.link_of_subnet(subnet)
         if found is None:
@@ -219,7 +219,7 @@ class AdminCalls:
                 )
 
     async def remove_peer(self, request: messages.RemovePeerRequest, context: Context) -> messages.PeerList:
-        """Take a subnet out of the table; with `force`, end all memberships between it and this server first."""
+        """Take a subnet out of the table. With `force`, end all memberships between it and this server first."""
         subnet = _subnet(request.subnet)
         ended = await self._end_memberships(subnet, deadline_of(context, self._run_loop)) if request.force else 0
         try:
@@ -237,7 +237,7 @@ class AdminCalls:
         return answer
 
     async def _end_memberships(self, subnet: Subnet, deadline: float | None) -> int:
-        """End all memberships between a server that is gone for good and this one; returns how many there were."""
+        """End all memberships between a server that is gone for good and this one. Return their number."""
         core, ended = self._core, 0
         while True:
             before = len(await made(core.suspended_with_subnet(subnet)))
@@ -248,7 +248,7 @@ class AdminCalls:
             ended += now_ended
 
     async def drain(self, request: messages.DrainRequest, context: Context) -> messages.DrainResponse:
-        """End this server as planned; answers when what was under way is finished."""
+        """End this server as planned. Answers when the work under way is finished."""
         planned_end, key = self._planned_end, "restart_grace_seconds"
         if request.HasField("restart_grace_seconds"):
             seconds = request.restart_grace_seconds
@@ -300,12 +300,12 @@ class AdminCalls:
 
 @dataclass(frozen=True, slots=True)
 class AdminHandlers:
-    """The handlers of each method, by its name."""
+    """Handlers of each method, by name."""
 
     here: dict[str, Handler]
-    """For the address that clients and peers call: who calls from another machine may look, and no more."""
+    """Handlers at the address of clients and peers. Callers from other machines may only read."""
     anywhere: dict[str, Handler]
-    """For an address of its own."""
+    """Handlers at an address of its own."""
 
 
 def admin_service_handlers(
@@ -318,7 +318,7 @@ def admin_service_handlers(
     planned_end: PlannedEnd,
     say: Say,
 ) -> AdminHandlers:
-    """Return what answers the AdminService. `reads` is the core as its readers see it."""
+    """Return the handlers of the AdminService. `reads` is the core as its readers see it."""
     admin = AdminCalls(
         core=core, reads=reads, census=census, transport=transport, run_loop=run_loop, planned_end=planned_end, say=say
     )
@@ -341,7 +341,7 @@ def admin_service_handlers(
 
 
 def _from_this_machine(method: _Method) -> _Method:
-    """The method, for callers of this machine alone."""
+    """Return the method, for callers of this machine alone."""
 
     async def guarded(request: Any, context: Context) -> Any:
         if not is_loopback(context.peer()):

@@ -1,4 +1,4 @@
-"""The DeliveryService: which method is answered by what, and where.
+"""The DeliveryService: the answering part and the home of each method.
 
 of the home of a process   Subscribe, OpenMailbox, CloseMailbox
 of the home of a group   SetDelivery, GetDelivery
@@ -38,7 +38,7 @@ from shadowtree.v1.peer_pb2 import MaySendRequest
 DELIVERY_SERVICE: str = messages.DESCRIPTOR.services_by_name["DeliveryService"].full_name
 
 PATIENT_METHODS = frozenset({"Send", "Subscribe"})
-"""On whose streams a client may be silent: it has nothing to send, or nothing to acknowledge."""
+"""Methods on whose streams a client may be silent, because it has nothing to send, or nothing to acknowledge."""
 
 
 def delivery_service_handlers(
@@ -50,9 +50,10 @@ def delivery_service_handlers(
     streams: StreamPlaces | None = None,
     is_crowded: Callable[[TargetSet], bool] = lambda _targets: False,
 ) -> dict[str, Handler]:
-    """The handler of each method, by its name. `check` answers Check. `streams`: None for places of their own.
+    """Return the handler of each method, by its name.
 
-    `is_crowded`: whether a message to a new target set is to wait.
+    `check`: answers Check. `streams`: places of streams. None for places of their own. `is_crowded`: returns True if a
+    message to a new target set is to wait.
     """
     streams = streams or StreamPlaces(clock=time.monotonic)
     known = core.graph.index
@@ -115,7 +116,7 @@ def delivery_service_handlers(
 def delivery_question_handlers(
     *, core: CoreQueries, machine: DeliveryMachine, directory: PeerDirectory, check: Method[CheckRequest]
 ) -> dict[str, Handler]:
-    """The handlers of those questions of the PeerService that are about messages."""
+    """Return the handlers of the questions of the PeerService about messages."""
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     graph = core.graph
@@ -131,7 +132,7 @@ def delivery_question_handlers(
 
 
 class _SubscribeAnywhere:
-    """Passes the stream of a process of another server on to that server, as it is."""
+    """Servicer of Subscribe. It passes the stream of another server's process on to that server, unchanged."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The NameService: which method is answered by what, and where.
+"""The NameService: the answering part and the home of each method.
 
 of one name's home     CreateGroup, DeleteGroup, RenameGroup, Join, Leave (see `arc_home`), LeaveEverywhere,
                        ApplyUpdates, DescribeGroup, Resolve, ListChanges, Watch, and ListGroups and Export of one
@@ -70,7 +70,7 @@ AboutGroup: TypeAlias = (
 
 
 CHUNKED_METHODS = frozenset({"ApplyInChunks"})
-"""Those whose request comes in chunks, and is gathered before it is worked on."""
+"""Methods whose request comes in chunks, and is gathered before it is worked on."""
 
 
 CheckHere: TypeAlias = Method[messages.CheckRequest]
@@ -85,7 +85,7 @@ def name_service_handlers(
     run_loop: RunLoop,
     directory: PeerDirectory,
 ) -> dict[str, Handler]:
-    """The handler of each method, by its name."""
+    """Return the handler of each method, by its name."""
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     revisions = Revisions(core=core, run_loop=run_loop, forwarder=forwarder)
@@ -208,7 +208,7 @@ def check_here(
     run_loop: RunLoop,
     directory: PeerDirectory,
 ) -> CheckHere:
-    """Check, for what this server itself has to know of a member."""
+    """Return the method Check for this server's own questions about a member."""
     routing = Routing(known=core, directory=directory)
     forwarder = Forwarder(server=core.server, directory=directory)
     checks = LocalChecks(core=core, resolver=resolver)
@@ -230,7 +230,7 @@ def check_here(
 def short_ways(
     *, core: CoreQueries, resolver: MembershipResolver, run_loop: RunLoop, directory: PeerDirectory
 ) -> dict[str, Callable[[bytes], bytes | None]]:
-    """The calls that this server can answer at once: of a request as it came, the answer, or None."""
+    """Return the calls that this server can answer at once: functions of an encoded request that may return None."""
     checks = LocalChecks(core=core, resolver=resolver)
     known_checks = _known_checks(core, checks, Routing(known=core, directory=directory), run_loop, directory)
     return {"Check": known_checks.check, "CheckKnown": known_checks.check_known_now}
@@ -267,7 +267,7 @@ def _group(request: AboutGroup) -> str:
 
 
 def _only_group(request: messages.ResolveRequest) -> str:
-    """The group whose home answers; a set is answered by whoever is asked."""
+    """Return the group whose home answers. The asked server answers for a set."""
     targets = request.targets
     is_plain = len(targets) == 1 and not (targets[0].excluding or request.excluding)
     return targets[0].group if is_plain and not request.group else request.group

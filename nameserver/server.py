@@ -88,8 +88,11 @@ from storage.open import open_store
 from storage.store import LogWanted, Store
 
 RECEIVED_MESSAGE_BYTES_LIMIT = 8 * 1024 * 1024
-"""Room for the largest atomic update (APPLY_OPERATIONS_LIMIT), which servers of the version before pass on in one
-message. gRPC has one limit for all methods of a server. Clients have a lower one (`CLIENT_MESSAGE_BYTES_LIMIT`)."""
+"""Bytes of a received message: room for the largest atomic update (APPLY_OPERATIONS_LIMIT).
+
+Servers of the previous version pass such an update on in one message. gRPC has one limit for all methods of a server.
+Clients have a lower limit (`CLIENT_MESSAGE_BYTES_LIMIT`).
+"""
 
 CLIENT_CALLS_AT_ONCE = 4_000
 DELIVERY_CALLS_AT_ONCE = 2_000
@@ -99,35 +102,40 @@ ADMIN_CALLS_AT_ONCE = 50
 HEALTH_CALLS_AT_ONCE = 100
 REFLECTION_CALLS_AT_ONCE = 20
 CALLS_AT_ONCE_LIMIT = 10_000
-"""More are refused with RESOURCE_EXHAUSTED: each holds some 20 kB. Each service has places that no other can take."""
+"""Calls at once.
+
+More are refused with RESOURCE_EXHAUSTED, because each holds some 20 kB.
+
+Each service has places that no other service can take.
+"""
 
 CHANNEL_OPTIONS = (
     # Two servers on one port would each get half of the calls.
     ("grpc.so_reuseport", 0),
-    # So many calls may wait to be taken: gRPC would drop some of all as soon as a thousand do.
+    # Calls that may wait to be taken: gRPC would drop some of all as soon as a thousand wait.
     ("grpc.server.max_pending_requests", CALLS_AT_ONCE_LIMIT),
     ("grpc.server.max_pending_requests_hard_limit", CALLS_AT_ONCE_LIMIT),
     ("grpc.max_receive_message_length", RECEIVED_MESSAGE_BYTES_LIMIT),
     ("grpc.max_send_message_length", -1),
-    # What is not read is not received, either: gRPC would receive several MiB of each stream.
+    # Unread data is not received, either. Otherwise gRPC would receive several MiB of each stream.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
-    # Who went away without a word is noticed while a call of his is under way, and what he holds here is given up.
+    # A client that vanished without closing its connection is noticed during its call, and its resources are released.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
-    # Other servers ask as often, without calls too; more than twice as often is too often.
+    # Other servers ping as often, without calls too. More than twice as often is too often.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 4_000),
 )
 
 
 TICK_SECONDS = 60.0
-"""How often a server looks at the age of messages, at least."""
+"""Longest time between two looks at the age of messages."""
 
 SWITCH_SECONDS = 0.001
-"""After how long a thread that computes gives way: a call waits for that several times beside a long step."""
+"""Time after which a computing thread gives way. A call waits for it several times beside a long step."""
 
 
 OPEN_TO_OTHERS = (
@@ -137,20 +145,20 @@ OPEN_TO_OTHERS = (
 
 
 PASSED_OVER = (signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that other daemons take for orders, such as to open log files anew: they must not end a server."""
+"""Signals that other daemons take for orders, such as to open log files anew. They must not end a server."""
 
 
 class Servers(NamedTuple):
-    """What takes calls."""
+    """gRPC servers that take calls."""
 
     public: grpc.aio.Server
-    """For clients, peers, and operators of this machine."""
+    """Server for clients, peers, and operators of this machine."""
     admin: grpc.aio.Server | None
-    """For operators of other machines, where there are any."""
+    """Server for operators of other machines. None if the settings name no address for it."""
 
     @classmethod
     def of(cls, settings: Settings) -> Servers:
-        """Those that the settings name; they listen nowhere yet."""
+        """Return the servers that the settings name. They do not listen yet."""
 
         def one() -> grpc.aio.Server:
             return grpc.aio.server(options=CHANNEL_OPTIONS, maximum_concurrent_rpcs=CALLS_AT_ONCE_LIMIT)
@@ -159,7 +167,7 @@ class Servers(NamedTuple):
 
     @property
     def all(self) -> tuple[grpc.aio.Server, ...]:
-        """All there are."""
+        """All servers."""
         return (self.public,) if self.admin is None else (self.public, self.admin)
 
     async def start(self) -> None:
@@ -168,21 +176,24 @@ class Servers(NamedTuple):
             await server.start()
 
     async def stop(self, grace: float | None) -> None:
-        """Take no more calls, and let those under way go on for so many seconds."""
+        """Take no more calls, and let those under way go on for `grace` seconds."""
         await asyncio.gather(*(server.stop(grace) for server in self.all))
 
 
 class Threads(NamedTuple):
-    """One thread each, beside that of the event loop."""
+    """Threads beside that of the event loop, one in each executor."""
 
     database: Executor
     long_steps: Executor
 
 
 def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit status. Raises `StartError`.
+    """Serve until SIGTERM or SIGINT.
 
-    `reload` reads the settings again at SIGHUP: those of the log and the peers are followed. It raises `SettingsError`.
+    Return the exit status. Raises `StartError`.
+
+    `reload`: reads the settings again at SIGHUP. The settings of the log and the peers are then followed. Raises
+    `SettingsError`.
     """
     tune_allocator()
     log = Log(settings.log)
@@ -192,7 +203,7 @@ def run(settings: Settings, reload: Callable[[], Settings] | None = None) -> int
     try:
         return asyncio.run(serve(settings, announce=_announce, log=log, reload=reload or (lambda: settings)))
     finally:
-        # A handler is gone before the process is.
+        # Python's handler ends before the process does.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         log.end()
 
@@ -205,7 +216,7 @@ def _announce(line: str) -> None:
 async def serve(
     settings: Settings, *, announce: Callable[[str], None], log: Log, reload: Callable[[], Settings]
 ) -> int:
-    """As `run`, inside a running event loop; `announce` is given the line that says what is served where."""
+    """Do as `run`, inside a running event loop. `announce` takes the line that names the subnets and the address."""
     planned_end = PlannedEnd(settings.detector.restart_grace_seconds)
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, planned_end.begin, number.name)
@@ -220,7 +231,7 @@ async def serve(
     if servers.admin is not None and settings.admin_listen is not None:
         operators, is_open = _bind(servers.admin, settings.admin_listen)
         open_addresses += [settings.admin_listen] if is_open else []
-    # All work on the database is done here, so that it is never done from two threads at once.
+    # All work on the database runs in one thread, so that two threads never work on it at once.
     with (
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="database") as worker,
         ThreadPoolExecutor(max_workers=1, thread_name_prefix="long steps") as stepper,
@@ -320,7 +331,7 @@ async def _serve(
             reloading.follow_peers(
                 core.peers, new_ticket=run_loop.new_ticket, carry_out=run_loop.carry_out, refresh=transport.refresh
             )
-            # The flushing and the transport end by themselves only where they cannot go on.
+            # The flushing and the transport end by themselves only if they cannot go on.
             await asyncio.wait((flushing, ended, *others), return_when=asyncio.FIRST_COMPLETED)
             reloading.end()
             if ended.done():
@@ -355,7 +366,7 @@ def _open(
     filling: AncestryFilling,
     planned_end: PlannedEnd,
 ) -> tuple[ClockWatch, QueueSending]:
-    """Give the server its services, each call of which is told; returns what watches the clocks."""
+    """Give the server its services, with telemetry of each call. Return the clock watch and the sender of the queue."""
     directory = PeerDirectory(core=core, transport=transport)
     resolver = MembershipResolver(reads, unheard=directory.unheard)
     census, calls = Census(reads), CallsUnderWay()
@@ -456,7 +467,7 @@ async def _drain(
     planned_end: PlannedEnd,
     seconds: float,
 ) -> None:
-    """End calls and flushes in good order; raises `TimeoutError` where the database takes no more."""
+    """End calls and flushes in good order. Raises `TimeoutError` if the database takes no more."""
     message = f"told to end by {planned_end.asked_by['asked_by']}: what is under way is finished"
     say(logging.INFO, "draining", message, seconds=seconds, **planned_end.asked_by)
     grace_seconds = planned_end.restart_grace_seconds
@@ -470,7 +481,7 @@ async def _drain(
     transport.leave(refusal, grace_seconds)
     is_all = False
     begin = time.monotonic()
-    # Updates under way may need the other servers, and those of others may need this one.
+    # Updates under way may need other servers, and updates of other servers may need this one.
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await run_loop.until_answered()
@@ -481,7 +492,7 @@ async def _drain(
     await transport.close()
     await servers.stop(grace=max(0.0, begin + seconds - time.monotonic()))
     run_loop.finish()
-    # A flush may take its time, as after an import; but one that fails is not tried for ever.
+    # A flush may take its time, as after an import. A flush that fails is not tried for ever.
     while not flushing.done():
         await asyncio.wait((flushing,), timeout=seconds)
         if run_loop.storage_failure is not None:
@@ -538,14 +549,14 @@ def _keep_messages(core: Server, settings: Settings) -> None:
 
 
 async def _let_time_pass(run_loop: RunLoop) -> None:
-    """Have a server that does nothing else find what was kept for too long."""
+    """Let an idle server find messages that were kept for too long."""
     while True:
         await asyncio.sleep(TICK_SECONDS)
         run_loop.take(Tick())
 
 
 def _log_entries(store: Store, positions: list[int]) -> Iterator[LogRecord]:
-    """The entries of the log at some positions, which are sorted; raises `StorageError`."""
+    """Yield the entries of the log at some sorted positions. Raises `StorageError`."""
     wanted = set(positions)
     after = positions[0] - 1 if positions else 0
     while wanted:
@@ -563,12 +574,12 @@ def _open_store(settings: Settings) -> Store:
     try:
         return open_store(settings.database, server=None)
     except ServerNotNamedError:
-        # It takes the name that servers have by default.
+        # The database takes the default name of a server.
         return open_store(settings.database, server=ServerId(settings.subnets[0]))
 
 
 def _bind(server: grpc.aio.Server, listen: str) -> tuple[str, bool]:
-    """Take the port; return the address with its number, and whether other machines may reach it."""
+    """Take the port. Return the address with its number, and True if other machines may reach it."""
     try:
         is_open = check_address(listen)
         port = server.add_insecure_port(listen)
@@ -584,8 +595,8 @@ def _asked_of_names(
     run_loop: RunLoop,
     directory: PeerDirectory,
 ) -> tuple[dict[str, Handler], dict[str, Handler], CheckHere]:
-    """What clients ask and tell, what other servers ask, and Check for this server's own use."""
-    # Versions of parts count from the start of this server: what an earlier one told holds no more.
+    """Return the handlers for clients, the handlers for other servers, and Check for this server's own use."""
+    # Versions of parts count from the start of this server: the versions of an earlier start are void.
     parts = Parts(reads, resolver.plans, start=secrets.token_hex(8))
     names = name_service_handlers(
         core=reads, resolver=resolver, parts=parts, filling=filling, run_loop=run_loop, directory=directory

@@ -1,4 +1,4 @@
-"""Reads the settings again at SIGHUP: those of the log and the table of peers are followed while the server runs.
+"""Reload of the settings at SIGHUP: the running server follows the settings of the log and the table of peers.
 
 SIGHUP --> read all --wrong--> one line, nothing changes
               |
@@ -27,7 +27,7 @@ _FOLLOWED = frozenset(("log_format", "log_level", "peers", "passed_over"))
 
 
 class PeerTableOwner(Protocol):
-    """The running server, as far as its table of peers goes."""
+    """Part of the running server that has its table of peers."""
 
     @property
     def configured(self) -> Mapping[Subnet, str]:
@@ -35,10 +35,10 @@ class PeerTableOwner(Protocol):
 
 
 class SettingsReload:
-    """Follows the settings of one server."""
+    """Reload of the settings of one server."""
 
     def __init__(self, settings: Settings, log: Log, load: Callable[[], Settings]) -> None:
-        """`settings` are those in force. `load` reads them again; it raises `SettingsError`."""
+        """`settings`: the settings in force. `load`: reads them again. Raises `SettingsError`."""
         self._settings = settings
         self._log = log
         self._load = load
@@ -51,7 +51,7 @@ class SettingsReload:
     def begin(self, event_loop: asyncio.AbstractEventLoop) -> None:
         """Read again at SIGHUP, once for many signals."""
 
-        # A handler of the event loop's own would be gone before the process is.
+        # A signal handler of the event loop would end before the process does.
         def hang_up(number: int, frame: FrameType | None) -> None:
             del number, frame
             if not self._is_to_come and not event_loop.is_closed():
@@ -68,7 +68,7 @@ class SettingsReload:
         carry_out: Callable[[Command], Awaitable[object]],
         refresh: Callable[[], None],
     ) -> None:
-        """Change this table of peers from now on, also as a signal asked that came before now."""
+        """Change this table of peers from now on, also for an earlier signal."""
 
         async def follow(settings: Settings) -> None:
             done, refused = await _change(table, settings.peers, new_ticket=new_ticket, carry_out=carry_out)
@@ -136,7 +136,7 @@ async def _change(
     new_ticket: Callable[[], int],
     carry_out: Callable[[Command], Awaitable[object]],
 ) -> tuple[dict[str, list[Subnet]], dict[Subnet, str]]:
-    """Make the table follow; returns the subnets by what was done, and why the others could not be changed."""
+    """Let the table follow. Return the changed subnets by kind of change, and the reasons for the unchanged ones."""
     before = dict(table.configured)
     done: dict[str, list[Subnet]] = {"added": [], "moved": [], "removed": []}
     refused: dict[Subnet, str] = {}

@@ -1,6 +1,6 @@
-"""Try what a start would need, without leaving a trace: libraries, addresses, the database, the names of peers.
+"""Check of all that a start needs, without leaving a trace: libraries, addresses, the database, the names of peers.
 
-`serve --check-config` does all of it; `serve` does the first two parts before it makes a database. A server that runs
+`serve --check-config` does all of it. `serve` does the first two parts before it makes a database. A server that runs
 on these settings holds its addresses and its database: the check recognises it and says so, instead of refusing.
 """
 
@@ -21,7 +21,7 @@ from storage.checking import CheckedDatabase, check_database
 from storage.errors import StorageError
 
 LOOK_UP_SECONDS = 2.0
-"""How long names of peers are looked up, all at once."""
+"""Time for looking up all names of peers at once."""
 
 LOOKED_UP_LIMIT = 100
 """Names of peers that are looked up."""
@@ -31,7 +31,7 @@ NAMED_LIMIT = 5
 
 
 class StartError(Exception):
-    """The server cannot start, or cannot go on; the message is one line."""
+    """The server cannot start, or cannot go on. The message is one line."""
 
 
 def require_extras(settings: Settings) -> None:
@@ -61,7 +61,7 @@ def require_addresses(settings: Settings) -> None:
 
 
 def check_start(settings: Settings) -> list[str]:
-    """Raise `StartError` if a server would not start with these settings; returns what an operator should know."""
+    """Raise `StartError` if a server would not start with these settings. Return notes for the operator."""
     require_extras(settings)
     addresses = _taken_addresses(settings)
     try:
@@ -80,7 +80,7 @@ def check_start(settings: Settings) -> list[str]:
 
 
 def _taken_addresses(settings: Settings) -> dict[str, ListenError]:
-    """Find the addresses in use; raises `StartError` for one that cannot be listened on for another reason."""
+    """Find the addresses in use. Raises `StartError` for an address that cannot be listened on for another reason."""
     taken: dict[str, ListenError] = {}
     with ExitStack() as held:
         for listen in (settings.listen, settings.admin_listen, settings.metrics_listen):
@@ -107,7 +107,7 @@ def _overlap(one: str, other: str) -> bool:
 
 
 def _require_peers_unused(database: CheckedDatabase, settings: Settings) -> None:
-    """Raise `StartError` if a peer is new of whose subnet something is in use, as `PeerTable` does."""
+    """Raise `StartError` if a new peer has a subnet of which a name is in use here, as `PeerTable` does."""
     new = frozenset(settings.peers).difference(database.subnets_of_others)
     for node_id, kind in database.nodes:
         if kind != NodeKind.ABSENT and subnet_of(NodeId(node_id)) in new:
@@ -119,7 +119,10 @@ def _require_peers_unused(database: CheckedDatabase, settings: Settings) -> None
 
 
 def _running(database: CheckedDatabase, settings: Settings, addresses: dict[str, ListenError]) -> str:
-    """Say which server runs on the database; raises `StartError` if an address is taken by another program."""
+    """Return the line about the server that runs on the database.
+
+    Raises `StartError` if another program has an address.
+    """
     assert database.in_use is not None
     name = database.server or settings.name or ServerId(settings.subnets[0])
     for listen, error in addresses.items():
@@ -145,7 +148,10 @@ def _is_held_by(listen: str, process: int | None, name: ServerId, *, is_for_call
 
 
 def _notes_of_peers(settings: Settings) -> list[str]:
-    """Name the peers, and the collector of traces, whose names cannot be looked up: a server starts without them."""
+    """Return notes on peers, and the collector of traces, whose names cannot be looked up.
+
+    A server starts without them.
+    """
     places = {f"the peer of {subnet}": address for subnet, address in sorted(settings.peers.items())[:LOOKED_UP_LIMIT]}
     if settings.traces_endpoint is not None:
         places["traces_endpoint"] = settings.traces_endpoint
@@ -168,7 +174,7 @@ def _notes_of_peers(settings: Settings) -> list[str]:
 
 
 def _look_up(address: str) -> str:
-    """Return why a name cannot be looked up; empty if it can."""
+    """Return the reason why a name cannot be looked up. Empty if it can."""
     host, _, port = address.rpartition(":")
     try:
         socket.getaddrinfo(host.removeprefix("[").removesuffix("]"), int(port), type=socket.SOCK_STREAM)
