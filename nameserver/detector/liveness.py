@@ -1,6 +1,6 @@
 """Judge whether another server is there, from its frames and the state of its connection.
 
-       session opened
+                  session opened
     SUSPECTED -------------------------> UP --- silent for longer than it should be, or connection lost --> SUSPECTED
         |                                 ^                                                                     |
         |                                 +------------------------- heard, or session opened ------------------+
@@ -8,7 +8,7 @@
              RESTART_SECONDS; or it says that it does not hear this server (a link must carry both ways), or that it
              cannot write its database
 
-                         goodbye with a grace                      not back in time
+                          goodbye with a grace                      not back in time
     UP or SUSPECTED ------------------------> RESTARTING ------------------------------> STOPPED
 
 A lost connection is a hint. A new connection is tried at once, and if it opens in time, the server was not lost. A

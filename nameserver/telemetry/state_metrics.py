@@ -3,7 +3,7 @@
 No value is kept here.
 
     HTTP thread: collect --- asks --> event loop: reads all in one go
-         <-- values, or nothing within ANSWER_SECONDS: then only that is told
+                         <-- values, or nothing within ANSWER_SECONDS: then only that is told
 
 Source: https://prometheus.io/docs/instrumenting/writing_clientlibs (custom collectors).
 """

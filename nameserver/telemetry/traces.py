@@ -1,8 +1,8 @@
 """Traces for OpenTelemetry: one for each call of a client but checks, with the calls that it causes at other servers.
 
     call --span-->  calls of other servers carry its context as metadata --spans there, in the same trace-->
-         |
-         +-- update --span--> its phases at its coordinator: order, ready, decided
+      |
+      +-- update --span--> its phases at its coordinator: order, ready, decided
 
 The context is that of the W3C (`traceparent`), so a client's own trace continues here. Letters between servers, such as
 votes, carry no context. Only the coordinator reports the phases of an update.

@@ -3,12 +3,12 @@
 Its address may be stale, or a firewall may block calls to it.
 
     the other server dialled, so letters pass; calls take a channel of our own
-        ready, and the same server answers ------> calls go directly
-        not so, for DIALLED_SECONDS -------------> the addresses that the server announced are tried, again and again
-            the same server answers at one --------> calls go there: it has moved
-            none ----------------------------------> servers that this one reaches are asked for it
-                one of them passes a question on ----> calls go through that one, until there is a direct way
-                none does ---------------------------> calls are refused at once
+      ready, and the same server answers ------> calls go directly
+      not so, for DIALLED_SECONDS -------------> the addresses that the server announced are tried, again and again
+        the same server answers at one --------> calls go there: it has moved
+        none ----------------------------------> servers that this one reaches are asked for it
+          one of them passes a question on ----> calls go through that one, until there is a direct way
+          none does ---------------------------> calls are refused at once
 
 A server is recognised by the number of its start, which its hello contained. So an announced address cannot lead calls
 to another process than the one of the session.

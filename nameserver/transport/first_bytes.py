@@ -3,9 +3,9 @@
 connect --refused, timeout--> nothing
    |
    +--> the opening of HTTP/2 is sent --its answer---> nothing yet: a name server that starts, or is behind a proxy
-                                        --silence------> nothing yet: a server that hangs
-                                        --other bytes--> another kind of server: HTTP/1, TLS, SSH, mail
-                                        --end----------> the same
+                                      --silence------> nothing yet: a server that hangs
+                                      --other bytes--> another kind of server: HTTP/1, TLS, SSH, mail
+                                      --end----------> the same
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Talk to all other servers: dial those of the table, answer those that dial, and keep one session with each.
 
     table of subnets and addresses --> link (one for each address) -- dials --+
-                                                  through a third server `relay` +
+                                                 through a third server `relay` +
                                                                               +--> conversation (one open for each peer)
     call of another server ---------------------------------------- accepted -+       |
                                                                                       +--> run loop, core
