@@ -1,7 +1,7 @@
 """Common parts of all calls: refusals become errors, and no answer leaves before the state it rests on is durable.
 
 A *read* waits until the revision it asks for is reflected. It computes its whole answer in one instant, from one state
-of the graph. Then it waits for that state to be durable, if a batch is under way, and sends the answer.
+of the graph. If a batch is under way, the read waits for that state to be durable. It then sends the answer.
 
 A method is a coroutine function of a request and a context. Its result is sent, as a message or serialized.
 """

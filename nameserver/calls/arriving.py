@@ -4,9 +4,9 @@
                                                       '-> it is slow: others go on meanwhile -> the handler
                                                       '-> too many are slow, and take memory -> RESOURCE_EXHAUSTED
 
-gRPC receives no more of a request than `UNREAD_BYTES` until its handler reads it, and all of it from then on. So gRPC
-gets each method with one request as a method with a stream, whose first message is read here: an abandoned read returns
-its memory. A slow request delays others by `SLOW_SECONDS` at most.
+gRPC receives no more of a request than `UNREAD_BYTES` until its handler reads it, and all of it from then on. Each
+method with one request is therefore registered as a method with a stream, whose first message is read here. An
+abandoned read returns its memory. A slow request delays others by `SLOW_SECONDS` at most.
 """
 
 from __future__ import annotations

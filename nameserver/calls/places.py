@@ -57,7 +57,7 @@ LARGE_REQUESTS_AT_ONCE: Final = 2
 
 Others wait as bytes.
 
-As many requests that other servers forward are worked on in addition. Otherwise servers that wait for one another would
+The same number of forwarded requests is worked on in addition. Otherwise servers that wait for one another would
 wait for ever.
 """
 

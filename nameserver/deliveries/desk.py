@@ -97,7 +97,7 @@ class Desk:
         """Return a number for one event, never used again."""
         return self._run_loop.new_ticket()
 
-    # -- what calls ask for
+    # -- requests of calls
 
     def carry_out_delivery(self, event: OwnRequest) -> asyncio.Future[Answer]:
         """Take the event at once.
@@ -256,7 +256,7 @@ class Desk:
         """Return the names of recipients. Call this right after `recipients`."""
         return self._core.delivery.audiences.names(recipients)
 
-    # -- what the run loop tells
+    # -- reports of the run loop
 
     def has_open(self) -> bool:
         """Return True if messages wait for the next parcel."""

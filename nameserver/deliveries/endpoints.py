@@ -118,7 +118,7 @@ class Endpoints:
             )
 
     def begin(self, endpoint: Endpoint) -> None:
-        """Begin an endpoint. Of two endpoints on one subscription, the one of the later epoch stays."""
+        """Begin an endpoint. The endpoint of the later epoch stays if there are two on one subscription."""
         other = self._of.get(endpoint.key)
         older = endpoint if other is not None and other.epoch > endpoint.epoch else other
         if older is not None:

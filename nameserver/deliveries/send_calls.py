@@ -4,8 +4,8 @@
              '-> [ another one is: a lane to it, of this stream alone ] --------------+--> in order --> responses
                                                                    Settled, later ----+
 
-A stream has a limit of messages and bytes without an answer, at which no more is read from it. So a sender that is
-faster than the database, or than another server, delays itself alone.
+A stream has a limit of messages and bytes without an answer, at which no more is read from it. A sender that is faster
+than the database, or than another server, therefore delays itself alone.
 
 Source: docs/messages.md, "Sending"; docs/protocol.md, "The way of a message" and "Limits of messages".
 """

@@ -3,8 +3,8 @@
     first request: begin --> Subscribe --> cursor --> entries behind it --> is the mailbox in the audience? --> stream
     later requests: credit, acknowledged ---------------------------------> as much as there is credit for
 
-A gateway is told the recipients before an entry, unless they are those of the previous entry. So a response has one
-audience.
+A gateway is told the recipients before an entry, unless they are those of the previous entry. Each response therefore
+has one audience.
 
 An endpoint that reads nothing delays no other endpoint: it has its credit, and the rest waits in the log. Datagrams
 come between responses, even if entries of the log are still to be read. A few datagrams that the endpoint does not take

@@ -2,13 +2,13 @@
 
     signs of life --> window of the longest silences --> mean, deviation --> phi of the silence that lasts now
 
-Phi is -log10 of the chance that a silence as long as the present one still ends. So a threshold of 1 is wrong once in
-ten times, and a threshold of 8 once in a hundred million. Phi adapts: if signs of life are late now and then, a longer
+Phi is -log10 of the chance that a silence as long as the present one still ends. A threshold of 1 is wrong once in ten
+times, and a threshold of 8 once in a hundred million. Phi adapts: if signs of life are late now and then, a longer
 silence is needed for the same phi.
 
-All frames count as signs of life, but a server only promises one in each interval. So a gap shorter than the interval
-does not tell how late the next sign may be. It counts as the interval, and the window gets at most one entry in each
-interval: the longest gap in it. Otherwise an idle second after a busy one would look like death.
+All frames count as signs of life, but a server only promises one in each interval. A gap shorter than the interval
+therefore does not tell how late the next sign may be. It counts as the interval, and the window gets at most one entry
+in each interval: the longest gap in it. Otherwise an idle second after a busy one would look like death.
 
 This module reads no clock. Times are seconds on one clock that does not go back.
 

@@ -79,7 +79,7 @@ def keep_apart() -> None:
     """Freeze all present objects for the collector, and return free memory.
 
     Frozen objects are still freed when no reference is left. A cycle that is garbage at this moment stays for ever: a
-    few kilobytes of calls under way. So call this only when very many objects have come to be.
+    few kilobytes of calls under way. Call this only when very many objects have come to be.
     """
     gc.freeze()
     _give_back_free_memory()

@@ -12,8 +12,8 @@ these two batches. A read is held until the newest of them is durable, so no rea
 undo.
 
 Long steps: a step that may take long runs in a thread of its own. Meanwhile other events wait for their turn, and no
-letter of the step leaves. Its records are a batch of their own, which may take seconds to write. Until this batch is
-durable, readers see the state before the step, and wait for no later batch.
+letter of the step leaves. Its records are a batch of their own, which may take seconds to write. Readers see the state
+before the step until this batch is durable, and wait for no later batch.
 
 A database that cannot be written: the updates under way have an unknown outcome: the same records are tried again until
 the write works. Reads that may rest on these records, and further updates, are refused, since nothing could be
@@ -27,8 +27,8 @@ durable. A datagram that cannot leave then, or that comes while the server canno
 counted.
 
 Letters to other servers stay in the core's channels. A batch only knows the number of the first letter that must wait,
-in each lane by the numbers of that lane. A received post may be handled in any later step. So the loop asks the core
-after each step which numbers have risen, and receipts follow from that alone.
+in each lane by the numbers of that lane. A received post may be handled in any later step. The loop therefore asks the
+core for the risen numbers after each step, and receipts follow from them alone.
 """
 
 from __future__ import annotations
@@ -379,7 +379,7 @@ class RunLoop:
             raise RefusedError(refusal)
 
     async def between_steps(self) -> None:
-        """Wait until no step runs in another thread. Then the core itself may be read."""
+        """Wait until no step runs in another thread, so that the core itself may be read."""
         while self._long_step is not None:
             await asyncio.wait((self._long_step,))
 

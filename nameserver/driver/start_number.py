@@ -2,7 +2,7 @@
 
 The ids of all that the server accepts until it ends contain it.
 
-The number does not come from the database: that may be an older copy, whose server has started again since.
+The number does not come from the database, which may be an older copy whose server has started again since.
 """
 
 from __future__ import annotations

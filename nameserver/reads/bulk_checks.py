@@ -21,7 +21,7 @@ CHECK_PAIRS_LIMIT = 100_000
 """Most pairs of one request."""
 
 PAIRS_AT_ONCE = 3_000
-"""Pairs that are answered from one state, in some milliseconds. Then other tasks get their turn."""
+"""Pairs that are answered from one state, in some milliseconds, before other tasks get their turn."""
 
 
 class BulkCheckCalls:

@@ -1,7 +1,7 @@
 """ListChanges and Watch: changes of the groups of one server, in the order in which it committed their updates.
 
-Both read the record of changes in the database, some hundred updates at a time. So a slow reader holds no memory here,
-and no reader hears of a change that a crash could undo. The place after a revision:
+Both read the record of changes in the database, some hundred updates at a time. A slow reader therefore holds no memory
+here, and no reader hears of a change that a crash could undo. The place after a revision:
 
     the record holds the update of that revision -> after it
     else -> from the first update of a higher priority: some may be told twice, none is left out

@@ -2,8 +2,9 @@
 
 An answer rests on the parts of some servers, which all held at one instant (`resolver.parts`). Its *basis* is the basis
 of each of these servers, told with its part. If each server later reports the same basis, no part has changed since,
-and no update is under way. Then all parts held at the instant at which these questions began, and the answer is that of
-a resolution begun at that instant. Any update at one of these servers changes its basis, whatever the update is about.
+and no update is under way. All parts therefore held at the instant at which these questions began. The answer is that
+of a resolution begun at that instant. Any update at one of these servers changes its basis, whatever the update is
+about.
 
     basis of an answer    SERVER/BASIS, with spaces between, sorted
 

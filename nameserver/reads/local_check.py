@@ -19,9 +19,12 @@ class PairFinding(IntEnum):
     NO_GROUP = 2
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
-    """Not below, and this server owns the group and all groups below it. No other server could know better."""
+    """The member is not below. This server owns the group and all groups below it, so no other server could know better."""
     APART = 4
-    """Not below, or below by arcs of a server that is away, or no group known here. Another server may know better."""
+    """Another server may know better.
+
+    The member is not below, or below by arcs of a server that is away, or no group of this id is known here.
+    """
 
 
 UNSURE = (PairFinding.APART, PairFinding.NO_GROUP)

@@ -1,7 +1,7 @@
 """FindSpellings: names in use that equal given names but for letter case, of this server and of all others.
 
-Every other call compares names with case. Mail and directories write one mailbox in several ways. So the mail gateway
-and the command line ask here which spellings are members.
+Every other call compares names with case. Mail and directories write one mailbox in several ways. The mail gateway and
+the command line use this call to find the spellings that are members.
 """
 
 from __future__ import annotations

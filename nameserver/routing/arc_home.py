@@ -7,8 +7,8 @@
 Any other arc is left at its parent's home alone, even while that server is away. The core could leave the arc at its
 child's end. But the parent's home would not know: it would go on reporting the arc, in exports and in every "yes".
 
-A server remembers its own answers. So when a request id is repeated after the parent's home is back, only the child's
-home gives the first answer again. At other servers the request begins anew.
+A server remembers its own answers. Only the child's home gives the first answer again if a request id is repeated after
+the parent's home is back. At other servers the request begins anew.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
                                  <--answer or error, as it is------
 
 A forwarded call is answered by its receiver alone, from its own state. The receiver refuses names that it does not own.
-So no call goes further than one server, whatever the servers know of owners, and no call can go in circles.
+No call therefore goes further than one server, whatever the servers know of owners, and no call can go in circles.
 
-Source: docs/grpc.md, "Errors".
+Source: docs/operators.md, "Several servers, one address" (any server takes any call).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Heartbeats of one session: due times, confirmations, and the measured round trip.
 
-A heartbeat names the last heartbeat that its sender received, and the time that has passed since. So the round trip is
-the time since the named heartbeat was sent, less the time that it lay at the peer. A server that names a heartbeat was
+A heartbeat names the last heartbeat that its sender received, and the time that has passed since. The round trip is the
+time since the named heartbeat was sent, less the time that it lay at the peer. A server that names a heartbeat was
 there when the heartbeat came, however late this end reads the answer. A heartbeat also carries the view of its sender,
 and reports if the sender cannot write its database. This module reads no clock. Times are seconds on one clock that
 does not go back.

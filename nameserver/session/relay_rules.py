@@ -3,8 +3,9 @@
     a --Relay(source a, destination b)--> c --the same--> b        a and b talk as over any other stream
                                                                    (`relayed_stream`); c keeps nothing
 
-Frames travel one hop only: a frame that comes from another server than its source is taken here or dropped. So no frame
-is passed on twice, whatever each server believes about links. Frames of servers that were never met are not passed on.
+Frames travel one hop only: a frame that comes from another server than its source is taken here or dropped. No frame is
+therefore passed on twice, whatever each server believes about links. Frames of servers that were never met are not
+passed on.
 
 Source: docs/protocol.md, "Who is there" (two servers that cannot reach each other).
 """

@@ -6,8 +6,8 @@
                                                                                   v
     any state -- goodbye, loss, or a fault that cannot be passed over --> ENDED   OPEN    letters and receipts
 
-Frames are pulled: the shell takes `next_frame` whenever the previous frame has left. So a letter leaves at once on an
-idle stream, and letters that come while a frame is under way share the next frame. There are two lanes
+Frames are pulled: the shell takes `next_frame` whenever the previous frame has left. A letter therefore leaves at once
+on an idle stream. Letters that come while a frame is under way share the next frame. There are two lanes
 (`session_lane.py`). A post leaves only while no letter may leave, and letters get between the parts of a large post. A
 lane whose numbers do not fit ends the session for both lanes.
 
@@ -140,7 +140,7 @@ class Session:
         """Return True if a server is known to be at the other end."""
         return self.hello is not None and self.hello.server == server
 
-    # -- what leaves
+    # -- sending
 
     @property
     def is_open_there(self) -> bool:
@@ -196,7 +196,7 @@ class Session:
         version = None if self.hello is None else self.hello.agreed_version
         return version is not None and version >= POSTS_VERSION
 
-    # -- what comes
+    # -- receiving
 
     def receive(self, frame: Frame | Malformed) -> list[SessionEvent]:
         """Take a frame of the peer. Return its events in order."""

@@ -161,7 +161,7 @@ class SessionLane:
         self._came = _Window(limits.unconfirmed_bytes)
         """Letters of the peer without a receipt."""
 
-    # -- what leaves
+    # -- sending
 
     def handled_through(self) -> int:
         """Return the receipt that can be given now."""
@@ -211,7 +211,7 @@ class SessionLane:
             self._sent_through = letter.number
         return LetterPart(session, letter.number, part, is_last, *receipts, self.lane)
 
-    # -- where to go on
+    # -- resuming
 
     def is_behind(self, handled_through: int) -> bool:
         """Return True if the peer has not handled letters that it has confirmed once."""
@@ -237,7 +237,7 @@ class SessionLane:
         self._sent_through = self._received_through = handled_through
         return ReceiptCame(handled_through, self.lane)
 
-    # -- what comes
+    # -- receiving
 
     def take_receipt(self, handled_through: int) -> list[SessionEvent]:
         """Take a receipt of the peer for letters through a number."""

@@ -5,7 +5,7 @@
     little is left -> the rest is read at one instant -> durable -> sent -> the log of messages, which never changes
 
 A slow reader delays no other call. Rows that change repeatedly are read again once. For a cut, the instant is that of
-the step in which this server takes the cut. Until then changes are followed.
+the step in which this server takes the cut. The snapshot follows changes until then.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ SLOW_COMMIT_SECONDS = 1.0
 """Duration of a slow commit: a hundred times the usual time of a disk."""
 
 STUCK_SECONDS = 5.0
-"""Duration after which a commit, or a step in its own thread, is reported while it still runs."""
+"""Duration after which a commit is reported while it still runs."""
 
 DOUBT_SECONDS = 5.0
 """Age at which an update in doubt is reported. Doubt usually lasts milliseconds. Longer doubt means a silent

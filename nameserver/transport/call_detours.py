@@ -10,8 +10,8 @@ Its address may be stale, or a firewall may block calls to it.
           one of them passes a question on ----> calls go through that one, until there is a direct way
           none does ---------------------------> calls are refused at once
 
-A server is recognised by the number of its start, which its hello contained. So an announced address cannot lead calls
-to another process than the one of the session.
+A server is recognised by the number of its start, which its hello contained. An announced address therefore cannot lead
+calls to another process than the one of the session.
 
 Source: docs/protocol.md, "Who is there" (a server that dials, but cannot be dialled).
 """

@@ -2,7 +2,7 @@
 
 An unknown server may know memberships of foreign processes. Answers here lack these memberships, and must say so. A
 name of an unknown subnet looks like that of a foreign process. If it were joined here as one, its home would not know
-of the arc. So no update may name it, and no definite answer is given about it.
+of the arc. No update may therefore name it, and no definite answer is given about it.
 
 Source: docs/protocol.md, "Who is missing".
 """

@@ -575,7 +575,7 @@ class PeerTransport:
             link.connected(hello.server, hello.subnets, conversation.via)
             self._complaints.settle(link.address)
 
-    # -- who is there
+    # -- liveness of peers
 
     def _heard(self, conversation: SessionRunner) -> None:
         hello = conversation.session.hello

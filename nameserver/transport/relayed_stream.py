@@ -5,7 +5,7 @@ They are used like the ends of a gRPC stream.
 The sender is at most WINDOW_LIMIT payloads ahead of the receiver, so the intermediate server never holds more.
 
 At each end, a stream belongs to one session with the intermediate server, and ends with it. Payloads that this session
-had not passed on are lost with it. So payloads over a later session must not continue the stream, because one may be
+had not passed on are lost with it. Payloads over a later session must not continue the stream, because one may be
 missing.
 """
 

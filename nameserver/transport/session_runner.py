@@ -27,7 +27,7 @@ GREETING_SECONDS = 5.0
 """Timeout of the connection and the first frames: far longer than a server that answers needs."""
 
 RELAY_GREETING_SECONDS = 1.0
-"""The same timeout through a third server. There may be other servers to try before the other end is lost."""
+"""Timeout of the first frames through a third server. Other servers may have to be tried before the peer is lost."""
 
 RELAYS_LIMIT = 256
 """Most frames for other servers that wait to be passed on: the windows of some thirty streams."""

@@ -5,11 +5,12 @@
     hello of another start ------------> what came before is taken no more; what was taken is durable before a session
                                          opens, and what was not is forgotten (`PeerStarted`)
 
-Numbers are proof only at rest, so a peer that has started again is told the number of every letter ever taken of it.
+Numbers are proof only while they stand still. A peer that has started again therefore gets a receipt for all of its
+letters that were ever taken.
 
 A mismatch may be visible to one end alone. A server that has lost only received letters opens its session, since no
-number contradicts there. Then the peer tells it of the mismatch. So such a goodbye counts until the peer has kept a
-session open: from then on no mismatch is known there.
+number contradicts there. The peer then tells it of the mismatch. Such a goodbye counts until the peer has kept a
+session open, because a peer that does so was told no number that does not fit.
 
 Source: docs/protocol.md, "Older copies" and "Healing"; docs/decisions/0012-older-copies.md.
 """

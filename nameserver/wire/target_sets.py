@@ -12,7 +12,7 @@ from nameserver.wire.conversion import KnownIds, read_id
 from shadowtree.v1 import names_pb2 as values
 
 SET_GROUPS_LIMIT = 1_000
-"""Targets and exceptions of one request. As many bits are carried to all nodes below them."""
+"""Targets and exceptions of one request. One bit for each is carried to all nodes below them."""
 
 
 def read_targets(targets: Sequence[values.Target], excluding: Sequence[str], known: KnownIds) -> TargetSet:
