@@ -4,7 +4,7 @@
       <--answers or error, as they are--                        <--
 
 Bytes are passed on unread, so one way serves all methods that servers ask of one another. Only calls that are marked as
-forwarded by a connected server are passed on, and only to a server that this one reaches itself. That server answers
+forwarded by a connected server are passed on, and only to a server that this one reaches itself. The receiver answers
 from its own state, and no call goes further.
 """
 

@@ -19,7 +19,10 @@ class PairFinding(IntEnum):
     NO_GROUP = 2
     """No group of this id is known here. Its home would know it."""
     SETTLED = 3
-    """The member is not below. This server owns the group and all groups below it, so no other server could know better."""
+    """The member is not below, and no other server could know better.
+
+    This server owns the group and all groups below it.
+    """
     APART = 4
     """Another server may know better.
 
