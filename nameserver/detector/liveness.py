@@ -14,7 +14,7 @@
 A lost connection is a hint. A new connection is tried at once, and if it opens in time, the server was not lost. A
 server that announces its end is STOPPED at once, unless it asks its peers to wait. LOST and STOPPED last until a
 session is opened. A server that cannot write keeps its session, and is LOST until it reports over any session that it
-can write. This module reads no clock. Times are waking seconds (`waking`).
+can write. This module reads no clock. Times are waking seconds (`awake_clock.py`).
 """
 
 from __future__ import annotations

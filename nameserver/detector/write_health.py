@@ -8,7 +8,7 @@ A server that cannot write takes no letter, so its peers wait for it. A short fa
 failure is announced, and peers take the server for lost until its frames no longer report the failure. A failure that
 returns within a moment is the same failure: a disk that takes a write only now and then is of no use.
 
-This module reads no clock. Times are waking seconds (`waking`).
+This module reads no clock. Times are waking seconds (`awake_clock.py`).
 """
 
 from __future__ import annotations

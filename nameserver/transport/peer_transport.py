@@ -7,9 +7,9 @@
                                                                                       +--> run loop, core
 
 A broken connection has no consequence at once: it is made again, and unconfirmed letters are sent again. Only a server
-that stays away or silent (`watch`) is lost, and the core is told. Its session ends then. A link that carries one way
-only is broken for both ends. A server that reports that it cannot write its database is lost too. It keeps its session,
-over which it reports when it can write.
+that stays away or silent (`detector/liveness.py`) is lost, and the core is told. Its session ends then. A link that
+carries one way only is broken for both ends. A server that reports that it cannot write its database is lost too. It
+keeps its session, over which it reports when it can write.
 """
 
 from __future__ import annotations
