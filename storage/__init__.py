@@ -1,6 +1,6 @@
-"""The durable state of a name server, in SQLite or PostgreSQL. The only SQL of the project.
+"""The durable state of a name server, in SQLite or PostgreSQL. Only this package contains SQL.
 
-Start with `open_store`; every failure of the world outside is a `StorageError`.
+Start with `open_store`. Every failure of the environment is raised as a `StorageError`.
 """
 
 from storage.errors import StorageError

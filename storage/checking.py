@@ -1,4 +1,4 @@
-"""Try what `open_store` would do with a database, without making a file, a table or a row.
+"""Try what `open_store` would do with a database, without creating a file, a table or a row.
 
 place and rights --> lock: held? --> kind, layout and damage --> whose it is
                        |
@@ -33,19 +33,20 @@ class CheckedDatabase:
     """Contents of a database that could be opened."""
 
     server: ServerId | None
-    """The server that the database belongs to; None if the database is new."""
+    """Server that owns the database. None if the database is new."""
     nodes: tuple[tuple[str, int], ...] = ()
-    """Ids and kinds of all nodes; empty for a layout that the next start brings up to date."""
+    """Ids and kinds of all nodes. Empty for an older layout, which the next start upgrades."""
     subnets_of_others: frozenset[str] = frozenset()
-    """Subnets whose servers were met."""
+    """Subnets of servers that this server has met."""
     in_use: DatabaseInUseError | None = None
-    """Why it could not be opened now: a server uses it."""
+    """Error of an open now, if a server is using the database. None otherwise."""
 
 
 def check_database(url: str, *, server: ServerId | None, owner_part: str) -> CheckedDatabase:
-    """Find out whether `open_store` would open a database; raises `StorageError` if not.
+    """Check whether `open_store` would open a database; raise `StorageError` if it would not.
 
-    A database that a server uses just now is told apart: `in_use` is set. `owner_part` names the rows of `owners`.
+    A database that a running server uses is no error: `in_use` is set. `owner_part` is the part of the protocol rows
+    whose keys are the subnets of other servers.
     """
     parsed = parse_database_url(url)
     if parsed.get_backend_name() == "sqlite":
@@ -65,7 +66,7 @@ def _check_sqlite(url: URL, server: ServerId | None, owner_part: str) -> Checked
             )
     with translating(str(path)):
         if not lock_path(path).exists():
-            # No server has been here, so no server is held up by a check without a lock.
+            # No server has used this file, so a check without a lock delays no server.
             refuse_foreign(path)
             return _look(path, server, owner_part)
         try:
@@ -96,7 +97,7 @@ def _look(path: Path, server: ServerId | None, owner_part: str) -> CheckedDataba
                 keeper.close()
     finally:
         if not had_index and log_path(path).exists():
-            # SQLite makes it beside a log, to read that.
+            # SQLite creates the index in order to read the log.
             index.unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
-"""The checksum that each row carries in its last column: tells that the disk gave back what it was given.
+"""The checksum in the last column of each row, which proves that the disk returned what was written.
 
-SQLite finds damage to its pages, but not a bit that changed inside a row. The checksum is computed from the values of
-all other columns, the same in every engine, and compared with every row that is read
+SQLite detects damage to its pages, but not a changed bit inside a row. The checksum covers the values of all other
+columns. Every engine computes the same checksum, and every row is compared when it is read
 ([why](docs/decisions/0006-damage.md)).
 """
 
@@ -19,21 +19,21 @@ from storage.models import ARCS, SERVER
 CHECKSUM_COLUMN = "checksum"
 
 pack_arc = struct.Struct("<7q").pack
-"""The values of an arc as bytes: half a million of them are read when a server starts."""
+"""Pack the values of an arc as bytes. A precompiled struct, because a start reads half a million arcs."""
 
 IMPOSSIBLE_VALUES = (TypeError, ValueError, struct.error)
-"""What computing raises over values that no record has, which damage can leave behind."""
+"""Errors of computing a checksum over values that no record has; damage can leave such values behind."""
 
 _ROWS_AT_A_TIME = 10_000
 
 
 def arc_checksum(row: Sequence[Any]) -> int:
-    """The checksum of a row of `arcs`, all of whose values are numbers or truth values."""
+    """Return the checksum of a row of `arcs`, whose values are all numbers or truth values."""
     return crc32(pack_arc(*row))
 
 
 def row_checksum(row: Sequence[Any]) -> int:
-    """The checksum of a row of any other table. A truth value counts as 0 or 1."""
+    """Return the checksum of a row of any other table. A truth value counts as 0 or 1."""
     checksum = 0
     for value in row:
         match value:
@@ -50,7 +50,7 @@ def row_checksum(row: Sequence[Any]) -> int:
 
 
 def server_checksum(row: Sequence[Any]) -> int:
-    """The checksum of the server's own row, whose key says nothing."""
+    """Return the checksum of the row of `server`. The key is left out: it is constant."""
     return row_checksum(row[1:])
 
 
@@ -58,12 +58,12 @@ _OF_TABLES: Mapping[str, Callable[[Sequence[Any]], int]] = {ARCS.name: arc_check
 
 
 def checksum_of(table: Table) -> Callable[[Sequence[Any]], int]:
-    """The function from the values of a row, in the order of the columns, to its checksum."""
+    """Return the function that computes the checksum of a row from its values in the order of the columns."""
     return _OF_TABLES.get(table.name, row_checksum)
 
 
 def seal(connection: Connection, name: str) -> None:
-    """Write the checksum of every row of a table: for migrations that changed its columns or rows."""
+    """Write the checksum of every row of a table, for migrations that changed its columns or rows."""
     table = Table(name, MetaData(), autoload_with=connection)
     sealed = table.columns[CHECKSUM_COLUMN]
     keys = list(table.primary_key.columns)

@@ -1,12 +1,12 @@
-"""How far a SQLite database had come, and whose it is: its last acknowledged commit, in `FILE.mark` beside it.
+"""The mark of a SQLite database: the server and its last acknowledged commit, in `FILE.mark` beside the database.
 
-The end of a write-ahead log that is damaged or cut off looks like the end of a log that is whole, and an empty file
-like a new database. So each commit has a number, which is durable with it, and is noted here right afterwards. A
-database that holds fewer commits than are noted has lost some, or is an older copy. The name of the server, noted with
-it, tells when the files of another server were put in place.
+The end of a damaged or truncated write-ahead log looks like the end of a whole log. An empty file looks like a new
+database. Therefore each commit has a number, durable with the commit and noted in the mark right afterwards. A database
+with fewer commits than the mark has lost commits, or is an older copy. The name of the server in the mark detects that
+the files of another server were put in place.
 
-The mark is not flushed: it outlives the process, but after a loss of power it may be behind, or gone. Then it says
-less than is known, never more.
+The mark is not flushed. It survives the end of the process, but a loss of power may leave it outdated or remove it. The
+number in the mark is then too low, never too high.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from storage.errors import DatabaseDamagedError, DatabaseUnavailableError, Serve
 from storage.owned_file import open_owned
 
 _SIZE = 512
-"""What a disk writes at once; hardly a name needs more."""
+"""Bytes that a disk writes at once. A mark with a usual server name fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What is noted: nothing yet by default. Marks of earlier versions name no server."""
+    """Contents of a mark. The defaults mean that nothing is noted. Marks of earlier versions name no server."""
 
     commits: int = 0
     server: str | None = None
@@ -45,7 +45,7 @@ class Mark:
             )
 
     def require_server(self, database: Path, *, server: ServerId) -> None:
-        """Raise `ServerIdentityError` if it was another server that had its database here."""
+        """Raise `ServerIdentityError` if the mark names another server."""
         if self.server not in (None, server):
             name = mark_path(database).name
             raise ServerIdentityError(
@@ -56,12 +56,12 @@ class Mark:
 
 
 def mark_path(database: Path) -> Path:
-    """Where the mark of a database is."""
+    """Return the path of the mark of a database."""
     return database.with_name(database.name + ".mark")
 
 
 def read_mark(database: Path) -> Mark:
-    """What the mark says; nothing where there is none, or where a loss of power spoilt it."""
+    """Return the mark of a database. The mark is empty if the file is missing or a loss of power damaged it."""
     try:
         with os.fdopen(open_owned(mark_path(database), os.O_RDONLY), "rb") as file:
             content = file.read(_SIZE).strip()
@@ -77,7 +77,7 @@ def read_mark(database: Path) -> Mark:
 
 
 class MarkWriter:
-    """Writes the mark of one database, which the caller has for itself."""
+    """Writer of the mark of one database, to which the caller has exclusive access."""
 
     def __init__(self, database: Path) -> None:
         try:
@@ -88,12 +88,12 @@ class MarkWriter:
     def note(self, *, commits: int, server: ServerId) -> None:
         """Note the number of a commit that is durable."""
         number, name = b"%d" % commits, server.encode("utf-8")
-        # Where this fails, the mark says less than it could.
+        # A failed write leaves an older mark, which is safe.
         with suppress(OSError):
             os.pwrite(self._descriptor, (b"%s %s %s\n" % (number, _checksum(number, name), name)).ljust(_SIZE), 0)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._descriptor)
 
 

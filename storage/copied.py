@@ -1,6 +1,7 @@
-"""The state that a copy of a PostgreSQL database holds: its tables as Parquet files, made by Spark's JDBC source.
+"""The state in a copy of a PostgreSQL database: its tables as Parquet files, written by Spark's JDBC source.
 
-Rows come in Arrow batches and go through the code that reads a database: checksums, gaps and layout are judged alike.
+Rows come in Arrow batches and pass through the code that reads a database. Checksums, gaps and layout are therefore
+checked alike.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _TARGETS_OF_JAVA: Final[Mapping[str, str]] = {
     "standby": "secondary",
     "prefer-standby": "preferSecondary",
 }
-"""Values of libpq's `target_session_attrs` that Java calls by another name."""
+"""Java's values for libpq's `target_session_attrs`, where they differ."""
 
 TABLES: Final[Mapping[str, str | None]] = {
     VERSION_TABLE: None,
@@ -45,19 +46,19 @@ TABLES: Final[Mapping[str, str | None]] = {
     OUTCOMES.name: OUTCOMES.c.sequence.name,
     PROTOCOL_ROWS.name: None,
 }
-"""What is copied; with each table the column of whole numbers by which it may be cut into ranges."""
+"""Tables to copy, each with the integer column by which the table may be cut into ranges, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaDatabase:
-    """How Java names a database, and what else it needs to connect."""
+    """JDBC URL of a database and the connection properties that Java needs."""
 
     url: str
     properties: Mapping[str, str]
 
 
 def java_database(text: str) -> JavaDatabase:
-    """The same of one of our URLs; raises `DatabaseUrlError` for one that Java cannot reach."""
+    """Convert a database URL of this project; raise `DatabaseUrlError` if Java cannot reach the database."""
     url = parse_database_url(text)
     shown = show_url(url)
     if url.get_backend_name() != POSTGRESQL:
@@ -80,7 +81,9 @@ def java_database(text: str) -> JavaDatabase:
 
 
 def copied_state(folder: Path, text: str) -> StoredState:
-    """What the copy in a folder holds of the database of a URL; read while consumed. Raises `StorageError`."""
+    """Return the state in a copied folder of the database of a URL. Rows are read while consumed. Raises
+    `StorageError`.
+    """
     database = show_url(parse_database_url(text))
     require_newest_of(_table(folder, VERSION_TABLE).column("version_num").to_pylist(), database=database)
     rows = [row for rows in _slices(folder, SERVER) for row in rows]

@@ -1,6 +1,7 @@
-"""Damage: whether a SQLite file is whole, as far as SQLite itself can tell, and what is said of rows that contradict.
+"""Checks of a SQLite file for damage, as far as SQLite can detect it, and the error for rows that contradict each
+other.
 
-The file is looked at before anything is written to it.
+The checks run before the first write to the file.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from storage.urls import parse_database_url, show_url
 
 
 def check_pages(connection: Connection, *, database: str) -> None:
-    """Look at every page; raise `DatabaseDamagedError` or, where SQLite cannot even begin, an error of the driver."""
+    """Check every page; raise `DatabaseDamagedError`, or an error of the driver if SQLite cannot open the file."""
     driver_connection = connection.connection.driver_connection
     assert isinstance(driver_connection, sqlite3.Connection)
-    # What is wrong may quote a text that is none.
+    # A report of damage may quote bytes that are no valid text.
     driver_connection.text_factory = bytes
-    # The first line is "ok", or says what is wrong, and so do the next ones.
+    # The first row is "ok" or describes the first problem; further rows describe further problems.
     ((found,), *_) = driver_connection.execute("PRAGMA integrity_check(1)").fetchall()
     driver_connection.text_factory = str
     if found != b"ok":
@@ -32,7 +33,7 @@ def check_pages(connection: Connection, *, database: str) -> None:
 
 
 def check_layout(connection: Connection, *, database: str) -> None:
-    """Raise `DatabaseDamagedError` where a table is not exactly what the migrations make."""
+    """Raise `DatabaseDamagedError` if the SQL of a table or index differs from the SQL of the migrations."""
     found = {
         name: _one_line(sql)
         for name, sql in connection.execute(text("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"))
@@ -60,6 +61,6 @@ def _one_line(sql: str) -> str:
 
 
 def contradictory(url: str, why: str) -> DatabaseDamagedError:
-    """The error of a database whose rows are each as they were written, but cannot be true together."""
+    """Return the error for a database whose rows have valid checksums but contradict each other."""
     database = show_url(parse_database_url(url))
     return DatabaseDamagedError(database=database, problem=f"its rows contradict one another ({why})", remedy=RESTORE)

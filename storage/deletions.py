@@ -1,7 +1,7 @@
-"""Rows that delete what is stored under their key: parted from the rows to write.
+"""Separate the rows that delete their key from the rows to write.
 
-Many commits hold none, among them an import of half a million arcs. So the one value in one column that tells them is
-looked for first, which takes some tens of nanoseconds a row.
+Many commits contain no deletion, for example an import of half a million arcs. Therefore the one column value that
+marks a deletion is searched first, which takes some tens of nanoseconds a row.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.rows import Row
 
 
 class _Mark(NamedTuple):
-    """How a row of a table says that it deletes."""
+    """Form of a deleting row in one table: column, value of that column, and primary key."""
 
     mark_of: Callable[[Row], object]
     mark: object
@@ -36,18 +36,18 @@ _MARKS: Mapping[Table, _Mark] = {
     PROTOCOL_ROWS: _mark(PROTOCOL_ROWS, "value", None),
     VIRTUAL_NODES: _mark(VIRTUAL_NODES, "present", False),
 }
-"""In other tables no row deletes."""
+"""Tables with deleting rows. Rows of other tables never delete."""
 
 
 def part_deletions(table: Table, rows: Sequence[Row]) -> tuple[Sequence[Row], Sequence[Row]]:
-    """Return the rows to write and the primary keys to delete; of several rows of one key the last decides."""
+    """Return the rows to write and the primary keys to delete. Among rows with the same key the last row counts."""
     if table not in _MARKS:
         return rows, ()
     mark_of, mark, key_of = _MARKS[table]
     if mark not in map(mark_of, rows):
         return rows, ()
     deleted = {key_of(row) for row in rows if mark_of(row) == mark}
-    # Only of these can it matter which row is the last.
+    # Order matters only for keys with a deleting row.
     latest = {key_of(row): row for row in rows if key_of(row) in deleted}
     kept = [row for row in rows if key_of(row) not in deleted]
     kept += [row for row in latest.values() if mark_of(row) != mark]

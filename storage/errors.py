@@ -1,28 +1,28 @@
-"""Why a database refuses to open or to commit: each error is one line that says what, where, and what to do.
+"""Reasons why a database refuses to open or to commit. Each error is one line with problem, place and remedy.
 
-All of them are `StorageError`. They are refusals or faults of the world outside; a row that a database cannot
-hold at all is our bug and stays the exception it is.
+All errors are `StorageError`: refusals, or faults of the environment. A row that no database can hold is a bug of the
+program and keeps its original exception.
 """
 
 from __future__ import annotations
 
 RESTORE = 'restore it from a backup ("Backup and restore" in docs/operators.md says how)'
-"""What to do about a database that is damaged."""
+"""Remedy for a damaged database."""
 
 
 class StorageError(Exception):
-    """Something is wrong with the database. The text is one line: what, where, and what to do."""
+    """Base of all database errors. The text is one line: database, problem and remedy."""
 
     def __init__(self, *, database: str, problem: str, remedy: str) -> None:
         super().__init__(f"database {database}: {problem}; {remedy}")
         self.database = database
-        """The URL or file, without a password."""
+        """URL or file, without a password."""
         self.problem = problem
         self.remedy = remedy
 
 
 class DatabaseUrlError(StorageError):
-    """The URL is of no engine that we know, or is malformed."""
+    """The URL is malformed or names an unknown engine."""
 
 
 class DriverMissingError(StorageError):
@@ -33,7 +33,7 @@ class DatabaseInUseError(StorageError):
     """Another server, or another program, holds this database."""
 
     def __init__(self, *, database: str, problem: str, remedy: str, process: int | None = None) -> None:
-        """`process`: the id of the process that holds it; None if it is not known."""
+        """`process`: the id of the process that holds the database; None if unknown."""
         super().__init__(database=database, problem=problem, remedy=remedy)
         self.process = process
 
@@ -43,7 +43,7 @@ class ServerIdentityError(StorageError):
 
 
 class ServerNotNamedError(ServerIdentityError):
-    """The database is new, and nobody said whose it is to be: opened with the name of a server, it will do."""
+    """The database is new and the caller named no server. A name of a server makes the call succeed."""
 
 
 class DatabaseVersionError(StorageError):
@@ -55,11 +55,11 @@ class NotOurDatabaseError(StorageError):
 
 
 class DatabaseDamagedError(StorageError):
-    """The database is ours, but what it holds cannot be right."""
+    """The database was written by this program, but its contents cannot be right."""
 
 
 class DatabaseFullError(StorageError):
-    """There is no room left. Nothing of the failed commit was stored; later ones work once there is room."""
+    """The disk is full. Nothing of the failed commit was stored. Later commits succeed once there is room."""
 
 
 class DatabaseUnavailableError(StorageError):
@@ -67,9 +67,9 @@ class DatabaseUnavailableError(StorageError):
 
 
 class DatabaseInterruptedError(DatabaseUnavailableError):
-    """The connection or the file is gone, and with it, perhaps, exclusive use. Later commits find out, and may work.
+    """The connection or the file was lost, and possibly exclusive use. Later commits check this and may succeed.
 
-    If this ended a commit, that commit may have been made: made again, it has the same effect.
+    A commit that failed with this error may have been stored. Repeating the commit has the same effect.
     """
 
 

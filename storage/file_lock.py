@@ -1,9 +1,8 @@
-"""Exclusive use of a SQLite file by one server: an operating system lock on `FILE.lock` beside it.
+"""Exclusive use of a SQLite file by one server: an operating system lock on `FILE.lock` beside the file.
 
-The lock belongs to the open file, so the system releases it when the process ends, however it ends. The lock
-file itself stays: removing it would let two servers each lock a file of that name. It holds the process id
-and the kind of program, for the message that the second server gives. Programs that only look at the database
-are not held up.
+The lock belongs to the open file, so the system releases it when the process ends, however it ends. The lock file
+stays: after a removal two servers could each lock a file of that name. The lock file holds the process id and the kind
+of program, for the error message of a second server. Programs that only read the database are not blocked.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ from storage.errors import DatabaseInUseError, DatabaseUnavailableError
 from storage.owned_file import open_owned
 
 HOLDER_BYTES = 64
-"""Bytes of the lock file: a process id, and the kind of the program, which earlier versions did not write."""
+"""Size of the lock file's contents: a process id and the kind of program. Earlier versions wrote no kind."""
 
 
 class FileLock:
-    """Held from the moment it is made until `release`, or until the process ends."""
+    """A lock that is held from its creation until `release` or the end of the process."""
 
     def __init__(self, database: Path, *, of: str = "name server", is_check: bool = False) -> None:
-        """`of`: what programs use such a database, for messages. `is_check`: neither make nor write the lock file."""
+        """`of`: kind of program, for messages. `is_check`: neither create nor write the lock file."""
         self._of = of
         self.path = lock_path(database)
         self._database = database
@@ -43,16 +42,17 @@ class FileLock:
 
     @classmethod
     def of_existing(cls, database: Path, *, of: str = "name server") -> FileLock:
-        """Take the lock by the file that is there, and leave in it what it holds."""
+        """Take the lock on the existing lock file without changing the file's contents."""
         return cls(database, of=of, is_check=True)
 
     def release(self) -> None:
-        """Let other servers have the database."""
+        """Release the lock, so that another server can open the database."""
         os.close(self._descriptor)
 
     def is_in_place(self) -> bool:
-        """Whether the lock file is still the one that we hold; if not, another server may hold its
-        successor."""
+        """Return True if the path still leads to the locked file. If not, another server may hold the file's
+        successor.
+        """
         return names_open_file(self.path, self._descriptor)
 
     def _take(self, *, is_noted: bool) -> None:
@@ -91,12 +91,12 @@ class FileLock:
 
 
 def lock_path(database: Path) -> Path:
-    """Where the lock of a database is."""
+    """Return the path of the lock file of a database."""
     return database.with_name(database.name + ".lock")
 
 
 def names_open_file(path: Path, descriptor: int) -> bool:
-    """Whether a path still leads to the file that is open under this descriptor."""
+    """Return True if the path leads to the file that is open under the descriptor."""
     try:
         found = path.stat()
     except OSError:

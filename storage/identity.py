@@ -1,4 +1,4 @@
-"""Whose database it is: written at the first opening, compared at every later one."""
+"""The owner of a database: written when the database is first opened, compared at every later opening."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from storage.errors import ServerIdentityError, ServerNotNamedError
 
 
 def settle_identity(*, stored: str | None, given: ServerId | None, database: str) -> ServerId:
-    """Return the name of the server that a database belongs to, or raise `ServerIdentityError`."""
+    """Return the name of the server that owns a database, or raise `ServerIdentityError`."""
     if stored is None:
         if given is None:
             raise ServerNotNamedError(

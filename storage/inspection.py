@@ -1,16 +1,16 @@
-"""Everything for which a SQLite file is refused before it is written to, found over connections that only read.
+"""All checks that can refuse a SQLite file before the first write, over connections that only read.
 
-SQLite takes any write-ahead log beside a file for its own, and the first connection that may write copies what the log
-holds into the file as it closes. So a log that belongs to another file, or to a newer state of this one, must be found
-out before. What ties both together is in the row of the server, which each commit writes:
+SQLite takes any write-ahead log beside a file for the log of that file. The first connection that may write copies the
+log into the file as it closes. Therefore a log of another file, or of a newer state of this file, must be detected
+before. The row of the server ties log and file together. Each commit writes this row:
 
     names.db                      names.db-wal, a generation of the log
     ... commit a:349        <---  generation b, base a:349, commits 350, 351, ... 400
 
-A generation begins when the file holds everything that was committed (`base`), and only then is a name drawn for it.
-Its commits reach the file in checkpoints. So whenever a server ends, the row in the file itself is the base of the
-generation, or of one of its commits. The pages that are not in the log are those of the base in either case, and the
-log has the others. Any other row is of a file that this log does not go on from.
+A generation begins when the file holds every commit (`base`). Only then a name is drawn for the generation. Commits of
+the generation reach the file in checkpoints. So whenever a server ends, the row in the file is that of the base, or of
+one of the commits of the generation. Pages that are not in the log are pages of the base in either case, and the log
+has all others. Any other row belongs to a file that this log does not continue.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from storage.schema import NEWEST_REVISION, stated_revision
 from storage.sql_store import ServerState, server_of_row
 
 _FORMAT_VERSIONS = slice(18, 20)
-"""Where the header of a file says whether it may have a write-ahead log."""
+"""Bytes of a file's header that say whether the file may have a write-ahead log."""
 
 _HAS_NO_LOG = b"\1\1"
 
 
 def log_path(database: Path) -> Path:
-    """Where SQLite puts the write-ahead log of a file."""
+    """Return the path of SQLite's write-ahead log of a file."""
     return database.with_name(database.name + "-wal")
 
 
 def refuse_foreign(database: Path) -> None:
-    """Raise `StorageError`, or an error of the driver, if the file is of another program or a newer version."""
+    """Raise `StorageError`, or an error of the driver, if another program or a newer version wrote the file."""
     if file_size(database) > 0:
         with closing(read_only(database)) as connection:
             stated_revision(connection, database=str(database))
@@ -53,8 +53,8 @@ def refuse_foreign(database: Path) -> None:
 def inspect(database: Path, *, server: ServerId | None) -> Connection | None:
     """Raise `StorageError`, or an error of the driver, if this server must not use the file.
 
-    Returns a connection to the file if there is one with a log. As long as it is open, no other connection of this
-    process copies the log into the file when it closes.
+    Return a connection to the file if the file exists and has a log. While this connection is open, no other connection
+    of this process copies the log into the file as it closes.
     """
     has_log = file_size(log_path(database)) > 0
     mark = read_mark(database)
@@ -87,7 +87,7 @@ def inspect(database: Path, *, server: ServerId | None) -> Connection | None:
                 database, server=settle_identity(stored=stored.name, given=server, database=str(database))
             )
         mark.require(database, commits=0 if stored is None else stored.commits)
-        # Not even the end of a reading may hold up the server.
+        # An open read transaction would block the server, so end it.
         connection.rollback()
     except BaseException:
         connection.close()
@@ -99,7 +99,7 @@ def inspect(database: Path, *, server: ServerId | None) -> Connection | None:
 
 
 def _check_log(database: Path, connection: Connection) -> None:
-    """Raise `StorageError` if the log does not go on from the file, as far as both can be read."""
+    """Raise `StorageError` if the log does not continue from the file, as far as both can be read."""
     log = log_path(database).name
     with database.open("rb") as file:
         header = file.read(_FORMAT_VERSIONS.stop)
@@ -136,7 +136,7 @@ def _not_its_log(database: Path, why: str) -> DatabaseDamagedError:
 
 
 def row_of_server(connection: Connection, database: Path) -> ServerState | None:
-    """The row of the server in any layout; None in a database that no server has used."""
+    """Return the row of the server in any layout; None in a database that no server has used."""
     row = connection.exec_driver_sql("SELECT * FROM server").mappings().one_or_none()
     if row is None:
         return None
@@ -146,7 +146,10 @@ def row_of_server(connection: Connection, database: Path) -> ServerState | None:
 
 
 def _readable_row(connection: Connection, database: Path) -> ServerState | None:
-    """The same as far as it can be told: a crash may leave the file itself without tables, or half written."""
+    """Return the row of the server, or None if it cannot be read.
+
+    A crash may leave the file itself without tables, or half written.
+    """
     try:
         return row_of_server(connection, database)
     except (sqlite3.Error, DBAPIError, UnicodeDecodeError, StorageError):
@@ -154,7 +157,7 @@ def _readable_row(connection: Connection, database: Path) -> ServerState | None:
 
 
 def read_only(database: Path, *, without_log: bool = False) -> Connection:
-    """A connection that leaves nothing behind where there is no log, and at most the index of one that there is."""
+    """Open a connection that leaves no files behind without a log, and at most the log's index otherwise."""
     mode = "immutable=1" if without_log or file_size(log_path(database)) == 0 else "mode=ro"
     uri = f"file:{quote(str(database))}?{mode}"
     engine = create_engine(
@@ -166,7 +169,7 @@ def read_only(database: Path, *, without_log: bool = False) -> Connection:
 
 
 def file_size(path: Path) -> int:
-    """In bytes; 0 if there is no such file."""
+    """Return the size of a file in bytes; 0 if the file does not exist."""
     try:
         return path.stat().st_size
     except FileNotFoundError:

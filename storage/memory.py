@@ -1,7 +1,7 @@
-"""A store that forgets everything when the process ends: the fake for tests and simulations.
+"""A store that loses everything when the process ends: the fake for tests and simulations.
 
-It passes the contract suite of the real ones. `MemoryDatabase` stands for the file: it outlives the stores
-opened on it.
+`MemoryStore` passes the contract suite of the durable stores. `MemoryDatabase` takes the place of the file: it outlives
+the stores that are opened on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from storage.store import LOG_RECORDS_PER_READ, ChangesFound, ChangesWanted, Log
 
 @dataclass(slots=True)
 class MemoryDatabase:
-    """What was committed, and which store has it open."""
+    """Committed state, and the store that has the database open."""
 
     server: ServerId | None = None
     counter: int = 0

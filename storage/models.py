@@ -1,8 +1,8 @@
-"""The tables, as SQLAlchemy models: the columns of each are the fields of its record, in that order, and a checksum.
+"""The tables as SQLAlchemy models. The columns of a table are the fields of its record, in that order, and a checksum.
 
-Rows travel as plain tuples between records and the driver, so these classes are never instantiated: they say
-what the tables are, SQL statements are compiled from them, and a test compares them with the migrations. Columns that
-were added to an older layout may be empty as far as the database knows: SQLite adds no others. None is.
+Rows travel as plain tuples between records and the driver, so these classes are never instantiated. The classes define
+the tables, SQL statements are compiled from them, and a test compares them with the migrations. Columns added to an
+older layout are nullable, because SQLite adds only nullable columns. No row has a null there.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
 class Base(DeclarativeBase):
-    """Holds the metadata of all tables."""
+    """Base class with the metadata of all tables."""
 
 
 class ServerRow(Base):
-    """The one row that says whose state this is, and its priority counter."""
+    """The single row with the server's name, its priority counter and its last commit."""
 
     __tablename__ = "server"
 
@@ -25,11 +25,11 @@ class ServerRow(Base):
     name: Mapped[str] = mapped_column(String)
     counter: Mapped[int] = mapped_column(BigInteger)
     commits: Mapped[int | None] = mapped_column(BigInteger)
-    """The number of the last commit: rises by one with each."""
+    """Number of the last commit. Each commit adds one."""
     generation: Mapped[str | None] = mapped_column(String)
-    """Of SQLite's write-ahead log: drawn at random whenever it begins anew."""
+    """Name of the generation of SQLite's write-ahead log, drawn at random for each generation."""
     base: Mapped[str | None] = mapped_column(String)
-    """The commit that SQLite's file held when the generation began: GENERATION:NUMBER."""
+    """Commit that the SQLite file held when the generation began, as GENERATION:NUMBER."""
     checksum: Mapped[int | None] = mapped_column(BigInteger)
 
 
@@ -51,7 +51,7 @@ class NodeRow(Base):
 
 
 class ArcRow(Base):
-    """`ArcRecord`. In SQLite the table is its own index by key, which halves its size and its writing."""
+    """`ArcRecord`. In SQLite the table is its own index by key, which halves its size and the bytes written."""
 
     __tablename__ = "arcs"
     __table_args__ = ({"sqlite_with_rowid": False},)
@@ -80,7 +80,7 @@ class VirtualNodeRow(Base):
 
 
 class OutcomeRow(Base):
-    """`OutcomeRecord`, found by its sequence number when the oldest are forgotten."""
+    """`OutcomeRecord`. The index by sequence number finds the oldest outcomes to delete."""
 
     __tablename__ = "outcomes"
     __table_args__ = (Index("outcomes_by_sequence", "sequence"),)
@@ -93,7 +93,7 @@ class OutcomeRow(Base):
 
 
 class ChangeRow(Base):
-    """`ChangeRecord`. In SQLite its number is the row's own, so the newest is appended."""
+    """`ChangeRecord`. In SQLite the number is the row id, so a new record is appended."""
 
     __tablename__ = "changes"
 
@@ -111,7 +111,7 @@ class ChangeRow(Base):
 
 
 class LogRow(Base):
-    """`LogRecord`. In SQLite its position is the row's own, so the newest is appended."""
+    """`LogRecord`. In SQLite the position is the row id, so a new record is appended."""
 
     __tablename__ = "log"
 
@@ -124,10 +124,10 @@ class LogRow(Base):
 
 
 class ProtocolTableRow(Base):
-    """`ProtocolRow`. Its value may be a letter of several megabytes, so the index by key is apart in SQLite too: a
-    table that is its own index reads the whole of each row whose key a search compares with.
+    """`ProtocolRow`. The index by key is separate in SQLite too, because a value may be a letter of several megabytes.
 
-    Part and key together may take 2,600 bytes of UTF-8: an index entry of PostgreSQL holds little more.
+    A table that is its own index reads the whole of each row whose key a search compares. Part and key together may
+    take 2,600 bytes of UTF-8: an index entry of PostgreSQL holds little more.
     """
 
     __tablename__ = "protocol_rows"
@@ -139,7 +139,7 @@ class ProtocolTableRow(Base):
 
 
 def table_of(model: type[Base]) -> Table:
-    """The table of a model."""
+    """Return the table of a model."""
     table = model.__table__
     assert isinstance(table, Table)
     return table

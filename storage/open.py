@@ -1,4 +1,4 @@
-"""Opens the database that a URL names. Engines are imported only when they are asked for."""
+"""Open the database that a URL names. Engines are imported only when they are needed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from storage.store import Store
 
 
 def open_store(url: str, *, server: ServerId | None = None) -> Store:
-    """Open a database for exclusive use, bring its layout up to date and settle whose it is.
+    """Open a database for exclusive use, bring its layout up to date and check its owner.
 
-    `sqlite:///FILE` is made if it does not exist; `postgresql://USER@HOST/DATABASE` must exist. The first
-    opening writes the server's name and needs it; later ones may leave it out. Raises `StorageError`: a wrong
-    URL, a database in use, of another server, from a newer version, damaged, or out of reach. Nothing is left
-    open then.
+    `sqlite:///FILE` is created if it does not exist; `postgresql://USER@HOST/DATABASE` must exist. The first opening
+    needs and writes the server's name; later openings may leave it out. Raises `StorageError` if the URL is wrong, or
+    the database is in use, belongs to another server, comes from a newer version, is damaged or is out of reach. After
+    an error no file or connection is left open.
     """
     from storage.urls import parse_database_url, show_url
 
@@ -31,9 +31,9 @@ def open_store(url: str, *, server: ServerId | None = None) -> Store:
 
 
 def reading_state(url: str) -> AbstractContextManager[StoredState]:
-    """What a PostgreSQL database holds at one instant, beside its server; to be consumed inside.
+    """Return the state of a PostgreSQL database at one instant, while its server runs. Consume it inside the context.
 
-    Raises `StorageError`, also for SQLite, whose file one process uses at a time.
+    Raises `StorageError`, also for SQLite: only one process at a time uses a SQLite file.
     """
     from storage.urls import parse_database_url, show_url
 
@@ -51,7 +51,7 @@ def reading_state(url: str) -> AbstractContextManager[StoredState]:
 
 
 def require_psycopg(database: str) -> None:
-    """Raise `DriverMissingError` where what talks to PostgreSQL is not installed."""
+    """Raise `DriverMissingError` if the driver of PostgreSQL is not installed."""
     try:
         import psycopg  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Opens the files beside a database: nobody else may have put something of theirs in their place."""
+"""Open the files beside a database, and refuse files that another user may have put there."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 
 
 def open_owned(path: Path, flags: int) -> int:
-    """A descriptor of a regular file of this user that has one name; raises `OSError` where it is anything else."""
+    """Open a regular file of this user that has one name, and return its descriptor; raise `OSError` for any other
+    file.
+    """
     try:
-        # A pipe without a writer would be waited for.
+        # O_NONBLOCK: opening a pipe that has no writer would block.
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
     except OSError as error:
         if error.errno == errno.ELOOP:

@@ -1,12 +1,12 @@
-"""PostgreSQL, by psycopg 3. Large batches travel by COPY, small ones as pipelined inserts.
+"""PostgreSQL through psycopg 3. Large batches travel by COPY, small ones as pipelined inserts.
 
-Exclusive use is an advisory lock of the session, and every commit goes over that same session: when the
-connection breaks, the lock and the ability to commit end together, so that a server which lost its lock can
-do no harm. It takes the lock again over a new connection, and goes on where nobody else wrote meanwhile.
+Exclusive use is an advisory lock of the session, and every commit goes over that same session. When the connection
+breaks, the lock and the ability to commit end together, so a server without its lock cannot commit. The server takes
+the lock again over a new connection, and continues if no other server wrote meanwhile.
 
-The lock is tried out whenever it is taken (`storage.session_lock`). Each commit is fenced besides: it replaces
-exactly the row of the commit before, made by this engine, or nothing of it is stored. A lock that fails costs a
-server, never an update.
+The lock is tried out whenever it is taken (`storage.session_lock`). Each commit is fenced as well: it replaces exactly
+the row of the previous commit, made by this engine, or stores nothing. A failed lock stops a server but never loses an
+update.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ from storage.sql_store import (
 from storage.urls import has_several_hosts, show_url
 
 LOCK_TIMEOUT_MS = 2_000
-"""How long to wait for a lock: the session of a server that was just killed takes a moment to end."""
+"""Wait for a lock, in milliseconds. The session of a server that was just killed takes a moment to end."""
 
 CLIENT_CHECK_MS = 500
-"""How often a session that is busy looks whether its server still lives; it must end within `LOCK_TIMEOUT_MS`."""
+"""Interval at which a busy session checks that its server is alive. The session must end within `LOCK_TIMEOUT_MS`."""
 
 CONNECTION_DEFAULTS: Mapping[str, str | int] = {
     "application_name": "shadowtree",
@@ -84,22 +84,22 @@ CONNECTION_DEFAULTS: Mapping[str, str | int] = {
     "keepalives_count": 4,
     "tcp_user_timeout": 30_000,
 }
-"""Used where the URL says nothing else."""
+"""Connection parameters for all that the URL leaves out."""
 
 DEFAULTS_OF_SEVERAL_HOSTS: Mapping[str, str | int] = {"target_session_attrs": "read-write"}
-"""Options for a URL that names several hosts: the primary is the one that can be written."""
+"""Options for a URL that names several hosts: the primary is the host that accepts writes."""
 
 COPY_FROM_ROWS = 1_000
-"""From this many rows on, the temporary table of a COPY is worth making."""
+"""Number of rows from which a COPY pays for its temporary table."""
 
 ROWS_PER_SLICE = 20_000
-"""Rows copied, compared for equal keys and inserted at a time; the same number is fetched or deleted at a time."""
+"""Number of rows copied, deduplicated by key and inserted at once, and fetched or deleted at once."""
 
 
 _CHECK_CLIENT = text(
     "SELECT set_config(name, :interval_ms, false) FROM pg_settings WHERE name = 'client_connection_check_interval'"
 )
-"""Does nothing before PostgreSQL 14, which does not know the setting."""
+"""Statement without effect before PostgreSQL 14, which lacks the setting."""
 
 
 def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
@@ -118,7 +118,10 @@ def open_postgresql_store(url: URL, *, server: ServerId | None) -> SqlStore:
 
 @contextmanager
 def reading_postgresql(url: URL) -> Iterator[StoredState]:
-    """What a database holds at one instant, while its server goes on; to be consumed inside. Raises `StorageError`."""
+    """Return the state of a database at one instant, while its server runs. Consume it inside the context.
+
+    Raises `StorageError`.
+    """
     engine = _ReadingEngine(url)
     try:
         with engine.translate_errors(), engine.connection.begin():
@@ -137,7 +140,7 @@ class PostgresqlEngine:
     """The `SqlEngine` of PostgreSQL."""
 
     def __init__(self, url: URL, *, of: str = "name server") -> None:
-        """Connect; `of`: what programs use such a database, for messages."""
+        """Connect. `of`: kind of program that uses such a database, for messages."""
         self._of = of
         self._database = show_url(url)
         defaults = {**CONNECTION_DEFAULTS, **(DEFAULTS_OF_SEVERAL_HOSTS if has_several_hosts(url) else {})}
@@ -168,7 +171,7 @@ class PostgresqlEngine:
     def _connect_driver(
         self, _dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]
     ) -> psycopg.Connection[Row]:
-        """Refuse some look-alikes before SQLAlchemy asks for a version that it cannot read."""
+        """Refuse some databases that imitate PostgreSQL before SQLAlchemy asks for a version that it cannot parse."""
         session = psycopg.connect(*arguments, **options)
         try:
             ((version,),) = session.execute("SELECT version()").fetchall()
@@ -192,7 +195,7 @@ class PostgresqlEngine:
 
     @property
     def database(self) -> str:
-        """The database as error messages name it."""
+        """Name of the database in error messages."""
         return self._database
 
     @property
@@ -222,7 +225,7 @@ class PostgresqlEngine:
         self.cautions = tuple(filter(None, (untested, trial.caution)))
 
     def _kind_by_catalog(self) -> str | None:
-        """Return the name of a look-alike that gives PostgreSQL's own version."""
+        """Return the name of a database that imitates PostgreSQL and reports PostgreSQL's own version."""
         with self.translate_errors(), self._connection.begin():
             is_aurora = self._connection.scalar(
                 text("SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'aurora_version'")
@@ -230,7 +233,11 @@ class PostgresqlEngine:
         return "Amazon Aurora" if is_aurora else None
 
     def _refuse_standby(self) -> None:
-        """A lock of a standby keeps nobody from its primary, and a standby may become a primary while it is held."""
+        """Refuse a standby.
+
+        A lock on a standby excludes no server from its primary, and the standby may become a primary while the lock is
+        held.
+        """
         if self._connection.scalar(text("SELECT pg_is_in_recovery()")):
             raise DatabaseUnavailableError(
                 database=self._database,
@@ -240,7 +247,7 @@ class PostgresqlEngine:
             )
 
     def check_settings(self) -> None:
-        """Refuse an encoding that cannot hold every name, and insist on durable commits."""
+        """Refuse an encoding that cannot hold every name, and turn durable commits on."""
         with self.translate_errors(), self._connection.begin():
             encoding = self._connection.scalar(text("SHOW server_encoding"))
             if encoding != "UTF8":
@@ -253,12 +260,14 @@ class PostgresqlEngine:
                 self._connection.exec_driver_sql("SET SESSION synchronous_commit = on")
 
     def check_exclusive(self) -> None:
-        """Notice a connection that is gone; SQLAlchemy would replace it by one that does not hold the lock."""
+        """Raise `DatabaseInterruptedError` if the connection is closed; SQLAlchemy would replace it by one without the
+        lock.
+        """
         if self._session.closed:
             raise self._interrupted()
 
     def resume(self) -> None:
-        """Connect and take the lock again; the old session, if it still lives somewhere, holds it a little longer."""
+        """Connect and take the lock again. An old session that still exists holds the lock a little longer."""
         if not self._connection.closed:
             self._connection.invalidate()
             self._connection.close()
@@ -278,46 +287,48 @@ class PostgresqlEngine:
             self._connection.execute(text("SELECT 1"))
 
     def generation_after(self, _state: ServerState, /) -> Generation:
-        """PostgreSQL knows its log; a generation is what one engine commits."""
+        """Return the generation of this engine. PostgreSQL guards its own log, so a generation is all commits of one
+        engine.
+        """
         return Generation(self._life)
 
     def is_next(self, before: ServerState, found: ServerState) -> bool:
-        """True if this engine can have made the commit `found` right after `before`."""
+        """Return True if this engine can have made the commit `found` right after `before`."""
         return found.commits == before.commits + 1 and found.generation == self._life
 
     def write_state(self, before: ServerState, state: ServerState) -> None:
-        """Replace the row of the commit before; raise `DatabaseLostError` where another row is there."""
+        """Replace the row of the previous commit; raise `DatabaseLostError` if another row is there."""
         (row,) = sealed(SERVER, [state.record])
         values = (*row, SERVER_KEY, before.commits, before.generation)
         if self._connection.exec_driver_sql(_REPLACE_STATE, values).rowcount != 1:
             raise DatabaseLostError(database=self._database, problem=USED_BY_ANOTHER, remedy=SEE_THAT_IT_IS_RIGHT)
 
     def acknowledge(self, state: ServerState) -> None:
-        """Nothing: PostgreSQL knows the end of its log."""
+        """Do nothing: PostgreSQL knows the end of its log."""
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Begin one."""
+        """Begin a transaction."""
         return self._connection.begin()
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
-        """Insert the records, or replace those of the same key."""
+        """Insert the records, or replace rows with the same key."""
         if len(records) < COPY_FROM_ROWS:
             self._connection.exec_driver_sql(_UPSERTS[table], sealed(table, records))
         else:
             self._copy(table, records)
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
-        """Delete the rows of these primary keys."""
+        """Delete the rows with these primary keys."""
         for start in range(0, len(keys), ROWS_PER_SLICE):
             columns = zip(*keys[start : start + ROWS_PER_SLICE], strict=True)
             self._connection.exec_driver_sql(_DELETES[table], tuple(map(list, columns)))
 
     def cut(self, number: Column[int], through: int) -> None:
-        """Delete the rows in whose column this number or a smaller one is."""
+        """Delete the rows with this number or a smaller one in the column."""
         self._connection.execute(delete(number.table).where(number <= through))
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
-        """Yield the rows of a statement, some thousands at a time."""
+        """Yield the rows of a statement, `ROWS_PER_SLICE` at a time."""
         self.check_exclusive()
         with self.translate_errors(), self._connection.begin(), self._session.cursor(name="state") as cursor:
             cursor.execute(str(statement.compile(dialect=self._connection.dialect)).encode())
@@ -325,13 +336,13 @@ class PostgresqlEngine:
                 yield rows
 
     def close(self) -> None:
-        """Close the connection, and with it give up exclusive use."""
+        """Close the connection, and thereby release exclusive use."""
         self._connection.close()
         self._engine.dispose()
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
-        """Turn errors of the driver that are not our bugs into `StorageError`."""
+        """Translate errors of the driver that are not bugs of the program into `StorageError`."""
         try:
             yield
         except (psycopg.Error, DBAPIError) as error:
@@ -341,14 +352,14 @@ class PostgresqlEngine:
             raise explained from error
 
     def _copy(self, table: Table, records: Sequence[Row]) -> None:
-        """Copy slices into a temporary table without keys, and insert from there."""
+        """Copy slices into a temporary table without keys, and insert from that table."""
         incoming, upsert = _incoming(table)
         self._connection.execute(CreateTable(incoming))
         statement = f"COPY {incoming.name} FROM STDIN (FORMAT BINARY)".encode()
         types = [str(column.type.compile(dialect=_DIALECT)).lower() for column in incoming.columns]
         keys = [table.columns.keys().index(column.name) for column in table.primary_key]
         for start in range(0, len(records), ROWS_PER_SLICE):
-            # One statement may not touch a row twice, so of equal keys only the last goes on.
+            # One statement may not touch a row twice, so only the last row of each key goes on.
             latest = {tuple(row[key] for key in keys): row for row in records[start : start + ROWS_PER_SLICE]}
             with self._session.cursor() as cursor, cursor.copy(statement) as copy:
                 copy.set_types(types)
@@ -358,7 +369,7 @@ class PostgresqlEngine:
             self._connection.exec_driver_sql(f"TRUNCATE {incoming.name}")
 
     def _explain(self, error: BaseException | None) -> StorageError | None:
-        """What to tell people about an error of PostgreSQL; None if it is our bug."""
+        """Return the error to show for an error of PostgreSQL; None if the error is a bug of the program."""
         if self._session.closed:
             return self._interrupted()
         state = (error.sqlstate or "") if isinstance(error, psycopg.Error) else ""
@@ -377,7 +388,7 @@ class PostgresqlEngine:
 
 
 class _ReadingEngine(PostgresqlEngine):
-    """One transaction that reads, and holds nobody up."""
+    """Engine with one read-only transaction, which blocks no other session."""
 
     def _connect(self) -> None:
         super()._connect()
@@ -395,11 +406,11 @@ def _first_line(error: BaseException | None) -> str:
 
 
 _DIALECT = psycopg_dialect(paramstyle="format")  # type: ignore[no-untyped-call]
-"""Compiles to `%s`, which takes tuples."""
+"""Dialect that compiles placeholders to `%s`, so that parameters can be tuples."""
 
 
 def _upsert(table: Table, incoming: Table | None = None) -> str:
-    """Insert values, or all rows of another table, replacing rows of the same key."""
+    """Compile a statement that inserts values, or all rows of another table, and replaces rows with the same key."""
     statement = insert(table)
     if incoming is not None:
         statement = statement.from_select(table.columns.keys(), select(incoming))
@@ -410,7 +421,7 @@ def _upsert(table: Table, incoming: Table | None = None) -> str:
 
 
 def _delete(table: Table) -> str:
-    """Delete the rows whose keys come as one array for each column of the key."""
+    """Compile a statement that deletes rows. The keys come as one array for each column of the key."""
     keys = list(table.primary_key.columns)
     arrays = (bindparam(key.name, type_=ARRAY(key.type)) for key in keys)
     gone = func.unnest(*arrays).table_valued(*(key.name for key in keys)).render_derived(name="gone")
@@ -419,7 +430,7 @@ def _delete(table: Table) -> str:
 
 
 def _incoming(table: Table) -> tuple[Table, str]:
-    """A temporary table of the same columns, and the statement that moves its rows on."""
+    """Return a temporary table of the same columns, and the statement that inserts its rows into `table`."""
     incoming = Table(
         f"incoming_{table.name}",
         MetaData(),
@@ -437,7 +448,10 @@ _DELETES: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROTO
 
 
 def _replace_state() -> str:
-    """Replace the row of the server, all columns in their order; then its key, its commits and its generation."""
+    """Compile the replacement of the server's row.
+
+    Parameters are all columns in their order, then the key, the commits and the generation of the old row.
+    """
     columns = SERVER.columns
     statement = (
         update(SERVER)
@@ -472,7 +486,7 @@ _TROUBLED: tuple[type[StorageError], str, str] = (
 )
 
 _KNOWN_ERRORS: Mapping[str, tuple[type[StorageError], str, str]] = {
-    # By SQLSTATE, or by its first two characters, the class.
+    # Keys are SQLSTATEs, or their first two characters: the class of the error.
     "53100": (DatabaseFullError, "the disk of PostgreSQL is full", "make room on that disk"),
     "55P03": (
         DatabaseInUseError,

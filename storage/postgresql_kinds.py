@@ -1,14 +1,14 @@
-"""Databases that speak PostgreSQL's protocol, told apart by what `version()` says of them."""
+"""Databases that speak PostgreSQL's protocol, distinguished by the text of `version()`."""
 
 from __future__ import annotations
 
 import re
 
 _OF_POSTGRESQL = re.compile(r"PostgreSQL \d+[\w.]*( \([^()]*\))?( on [^,]+)?, compiled by [^,]+, \d\d-bit")
-"""The whole of what PostgreSQL itself says, where the parentheses hold the version of a distribution's package."""
+"""Complete version text of PostgreSQL itself. The parentheses hold the version of a distribution's package."""
 
 _READABLE = re.compile(r".*(?:PostgreSQL|EnterpriseDB) \d+", re.S)
-"""Versions that SQLAlchemy can read; any other text is an assertion error there."""
+"""Version texts that SQLAlchemy can parse. Any other text raises an assertion error there."""
 
 LOOK_ALIKES = {
     "CockroachDB": "CockroachDB",
@@ -24,14 +24,14 @@ LOOK_ALIKES = {
     "CrateDB": "CrateDB",
     "AlloyDB": "AlloyDB",
 }
-"""Names by a part of `version()`."""
+"""Names of databases that imitate PostgreSQL, by a part of `version()`."""
 
 WITHOUT_LOCKS = {"CockroachDB": "its session advisory locks lock nothing"}
-"""Databases that are refused by name, and why."""
+"""Databases that are refused by name, with the reason."""
 
 
 def kind_of(version: str) -> str | None:
-    """Return the name of a look-alike; None if `version` is that of PostgreSQL itself."""
+    """Return the name of a database that imitates PostgreSQL; None if `version` is that of PostgreSQL itself."""
     for part, name in LOOK_ALIKES.items():
         if part.casefold() in version.casefold():
             return name
@@ -39,5 +39,5 @@ def kind_of(version: str) -> str | None:
 
 
 def is_readable(version: str) -> bool:
-    """Return True if `version` names a version of PostgreSQL at all."""
+    """Return True if SQLAlchemy can parse `version`."""
     return _READABLE.match(version) is not None

@@ -1,7 +1,8 @@
-"""Database rows to records and back. A record is a tuple in the order of the columns; a row has its checksum as well.
+"""Conversion of database rows to records and back. A record is a tuple in the order of the columns; a row adds a
+checksum.
 
-Half a million arcs are read when a server starts, so rows travel in slices, and records are made by
-`tuple.__new__`, which spares each of them the call of a generated Python function.
+A start reads half a million arcs. Rows therefore travel in slices, and `tuple.__new__` makes records without calling a
+generated Python function for each.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ _new = tuple.__new__
 
 
 def sealed(table: Table, records: Iterable[Row]) -> list[Row]:
-    """The rows of records: with their checksums."""
+    """Return the rows of records: the records with their checksums."""
     compute = checksum_of(table)
     return [(*record, compute(record)) for record in records]
 
 
 def read_nodes(slices: Iterable[Slice], *, database: str) -> Iterator[NodeRecord]:
-    """Make node records of rows sorted by node; a gap in the numbers is damage, as is a wrong checksum in any row."""
+    """Make node records of rows sorted by node. A gap in the numbers is damage, like a wrong checksum in any row."""
     rows = _unsealed(NODES, slices, database)
     for expected, (node, node_id, kind, virtual_node, version, server) in enumerate(rows):
         if node != expected or kind not in _KINDS:
@@ -53,7 +54,7 @@ def read_nodes(slices: Iterable[Slice], *, database: str) -> Iterator[NodeRecord
 
 
 def read_arcs(slices: Iterable[Slice], *, database: str) -> Iterator[ArcRecord]:
-    """Make arc records; the engine may give truth values as numbers."""
+    """Make arc records. The engine may return truth values as numbers."""
     return chain.from_iterable(_arcs_of(rows, database) for rows in slices)
 
 
@@ -86,7 +87,7 @@ def read_protocol_rows(slices: Iterable[Slice], *, database: str) -> Iterator[Pr
 
 
 def refuse_row(table: Table, row: Row, *, database: str) -> NoReturn:
-    """Say that a row is not what was written."""
+    """Raise the error for a row whose checksum is wrong."""
     keys = ", ".join(
         f"{column.name} {value!r}" for column, value in zip(table.columns, row, strict=False) if column.primary_key
     )
@@ -112,7 +113,7 @@ def _unsealed(table: Table, slices: Iterable[Slice], database: str) -> Iterator[
 
 def _arcs_of(rows: Slice, database: str) -> list[ArcRecord]:
     try:
-        # Written out, because half a million of them are read when a server starts.
+        # The loop body is inlined, because a start reads half a million arcs.
         arcs = [
             _new(ArcRecord, (parent, child, cost, version, writer, present != 0, suspended != 0))
             for parent, child, cost, version, writer, present, suspended, checksum in rows

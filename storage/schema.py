@@ -1,6 +1,6 @@
-"""Brings a database to the newest layout when it is opened, and refuses one that is newer or not ours.
+"""Bring a database to the newest layout when it is opened; refuse a newer layout and databases of other programs.
 
-A database that is up to date costs two small queries; Alembic is imported only where there is work for it.
+An up-to-date database costs two small queries. Alembic is imported only if a migration has to run.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from storage.errors import RESTORE, DatabaseDamagedError, DatabaseVersionError, 
 from storage.models import SERVER
 
 NEWEST_REVISION = "0009"
-"""The last migration; a test compares it with the folder `migrations`."""
+"""The last migration. A test compares it with the folder `migrations`."""
 
 VERSION_TABLE = "alembic_version"
-"""Where Alembic writes down the layout."""
+"""Alembic's table with the current layout."""
 
 
 def bring_up_to_date(connection: Connection, *, database: str) -> None:
-    """Run the migrations that are missing, in the transaction of the caller."""
+    """Run the missing migrations in the transaction of the caller."""
     if stated_revision(connection, database=database) != NEWEST_REVISION:
         _upgrade(connection)
 
 
 def stated_revision(connection: Connection, *, database: str) -> str | None:
-    """The layout of a database, one that this program knows; None if it is empty. Raises `StorageError`; only reads."""
+    """Return the layout of a database, which this program knows; None if the database is empty.
+
+    Only reads. Raises `StorageError`.
+    """
     tables = inspect(connection).get_table_names()
     if not tables:
         return None
@@ -56,7 +59,7 @@ def stated_revision(connection: Connection, *, database: str) -> str | None:
 
 
 def require_newest(connection: Connection, *, database: str) -> None:
-    """Raise `StorageError` where the layout is another one than the newest, which only its server may change."""
+    """Raise `StorageError` if the layout is not the newest. Only the server of the database may change the layout."""
     if VERSION_TABLE not in inspect(connection).get_table_names():
         raise NotOurDatabaseError(
             database=database, problem="it holds no tables of a name server", remedy="see that it is the right one"
@@ -66,7 +69,7 @@ def require_newest(connection: Connection, *, database: str) -> None:
 
 
 def require_newest_of(revisions: Sequence[object], *, database: str) -> None:
-    """The same, of the versions that a database states."""
+    """Raise `DatabaseVersionError` if `revisions`, read from a database, are not exactly the newest layout."""
     if list(revisions) != [NEWEST_REVISION]:
         raise DatabaseVersionError(
             database=database,
@@ -76,7 +79,7 @@ def require_newest_of(revisions: Sequence[object], *, database: str) -> None:
 
 
 def migrations_folder() -> Path:
-    """Where the migrations are, in a checkout and in an installed package alike."""
+    """Return the folder of the migrations, in a checkout and in an installed package alike."""
     import migrations
 
     return Path(str(migrations.__file__)).parent

@@ -1,8 +1,8 @@
-"""The lock of a session of PostgreSQL, tried out instead of believed: a second session must not get it.
+"""The advisory lock of a PostgreSQL session, tried out with a second session that must not get the lock.
 
-A database that speaks PostgreSQL's protocol may accept `pg_advisory_lock` and lock nothing (CockroachDB). A
-connection pooler in transaction mode gives the session that holds the lock to another client (PgBouncer). Neither
-shows in one session.
+A database that speaks PostgreSQL's protocol may accept `pg_advisory_lock` and lock nothing (CockroachDB). A connection
+pooler in transaction mode gives the session that holds the lock to another client (PgBouncer). Neither fault is visible
+in a single session.
 
     first session:   pg_advisory_lock(key)                    holds the lock
     second session:  BEGIN; pg_try_advisory_lock(key)         must be refused, in another backend process
@@ -20,7 +20,9 @@ from sqlalchemy.exc import DBAPIError
 from storage.errors import DatabaseUnavailableError, NotOurDatabaseError
 
 LOCK_NAMESPACE = 0x53485452
-"""Tells our advisory locks from those of other programs; the second half of the key is the schema."""
+"""First half of the lock key, to distinguish the project's advisory locks from other programs'. The second half is the
+schema.
+"""
 
 _KEY = (LOCK_NAMESPACE, func.hashtext(func.current_schema()))
 
@@ -33,17 +35,17 @@ _LACKS_LOCKS = frozenset(("0A000", "42883"))
 """SQLSTATEs of a database without these functions: not supported, no such function."""
 
 _TOO_MANY = "53300"
-"""SQLSTATE of a session that is one too many for the database or the user."""
+"""SQLSTATE of a session above the connection limit of the database or the user."""
 
 USE_POSTGRESQL = "use PostgreSQL itself"
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Finding of a second session."""
+    """Result of trying the lock in a second session."""
 
     caution: str | None = None
-    """Why the lock could not be tried. None if it was tried, and holds."""
+    """Reason why the lock could not be tried. None if it was tried and holds."""
 
 
 def take(connection: Connection, *, database: str) -> int:
@@ -59,7 +61,8 @@ def take(connection: Connection, *, database: str) -> int:
 def try_out(engine: Engine, holder: Connection, backend: int, *, database: str) -> Trial:
     """Ask for the lock in a second session.
 
-    Raises `NotOurDatabaseError` if that session gets the lock, or if a pooler serves both sessions by one.
+    Raises `NotOurDatabaseError` if the second session gets the lock, or if a pooler serves both sessions by one
+    backend.
     """
     try:
         second = engine.connect()
@@ -91,7 +94,7 @@ def try_out(engine: Engine, holder: Connection, backend: int, *, database: str) 
 
 
 def _states(error: psycopg.Error) -> tuple[str, ...]:
-    """The SQLSTATE of a refused connection; the driver gives only its text."""
+    """Guess the SQLSTATE of a refused connection from its text: the driver gives no SQLSTATE."""
     return (_TOO_MANY,) if "too many" in str(error) or "remaining connection slots" in str(error) else ()
 
 

@@ -1,7 +1,7 @@
-"""Load and commit over any SQL engine: what is read and written, in which order, in which transaction.
+"""Load and commit over any SQL engine: the rows, their order and their transactions.
 
-Everything goes over ONE connection, the one that also holds the exclusive use of the database where the
-engine ties that to a connection. So no commit can slip through after the exclusive use was lost.
+All statements go over ONE connection. Where the engine ties exclusive use to a connection, this connection holds it.
+Therefore no commit can succeed after exclusive use was lost.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from storage.store import LOG_RECORDS_PER_READ, ChangesFound, ChangesWanted, Log
 
 
 class SqlEngine(Protocol):
-    """What differs between engines; each module of an engine has one implementation."""
+    """Interface of an engine. Each engine's module has one implementation."""
 
     @property
     def database(self) -> str:
-        """The database as error messages name it."""
+        """Name of the database in error messages."""
         ...
 
     @property
@@ -54,51 +54,53 @@ class SqlEngine(Protocol):
         ...
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """Turn errors of the driver that are not our bugs into `StorageError`."""
+        """Translate errors of the driver that are not bugs of the program into `StorageError`."""
         ...
 
     def check_exclusive(self) -> None:
-        """Raise `DatabaseInterruptedError` if exclusive use of the database is gone, or may be."""
+        """Raise `DatabaseInterruptedError` if exclusive use of the database is lost, or may be."""
         ...
 
     def resume(self) -> None:
-        """Take exclusive use again after that, or raise `StorageError`."""
+        """Take exclusive use again after a `DatabaseInterruptedError`, or raise `StorageError`."""
         ...
 
     def probe(self) -> None:
-        """Raise the `StorageError` that a commit would meet, as far as that shows without writing."""
+        """Raise the `StorageError` that a commit would raise, as far as that shows without writing."""
         ...
 
     def generation_after(self, state: ServerState, /) -> Generation:
-        """Get ready for the commit that follows this state; return what its row shall say of the log."""
+        """Prepare the commit that follows this state; return the generation for the row of that commit."""
         ...
 
     def is_next(self, before: ServerState, found: ServerState) -> bool:
-        """True if this engine can have made the commit `found` right after `before`."""
+        """Return True if this engine can have made the commit `found` right after `before`."""
         ...
 
     def write_state(self, before: ServerState, state: ServerState) -> None:
-        """Replace the row of the commit before, in a transaction; raise `DatabaseLostError` if another row is there."""
+        """Replace the row of the previous commit, in a transaction; raise `DatabaseLostError` if another row is
+        there.
+        """
         ...
 
     def acknowledge(self, state: ServerState) -> None:
-        """Learn of a commit that is durable."""
+        """Take note of a commit that is durable."""
         ...
 
     def transaction(self) -> AbstractContextManager[object]:
-        """Begin one; it is durable at the end, or nothing of it is stored. `write`, `delete` and `cut` are for it."""
+        """Begin a transaction for `write`, `delete` and `cut`. At its end it is durable, or nothing of it is stored."""
         ...
 
     def write(self, table: Table, records: Sequence[Row]) -> None:
-        """Insert the records, with their checksums, or replace those of the same key, the later of two winning."""
+        """Insert the records with their checksums, or replace rows with the same key. The later of two records wins."""
         ...
 
     def delete(self, table: Table, keys: Sequence[Row]) -> None:
-        """Delete the rows of these primary keys, as far as they are there."""
+        """Delete the rows with these primary keys, as far as they exist."""
         ...
 
     def cut(self, number: Column[int], through: int) -> None:
-        """Delete the rows of a table in whose column this number or a smaller one is."""
+        """Delete the rows of a table with this number or a smaller one in the column."""
         ...
 
     def read(self, statement: Select[Row]) -> Iterator[Slice]:
@@ -106,7 +108,7 @@ class SqlEngine(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection and give up the exclusive use."""
+        """Close the connection and release exclusive use."""
         ...
 
 
@@ -116,7 +118,7 @@ SEE_THAT_IT_IS_RIGHT = "see that this database is the right one and has one serv
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """Record of a commit in a row: in SQLite the write-ahead log (`storage.inspection`), in PostgreSQL the engine."""
+    """Generation of a commit: in SQLite of the write-ahead log (`storage.inspection`), in PostgreSQL of the engine."""
 
     generation: str | None = None
     base: str | None = None
@@ -133,11 +135,11 @@ class ServerState(NamedTuple):
 
     @property
     def commit_id(self) -> str:
-        """Names the last commit among those of all copies of the database."""
+        """Id of the last commit, unique among the commits of all copies of the database."""
         return f"{self.generation}:{self.commits}"
 
     def next(self, *, counter: int | None, generation: Generation) -> ServerState:
-        """The row after one commit more."""
+        """Return the row after one more commit."""
         return self._replace(
             counter=self.counter if counter is None else counter,
             commits=self.commits + 1,
@@ -147,12 +149,12 @@ class ServerState(NamedTuple):
 
     @property
     def record(self) -> Row:
-        """The row without its checksum."""
+        """Row without its checksum."""
         return (SERVER_KEY, *self)
 
 
 def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
-    """Bring the layout up to date and settle whose database it is, in one transaction."""
+    """Bring the layout up to date and check the owner of the database, in one transaction."""
     with engine.translate_errors(), engine.connection.begin():
         bring_up_to_date(engine.connection, database=engine.database)
         stored = stored_server(engine)
@@ -164,7 +166,7 @@ def open_sql_store(engine: SqlEngine, *, server: ServerId | None) -> SqlStore:
 
 
 def stored_state(engine: SqlEngine, state: ServerState) -> StoredState:
-    """All rows; they are read while the iterables are consumed."""
+    """Return all rows. The rows are read while the iterables are consumed."""
 
     def read(table: Table, order: str | None) -> Iterator[Slice]:
         statement = select(table)
@@ -176,7 +178,7 @@ def stored_state(engine: SqlEngine, state: ServerState) -> StoredState:
 def state_of_slices(
     state: ServerState, read: Callable[[Table, str | None], Iterable[Slice]], *, database: str
 ) -> StoredState:
-    """All rows of what reads a table, sorted by a column where that is named."""
+    """Return all rows by a function that reads a table, sorted by the named column if there is one."""
     return StoredState(
         server=state.name,
         counter=state.counter,
@@ -200,13 +202,13 @@ def _change_sizes(engine: SqlEngine) -> list[tuple[int, int]]:
 
 
 def stored_server(engine: SqlEngine) -> ServerState | None:
-    """The row of the server; None in a new database."""
+    """Return the row of the server; None in a new database."""
     row = engine.connection.execute(select(SERVER)).one_or_none()
     return None if row is None else server_of_row(tuple(row), database=engine.database)
 
 
 def server_of_row(row: Row, *, database: str) -> ServerState:
-    """The same of the row itself; raises `DatabaseDamagedError`."""
+    """Convert the row of the server to its state; raise `DatabaseDamagedError` if the row is damaged."""
     *record, checksum = row
     key, *values = record
     try:
@@ -271,7 +273,7 @@ class SqlStore:
         conditions = [columns.position > wanted.after]
         if wanted.through is not None:
             conditions.append(columns.position <= wanted.through)
-        # No engine reads a value to tell its length, and SQLite goes no further than it is asked to.
+        # No engine reads a value to find its length, and SQLite stops where the caller stops fetching.
         lengths = (
             select(columns.position, func.length(columns.encoded))
             .where(*conditions)
@@ -300,10 +302,10 @@ class SqlStore:
             self._commit(records)
 
     def begin(self) -> None:
-        """Count the start as a commit, so that a server which was cut off finds that another one was here.
+        """Count the start as a commit, so that a disconnected server detects that another server used the database.
 
-        The first commit does this. Until then nothing is written to a database that is up to date: it may yet be
-        refused while it is loaded.
+        The first commit calls this method. Before that nothing is written to an up-to-date database, because loading
+        may still refuse it.
         """
         if not self._has_begun:
             self._commit(Records())
@@ -326,12 +328,12 @@ class SqlStore:
             raise
 
     def _resume(self) -> None:
-        """Take the database again, unless somebody else wrote to it; raise `StorageError` where that fails."""
+        """Take exclusive use again; raise `StorageError` if that fails or another server wrote to the database."""
         self._engine.resume()
         with self._engine.translate_errors(), self._engine.connection.begin():
             found = stored_server(self._engine)
         before = self._state
-        # The commit that was interrupted may have been made; opening and committing would be two.
+        # The interrupted commit may have been stored. An opening and a commit by another server would be two commits.
         if found is None or not (
             found == before or (found.name == before.name and self._engine.is_next(before, found))
         ):

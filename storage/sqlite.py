@@ -1,8 +1,7 @@
 """SQLite, the embedded default: one file, write-ahead log, flushed to the disk at every commit.
 
-`synchronous=FULL` makes each commit wait until the log is on the disk, so that an acknowledged commit
-survives a power loss; NORMAL would only survive a crash of the process. One flush serves all records of a
-commit.
+The setting `synchronous=FULL` makes each commit wait until the log is on the disk, so that an acknowledged commit
+survives a power loss. NORMAL would only survive a crash of the process. One flush serves all records of a commit.
 """
 
 from __future__ import annotations
@@ -43,25 +42,30 @@ from storage.rows import Row, Slice, sealed
 from storage.sql_store import Generation, ServerState, SqlStore, open_sql_store
 
 BUSY_TIMEOUT_MS = 5_000
-"""How long to wait for another program that holds the file, such as a database browser that writes."""
+"""Wait for another program that holds the file, such as a database browser that writes."""
 
 LOG_LIMIT_BYTES = 4 * 1024 * 1024
-"""From this length on the write-ahead log is copied into the file with the commit that made it so long, and begins anew
-with the next one: nobody waits for that one who did not wait for the long one."""
+"""Length from which the write-ahead log is copied into the file and begins anew.
+
+The commit that reaches this length pays for the copy, so no later commit waits for it.
+"""
 
 LOG_KEPT_BYTES = 2 * LOG_LIMIT_BYTES
-"""Up to this length it is overwritten then; a longer one is cut off."""
+"""Length up to which a copied log is overwritten from its beginning. A longer log is truncated."""
 
 CACHE_KIB = 2_048
-"""Holds the inner pages of a graph of some hundred thousand arcs. More would fill as the record of changes grows; what
-is not in it comes from the memory of the system in microseconds."""
+"""Page cache for the inner pages of a graph of some hundred thousand arcs.
+
+A larger cache would fill up as the record of changes grows. Pages outside the cache come from the memory of the system
+in microseconds.
+"""
 
 ROWS_PER_SLICE = 256
-"""Few enough that the rows of a slice are gone again before the garbage collector would look at them."""
+"""Slice size at which the rows are freed before the garbage collector would traverse them."""
 
 
 def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
-    """Open, or make, the file that the URL names. See `storage.open_store`."""
+    """Open or create the file that the URL names. See `storage.open_store`."""
     path = check_place(url)
     if server is None and not path.exists():
         raise ServerNotNamedError(
@@ -70,7 +74,7 @@ def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
             remedy="name the server",
         )
     if not lock_path(path).exists():
-        # Where no server has been yet, none leaves its traces beside the file of another program.
+        # No server has used this file: the check creates nothing beside a file of another program.
         with translating(str(path)):
             refuse_foreign(path)
     lock = FileLock(path)
@@ -91,7 +95,7 @@ def open_sqlite_store(url: URL, *, server: ServerId | None) -> SqlStore:
 
 
 def check_place(url: URL) -> Path:
-    """Return the real path of the file, having refused what can be refused before anything is created."""
+    """Return the real path of the file; refuse an unusable path before anything is created."""
     assert url.database is not None
     try:
         path = Path(url.database).resolve()
@@ -135,9 +139,9 @@ class _SqliteEngine:
         self._mark: MarkWriter | None = None
         self._generation: Generation | None = None
         self._begins_log_anew = False
-        """Whether the next commit begins a generation."""
+        """True if the next commit begins a generation."""
         self._overwritten_bytes = 0
-        """Of the log: as long as it is from before it began anew, while what it holds is less."""
+        """Length of the log before it began anew, while the new contents are shorter; 0 if the log was truncated."""
         self._watched: dict[Path, tuple[int, int]] = {}
         self._engine = create_engine(
             URL.create("sqlite", database=str(path)),
@@ -151,7 +155,7 @@ class _SqliteEngine:
         event.listen(self._engine, "connect", _set_up)
         event.listen(self._engine, "begin", _begin)
         with self.translate_errors():
-            # Kept until this server writes: what is refused until then stays as it is.
+            # The connection is kept until the first write, so that a file that is refused before stays unchanged.
             self._keeper = inspect(path, server=server)
             try:
                 self._connection = self._engine.connect()
@@ -172,7 +176,7 @@ class _SqliteEngine:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """By the driver alone: a small commit takes SQLAlchemy longer than SQLite."""
+        """Begin a transaction with the driver alone: SQLAlchemy takes longer for a small commit than SQLite."""
         self._driver.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -201,7 +205,7 @@ class _SqliteEngine:
                 yield rows
 
     def check_exclusive(self) -> None:
-        """Notice that a file was exchanged: SQLite would go on writing to a removed one."""
+        """Raise `DatabaseInterruptedError` if a file was replaced: SQLite would go on writing to a removed file."""
         missing = [path.name for path, identity in self._watched.items() if _identity(path) != identity]
         if not self._lock.is_in_place():
             missing.append(self._lock.path.name)
@@ -213,7 +217,7 @@ class _SqliteEngine:
             )
 
     def watch_files(self) -> None:
-        """From now on the file, its log and the index of that must stay where they are."""
+        """Require from here on that the file, its log and the log's index stay in place."""
         index = self._path.with_name(self._path.name + "-shm")
         for path in (self._path, self._log_path, index):
             identity = _identity(path)
@@ -221,16 +225,16 @@ class _SqliteEngine:
                 self._watched[path] = identity
 
     def resume(self) -> None:
-        """The file is still open: all that matters is that it is in its place again."""
+        """Check that the file, which is still open, is in its place again."""
         self.check_exclusive()
 
     def probe(self) -> None:
         self.check_exclusive()
 
     def generation_after(self, state: ServerState, /) -> Generation:
-        """Begin a generation of the log with the first commit, and where the log was copied into the file since.
+        """Begin a generation of the log with the first commit, and after each copy of the log into the file.
 
-        A copy of the database that goes on elsewhere has other generations from there on.
+        A copy of the database that is used elsewhere has other generations after that point.
         """
         self._release_log()
         if self._mark is None:
@@ -243,15 +247,15 @@ class _SqliteEngine:
         return self._generation or Generation(state.generation, state.base)
 
     def is_next(self, before: ServerState, found: ServerState) -> bool:
-        """True if this engine can have made the commit `found` right after `before`."""
+        """Return True if this engine can have made the commit `found` right after `before`."""
         return found.commits == before.commits + 1
 
     def write_state(self, _before: ServerState, state: ServerState, /) -> None:
-        """Replace the row; the lock of the file keeps all others away."""
+        """Replace the row. The lock of the file excludes other servers."""
         self.write(SERVER, [state.record])
 
     def acknowledge(self, state: ServerState) -> None:
-        """Note it, and copy the log into the file where that has become long."""
+        """Note the commit in the mark, and copy the log into the file if the log has become long."""
         assert self._mark is not None
         self._mark.note(commits=state.commits, server=state.name)
         size = file_size(self._log_path)
@@ -260,7 +264,7 @@ class _SqliteEngine:
 
     def close(self) -> None:
         if _identity(self._log_path) is None:
-            # Unless it is copied into the file now, what a removed log holds is lost.
+            # The contents of a removed log are lost unless they are copied into the file now.
             self._release_log()
         self._connection.close()
         self._engine.dispose()
@@ -275,9 +279,9 @@ class _SqliteEngine:
             self._keeper = None
 
     def _copy_log(self) -> bool:
-        """Copy the log into the file, so that it begins anew, unless another program is just reading in it.
+        """Copy the log into the file, so that the log begins anew; return False if another program is reading the log.
 
-        Where it begins is overwritten then: that is durable sooner than what makes a file longer.
+        The old bytes of the log are overwritten: a write inside a file is durable sooner than a write that extends it.
         """
         size = file_size(self._log_path)
         is_kept = LOG_LIMIT_BYTES <= size <= LOG_KEPT_BYTES
@@ -291,7 +295,7 @@ class _SqliteEngine:
             finally:
                 cursor.execute(f"PRAGMA busy_timeout = {timeout_ms}").fetchall()
         except sqlite3.OperationalError:
-            # The log grows on; if the commit fails too, that says why.
+            # The log keeps growing. A commit that fails reports the cause.
             return False
         finally:
             cursor.close()
@@ -305,7 +309,7 @@ class _SqliteEngine:
 
 @contextmanager
 def translating(database: str) -> Iterator[None]:
-    """Turn errors of the driver that are not our bugs into `StorageError`."""
+    """Translate errors of the driver that are not bugs of the program into `StorageError`."""
     try:
         yield
     except (sqlite3.Error, DBAPIError) as error:
@@ -328,18 +332,18 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def _set_up(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
-    """Prepare a new connection; the first statement that reads also finds out whether this is a database."""
+    """Prepare a new connection. The first statement that reads also detects a file that is no database."""
     (journal,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if journal != "wal":
         raise sqlite3.OperationalError("this file system cannot hold a write-ahead log")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-    # A generation of the log begins when we say so: see `storage.inspection`.
+    # The engine decides when a generation of the log begins: see `storage.inspection`.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
 
 
 def _begin(connection: Connection) -> None:
-    """Begin for real: the driver's own way leaves changes of the layout outside the transaction."""
+    """Begin immediately: the driver's own way leaves changes of the layout outside the transaction."""
     connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
@@ -415,7 +419,7 @@ _DELETING: Mapping[Table, str] = {table: _delete(table) for table in (ARCS, PROT
 
 
 def _explain(error: BaseException | None, database: str) -> StorageError | None:
-    """What to tell people about an error of SQLite; None if it is our bug."""
+    """Return the error to show for an error of SQLite; None if the error is a bug of the program."""
     if not isinstance(error, sqlite3.Error) or isinstance(
         error, sqlite3.IntegrityError | sqlite3.ProgrammingError | sqlite3.InterfaceError | sqlite3.DataError
     ):
@@ -423,7 +427,7 @@ def _explain(error: BaseException | None, database: str) -> StorageError | None:
     what = " ".join(str(error).split())
     if what.startswith("Could not decode"):
         return DatabaseDamagedError(database=database, problem=f"the file is damaged ({what})", remedy=RESTORE)
-    # The lower byte is the error, the upper ones say where it was met.
+    # The lower byte is the error; the upper bytes say where it occurred.
     kind, problem, remedy = _KNOWN_ERRORS.get(getattr(error, "sqlite_errorcode", -1) & 0xFF, _UNKNOWN_ERROR)
     return kind(database=database, problem=problem.format(what=what), remedy=remedy)
 

@@ -1,7 +1,7 @@
-"""Which database a URL names: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
+"""Parse the URL of a database: `sqlite:///FILE` or `postgresql://USER@HOST/DATABASE`.
 
-PostgreSQL may have several hosts: `postgresql://USER@HOST1,HOST2/DATABASE`, as libpq writes them. SQLAlchemy reads
-only one host there, so several are kept in the query as `host` and `port`, each a list with commas.
+PostgreSQL may have several hosts: `postgresql://USER@HOST1,HOST2/DATABASE`, the notation of libpq. SQLAlchemy reads
+only one host in that place, so several hosts are kept in the query as `host` and `port`, each a list with commas.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^\[\]:]+))(?::(?P<po
 
 
 def parse_database_url(text: str) -> URL:
-    """Return the URL with the driver we use filled in, or raise `DatabaseUrlError`."""
+    """Return the URL with the driver filled in, or raise `DatabaseUrlError`."""
     try:
         url = _with_several_hosts(text) or make_url(text)
     except (ArgumentError, ValueError) as error:
@@ -68,7 +68,7 @@ def _with_several_hosts(text: str) -> URL | None:
 
 
 def hosts_of(url: URL) -> list[tuple[str, int]]:
-    """Return the hosts of PostgreSQL with their ports; empty if the URL names none."""
+    """Return the hosts of PostgreSQL with their ports. Empty if the URL names no host."""
     # SQLAlchemy has a form of its own: host=HOST1:PORT1&host=HOST2:PORT2.
     given = url.query.get("host", ())
     if isinstance(given, tuple):
@@ -105,18 +105,18 @@ SHOWN_PARAMETERS = frozenset(
         "user",
     )
 )
-"""Of a URL. All others may hold a secret, and are shown without their values."""
+"""Parameters of a URL that are shown. Every other parameter may hold a secret, so its value is hidden."""
 
 
 def has_password(url: URL) -> bool:
-    """Whether a URL holds a password, in one place or the other."""
+    """Return True if a URL holds a password, before the host or among the parameters."""
     return url.password is not None or not {"password", "sslpassword"}.isdisjoint(map(str.lower, url.query))
 
 
 def show_url(url: URL) -> str:
-    """The URL as people may see it: without its secrets, and as they write it."""
+    """Return the URL for display: without secrets, in the notation of the user."""
     query = {name: value if name in SHOWN_PARAMETERS else "..." for name, value in url.query.items()}
-    # Folders of sockets have no place before the path.
+    # Socket folders cannot be written before the path.
     several = url.get_backend_name() == POSTGRESQL and len(hosts_of(url)) > 1 and "/" not in str(url.query["host"])
     if several:
         query = {name: value for name, value in query.items() if name not in ("host", "port")}
