@@ -1,4 +1,4 @@
-"""Alembic's way in: runs migrations over a given connection or, from the command line, `-x url=DATABASE`."""
+"""Entry point of Alembic: runs migrations over a given connection or, from the command line, `-x url=DATABASE`."""
 
 from __future__ import annotations
 

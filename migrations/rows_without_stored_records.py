@@ -1,4 +1,4 @@
-"""Rows of the update protocol, from how layout 0005 held them to how 0006 does; for the migration of that name alone.
+"""Conversion of update-protocol rows from layout 0005 to layout 0006, for the migration of that name alone.
 
 Layout 0006 has no duplication-control records of arcs between servers, nor messages about them:
 
@@ -7,9 +7,9 @@ Layout 0006 has no duplication-control records of arcs between servers, nor mess
     entries, updates, Abort, outcomes           without their fields about such records
     Commit                                      always the whole outcome where it was in the message, or else the part
 
-An outcome was itself a `Commit`: fields that follow the name of the message.
+In layout 0005 an outcome was encoded as a `Commit`: the name of the message, then the fields.
 
-Values are taken as the arrays that they are encoded as, and not by any type of the program: those change later.
+Values are decoded as plain arrays, not as types of the program, because those types change later.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ import msgspec
 DROPPED_PARTS = ("boundary record", "releases")
 
 Fields = list[Any]
-"""Of one value, in the order in which they are encoded; of a message, its name is the first."""
+"""Fields of one value in the order of encoding. The first field of a message is its name."""
 
 _COMPRESSED = b"x"
-"""The first byte of what zlib writes; no array of MessagePack begins with it."""
+"""First byte of zlib's output. No array of MessagePack begins with this byte."""
 
 
 def as_now(part: str, value: bytes, *, server: str) -> bytes:
-    """The value of a row of one of `CHANGED_PARTS`; `server` is whose database it is."""
+    """Convert the value of a row of one of `CHANGED_PARTS`; `server` owns the database."""
     return _changed(value, lambda fields: _PARTS[part](fields, server))
 
 
 def releasing(entry: bytes) -> bool:
-    """Whether a server that made an entry waited for others to release records before it would be ready."""
+    """Return True if the entry waited for other servers to release records before its server became ready."""
     fields: Fields = msgspec.msgpack.decode(entry)
     return bool(fields[_RELEASES_DUE])
 
 
 def not_covered(cover: bytes) -> bytes:
-    """The cover row of such an entry: its turn is to come again."""
+    """Return the cover row of a releasing entry with its fifth field cleared, so that its turn comes again."""
     return _changed(cover, lambda fields: [*fields[:4], None, *fields[5:]])
 
 
@@ -58,7 +58,7 @@ _RELEASES_DUE = 4
 
 def _entry(fields: Fields, _: str) -> Fields:
     update_id, bound, final, is_ready, releases_due, is_covered_as_asked = fields[:6]
-    # What became controlled is told of no update that was under way.
+    # The server reports no `controlled` effects for an update that was under way during the migration.
     return [update_id, bound, final, is_ready and not releases_due, is_covered_as_asked and not releases_due, None]
 
 
@@ -113,7 +113,7 @@ def _commit(fields: Fields, _: str) -> Fields:
     name, update_id, *_others = fields
     handed_on, everything = fields[8], fields[11]
     outcome = _outcome(everything) if everything else msgspec.msgpack.encode(_of_outcome(fields))
-    # Where two servers took part, nobody else could miss the outcome, and a part came alone.
+    # With two participants no other server could miss the outcome, and a part came alone.
     return [name, update_id, outcome, handed_on, bool(everything)]
 
 
@@ -135,7 +135,7 @@ def _install(fields: Fields, _: str) -> Fields:
 
 
 def _nothing(_: Fields, sender: str) -> Fields:
-    # Updates are numbered from 1.
+    # Updates are numbered from 1, so update 0 never existed.
     return ["Drop", [sender, 0]]
 
 

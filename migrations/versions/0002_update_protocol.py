@@ -1,4 +1,4 @@
-"""What the update protocol must know after a crash: rows of its parts, and the server of a node's version."""
+"""State of the update protocol that must survive a crash: rows of its parts, and the server of a node's version."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""In SQLite the rows of the update protocol live apart from their index: some hold letters of several megabytes.
+"""Keep the rows of the update protocol apart from their index in SQLite: some hold letters of several megabytes.
 
-A table that is its own index must read the whole row, value and all, of each key that a search compares with.
+A table that is its own index reads the whole row, value included, for each key that a search compares.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Which file the write-ahead log of SQLite goes on from, in the row of the server.
+"""The state of the SQLite file from which the write-ahead log continues, in the row of the server.
 
-PostgreSQL leaves both columns empty. The checksum is made anew, so that it stays the last column.
+PostgreSQL leaves both columns empty. The checksum column is dropped and added again, so that it stays the last column.
 """
 
 from __future__ import annotations

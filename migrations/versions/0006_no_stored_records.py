@@ -1,4 +1,4 @@
-"""Duplication-control records of arcs between servers are derived: rows of them go, updates under way are rewritten."""
+"""Duplication-control records of arcs between servers are derived: drop their rows, rewrite updates under way."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """A server alone has no such rows; another one lacks the records that the layout before holds."""
+    """Refuse where the server has rows shared with other servers: the older layout needs records that are gone.
+
+    A server without peers has no such rows.
+    """
     connection = op.get_bind()
     if connection.execute(sa.select(ROWS.c.key).where(ROWS.c.part.in_((*CHANGED_PARTS, "inbox", "sent")))).first():
         raise RuntimeError("this server has spoken with others: restore a backup that was made before the upgrade")

@@ -1,6 +1,7 @@
-"""The record of changes: what each update changed of the groups at home here, and where it came from.
+"""The record of changes: each update's changes to the groups of this server, and the origin of the update.
 
-It begins empty. A server that has updates leaves the first number out, so that nobody takes its record for a whole one.
+The record begins empty. A server that already has updates leaves out number 1, so that no reader takes the record for
+complete.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The log of a server: the parcels of messages that it delivers, in their order. It begins empty."""
+"""The log of a server: the parcels of messages that it delivers, by position. The log begins empty."""
 
 from __future__ import annotations
 

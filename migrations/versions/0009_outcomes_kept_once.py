@@ -1,4 +1,4 @@
-"""What a coordinator has decided is a row of its own, as it is of participants that keep it for others."""
+"""A coordinator's outcome becomes a row of its own, like the outcomes that participants keep for other servers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ branch_labels = None
 depends_on = None
 
 _TRANSACTION, _OUTCOME = "coordinated", "decided"
-"""The parts: an update under way, and an outcome, both by update."""
+"""Parts of the protocol rows: an update under way, and an outcome. The key of both is the update."""
 
 _PLACE = 6
-"""Of the outcome among the fields of the former, in layout 0008."""
+"""Index of the outcome among the fields of a `coordinated` row in layout 0008."""
 
 
 def upgrade() -> None:
@@ -39,7 +39,7 @@ def downgrade() -> None:
 
 
 def _transactions() -> Iterator[tuple[str, list[Any]]]:
-    """The key and the fields of each that is not damaged."""
+    """Yield the key and the fields of each undamaged `coordinated` row."""
     for key in keys_of(_TRANSACTION):
         value = value_of(_TRANSACTION, key)
         if value is not None:
