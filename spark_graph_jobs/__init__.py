@@ -1,4 +1,5 @@
-"""The offline audit: what several name servers hold, judged from snapshots of them, with Spark.
+"""The offline audit: check snapshots of several name servers with Spark.
 
-It imports nothing of the name service, and the name service nothing of it: a mistake in the one is none in the other.
+This package imports nothing of the name service, and the name service imports nothing of this package. A mistake in one
+is therefore not repeated in the other.
 """

@@ -35,7 +35,7 @@ FINDINGS_SHOWN_LIMIT = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one audit and say in a few lines what came out."""
+    """Run one audit and print the result in a few lines."""
     parser = argparse.ArgumentParser(prog="python -m spark_graph_jobs", description=__doc__)
     parser.add_argument("snapshots", type=Path, help="folder with a folder for each server (docs/snapshots.md)")
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
@@ -95,7 +95,7 @@ def _audit(given: argparse.Namespace, wishes: Wishes, words: Sequence[str]) -> i
                 left_out |= damaged
                 collection = read_collection(given.snapshots, left_out)
     finally:
-        with suppress(*SPARK_FAILURES, OSError):  # its Java may have ended in a question
+        with suppress(*SPARK_FAILURES, OSError):  # suppressed: a question may have ended Spark's Java process
             spark.stop()
     _conclude(result, given.out)
     return result.verdict
@@ -143,7 +143,7 @@ def _say(text: str) -> None:
 
 
 def end_with_failure(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell of a mistake of this program, and end: not with status 1, which would say that errors were found."""
+    """Report a bug of this program and exit with `Verdict.FAILED`: status 1 would mean that errors were found."""
     sys.__excepthook__(kind, error, trace)
     sys.stderr.flush()
     os._exit(Verdict.FAILED)

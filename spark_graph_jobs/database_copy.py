@@ -1,12 +1,13 @@
-"""`python -m spark_graph_jobs.database_copy`: tables of PostgreSQL databases as Parquet, by Spark's JDBC source.
+"""`python -m spark_graph_jobs.database_copy`: copy tables of PostgreSQL databases to Parquet with Spark's JDBC source.
 
     one session exports what it sees -> the transaction of each task begins with just that, and reads a range of a table
 
-So all ranges of all tables are of one instant, although each is read over a connection of its own; the databases go on
-meanwhile. What the tables mean is not known here: they are copied as they are.
+All ranges of all tables therefore show one instant, although each range is read over its own connection. The databases
+stay in use meanwhile. This module does not interpret the tables: it copies them unchanged.
 
-Standard input has a `CopyRequest` of each database, as a JSON list: they hold passwords, which arguments would show. A
-line of JSON for each is printed in the end: `{"folder", "failure"}`, where `failure` is one line, or null.
+Standard input holds a `CopyRequest` for each database, as a JSON list: requests contain passwords, which arguments
+would expose. The program prints one line of JSON for each: `{"folder", "failure"}`, where `failure` is one line, or
+null.
 """
 
 from __future__ import annotations
@@ -35,27 +36,27 @@ ROWS_OF_RANGE: Final = 100_000
 """Numbers of a range's column that one task reads."""
 
 RANGES_LIMIT: Final = 16
-"""Connections that one table may take at once, which PostgreSQL has about a hundred of."""
+"""Maximum number of connections for one table. PostgreSQL allows about a hundred in all."""
 
 FETCHED_ROWS: Final = 20_000
-"""Rows that come over a connection at once. Spark reads within a transaction where this is set, else it does not."""
+"""Number of rows fetched at once over a connection. Spark reads within a transaction only if this is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRequest:
-    """One database, and where its tables go: into a folder of Parquet files each."""
+    """One database, and the folder for its tables: a folder of Parquet files for each table."""
 
     url: str
     """`jdbc:postgresql://...`"""
     properties: Mapping[str, str]
-    """User, password and what else a connection takes."""
+    """User, password and other connection properties."""
     tables: Mapping[str, str | None]
-    """Of each table the column of whole numbers by which it is cut into ranges; None: it is read as one."""
+    """Tables, each with the integer column that cuts it into ranges. None: the table is read as one range."""
     folder: str
 
 
 def find_driver() -> Jars | NoJar:
-    """The jar of PostgreSQL's JDBC driver."""
+    """Return the jar of PostgreSQL's JDBC driver."""
     return look_for(PACKAGE) or NoJar(
         f"no JDBC driver of PostgreSQL: {PACKAGE.coordinates} is neither in a local Maven repository nor in Maven"
         " Central; put its jar among those of Spark, or read without --jdbc"
@@ -63,7 +64,7 @@ def find_driver() -> Jars | NoJar:
 
 
 def copy_database(spark: SparkSession, request: CopyRequest, *, at_instant: Callable[[], None] = lambda: None) -> None:
-    """Copy all tables as of one instant; `at_instant` is called when that is chosen and nothing is read yet."""
+    """Copy all tables as of one instant; call `at_instant` after the instant is chosen and before the first read."""
     with _exported_instant(spark, request) as (instant, ranges):
         at_instant()
         options = {
@@ -85,7 +86,7 @@ def copy_database(spark: SparkSession, request: CopyRequest, *, at_instant: Call
 
 
 def _begin_at(instant: str) -> str:
-    """What a transaction says first; outside of a transaction PostgreSQL refuses it."""
+    """Return the first statement of a transaction. PostgreSQL refuses it outside of a transaction."""
     return f"SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET TRANSACTION SNAPSHOT '{instant}'"
 
 
@@ -93,7 +94,10 @@ def _begin_at(instant: str) -> str:
 def _exported_instant(
     spark: SparkSession, request: CopyRequest
 ) -> Iterator[tuple[str, dict[str, tuple[int, int] | None]]]:
-    """The name of an instant, there as long as this lasts; and the least and greatest number of each ranged column."""
+    """Yield the name of an exported instant, and the least and greatest number of each ranged column.
+
+    The instant exists as long as this context.
+    """
     connection = _connect(spark, request)
     try:
         connection.setAutoCommit(False)
@@ -115,7 +119,7 @@ def _exported_instant(
 
 
 def _connect(spark: SparkSession, request: CopyRequest) -> Any:
-    """A connection of the driver's own. Java's `DriverManager` would not see a driver that Spark has loaded."""
+    """Open a connection with the driver itself: Java's `DriverManager` cannot see a driver that Spark has loaded."""
     java = spark.sparkContext._jvm
     assert java is not None
     properties = java.java.util.Properties()
@@ -127,13 +131,13 @@ def _connect(spark: SparkSession, request: CopyRequest) -> Any:
 
 
 def main() -> int:
-    """Copy what standard input asks for; status 4 where nothing could be tried, with one line that says why."""
+    """Copy the databases of standard input; return 4, with the reason on one line, if no copy could be tried."""
     requests = [CopyRequest(**one) for one in json.load(sys.stdin)]
     jar = find_driver()
     if isinstance(jar, NoJar):
         print(jar.reason, file=sys.stderr)  # noqa: T201
         return Verdict.FAILED
-    # A few tasks that wait for databases: it need not be tuned for the size of graphs.
+    # Few tasks run here, and they wait for databases, so the session is not tuned for large graphs.
     spark = start(master="local[*]", more=jar_settings(jar))
     try:
         for request in requests:
@@ -152,7 +156,7 @@ def _failure_of(spark: SparkSession, request: CopyRequest) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """What PostgreSQL or its driver says, without the names of Java's classes around it."""
+    """Return the message of PostgreSQL or its driver, without the names of Java's classes around it."""
     lines = str(error).splitlines() or [type(error).__name__]
     said = next((line for line in lines if "PSQLException:" in line), lines[0])
     return said.rpartition("PSQLException:")[2].strip()

@@ -1,4 +1,4 @@
-"""Findings of an audit, each with its evidence and the command that mends it or shows more."""
+"""Findings of an audit, each with its evidence and a command that corrects it or shows more."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _READS: Final = tuple(f"shadowtree {command} " for command in READ_COMMANDS)
 
 
 class Severity(Enum):
-    """How bad a finding is."""
+    """Severity of a finding."""
 
     ERROR = "error"
-    """Something that must hold does not."""
+    """An invariant is violated."""
     WARNING = "warning"
-    """Nothing is known to be wrong, but something may become so, or could not be looked at."""
+    """No violation is known, but one may follow, or something could not be checked."""
     INFO = "info"
-    """Worth knowing."""
+    """Information that is worth knowing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found."""
+    """One result of an audit or question."""
 
     audit: str
     severity: Severity
     subject: str
-    """The node, arc, virtual node, update or server that it is about; an arc as `parent -> child`."""
+    """Node, arc, virtual node, update or server of the finding; an arc as `parent -> child`."""
     message: str
     evidence: tuple[str, ...] = ()
-    """What shows it; a path from node to node where there is one."""
+    """Evidence; a path from node to node if there is one."""
     fix: str = ""
-    """A command of `shadowtree` that mends an error or a warning, or shows what to mend. Empty if there is none."""
+    """Command of `shadowtree` that corrects an error or a warning, or shows what to correct. Empty if there is none."""
     see: str = ""
-    """A command of `shadowtree` that shows more and changes nothing. Empty if there is none."""
+    """Command of `shadowtree` that shows more and changes nothing. Empty if there is none."""
 
     def __post_init__(self) -> None:
         assert self.severity is not Severity.INFO or not self.fix, f"{self.audit}: what is right needs no {self.fix}"
@@ -48,12 +48,12 @@ class Finding:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number and what it counts: `1 arc`, `2,000 arcs`, `2 processes`."""
+    """Return a number with its noun: `1 arc`, `2,000 arcs`, `2 processes`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
 def on_one_line(text: str) -> str:
-    """The text for a terminal: what servers wrote into a snapshot may act on one, or begin another line."""
+    """Return the text for a terminal: snapshots may contain control characters and line breaks, which are replaced."""
     return "".join("\N{REPLACEMENT CHARACTER}" if _acts(character) else character for character in text)
 
 
@@ -62,14 +62,16 @@ def _acts(character: str) -> bool:
 
 
 def shell_line(*words: str, names: Sequence[str] = ()) -> str:
-    """A command of `shadowtree` for a shell: whatever the names hold, it is read as these words.
+    """Return a command of `shadowtree` that a shell splits into exactly these words.
 
-    `names` come last. They are the words of others: one that begins like an option is told apart from one.
+    `names` come last. They come from snapshots: a name that begins with a dash is separated from the options by `--`.
     """
     apart = ("--",) if any(name.startswith("-") for name in names) else ()
     return shlex.join(("shadowtree", *words, *apart, *names))
 
 
 def rejoin(parent: str, child: str) -> str:
-    """Joining again computes everything about an arc anew, at all servers concerned."""
+    """Return the command that leaves and joins an arc, which computes everything about it anew at all servers
+    concerned.
+    """
     return f"{shell_line('leave', names=(parent, child))} && {shell_line('join', names=(parent, child))}"

@@ -1,4 +1,4 @@
-"""The verdict and the findings of an audit, and how they are written.
+"""The verdict and the findings of an audit, and the files for them.
 
 findings.jsonl     one finding a line, errors first
 findings.parquet   the same
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(IntEnum):
-    """What came out; the numbers are exit statuses."""
+    """Result of an audit run. The numbers are exit statuses."""
 
     CONSISTENT = 0
     ERRORS = 1
@@ -40,19 +40,19 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AuditResult:
-    """What one audit found."""
+    """Result of one audit."""
 
     audit: str
     errors: int
     warnings: int
     seconds: float
     checks: str
-    """A sentence or two for people."""
+    """Description of the audit for people, in a sentence or two."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """How results were made."""
+    """Program, times and options of an audit run."""
 
     version: str
     began: datetime
@@ -63,7 +63,7 @@ class Made:
 
 
 def program_version() -> str:
-    """Return the version of the package; "unknown" where only its source was sent along, as by `--py-files`."""
+    """Return the version of the package; "unknown" if only its source was sent along, as by `--py-files`."""
     try:
         return version("shadowtree")
     except PackageNotFoundError:
@@ -71,24 +71,24 @@ def program_version() -> str:
 
 
 def in_iso(time: datetime) -> str:
-    """Return a time with its zone, to the second; later ones sort behind earlier ones."""
+    """Return a time with its zone, to the second. The texts of UTC times sort by time."""
     return time.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What all audits found."""
+    """Results of all audits."""
 
     verdict: Verdict
     audits: tuple[AuditResult, ...]
     findings: tuple[Finding, ...]
-    """Errors first."""
+    """Findings, errors first."""
     not_judged: tuple[NotJudged, ...] = ()
-    """What the servers without a snapshot keep from being judged."""
+    """Counts of names and arcs of the servers without a snapshot."""
     is_partial: bool = False
-    """Whether something could not be read, whatever was found in the rest."""
+    """True if something could not be read, whatever was found in the rest."""
     suspended: tuple[Suspended, ...] = ()
-    """Arcs to servers that were out of reach, sorted."""
+    """Counts of arcs to servers that were out of reach, sorted."""
     made: Made = field(kw_only=True)
 
 
@@ -106,7 +106,7 @@ _SCHEMA: Final = pa.schema(
 
 
 def write(result: Result, collection: Collection, out: Path, answers: Answers | None) -> None:
-    """Write findings.jsonl, findings.parquet and summary.json. `answers` None: no question was asked."""
+    """Write findings.jsonl, findings.parquet and summary.json. `answers` is None if no question was asked."""
     out.mkdir(parents=True, exist_ok=True)
     rows = [{**asdict(finding), "severity": finding.severity.value} for finding in result.findings]
     with (out / "findings.jsonl").open("w", encoding="utf-8") as file:
@@ -158,6 +158,6 @@ def _of_question(answer: Answer, seconds: float) -> dict[str, object]:
 
 
 def clear(out: Path) -> None:
-    """Remove the results of an earlier run, so that none are taken for those of a run that fails."""
+    """Remove the results of an earlier run, so that a run that fails leaves none."""
     for name in ("findings.jsonl", "findings.parquet", "summary.json", "report.html"):
         (out / name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Runs all audits over a collection of snapshots and gives the verdict."""
+"""Run all audits over a collection of snapshots and return the verdict."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ Progress = Callable[[str], None]
 
 WORK: Final = ".work"
 WORK_BEFORE: Final = ".work-before"
-"""Folders in that of the results, for intermediate tables; removed at the end."""
+"""Folders of intermediate tables below the folder of the results; removed at the end."""
 
 READING: Final = "reading and joining"
 LOOKING: Final = "each arc and node by itself"
 JUDGING: Final = "ancestor sets at every sink"
-"""Stand among the audits for the time they take."""
+"""Steps that the report lists among the audits, for their durations."""
 
 CHECKS: Final = {
     discovery.AUDIT: discovery.CHECKS,
@@ -73,12 +73,12 @@ FIXES: Final = {
     acyclic.AUDIT: ancestry.fix,
     virtual_nodes.AUDIT: ancestry.fix,
 }
-"""What mends a node, by audit; arcs are joined again."""
+"""Functions that return the fix of a node, by audit. The fix of an arc is always to join it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inquiry:
-    """What is asked beside the audits, and of which graph engine."""
+    """Questions to ask beside the audits, and the graph engine for them."""
 
     choice: Choice
     wishes: Wishes = field(default_factory=Wishes)
@@ -95,7 +95,7 @@ def run(
 ) -> Result:
     """Judge the snapshots of a collection, and write the results to the folder `out`.
 
-    `inquiry`: also answer the questions of an auditor; None leaves them out. `options`: those of the command, for the
+    `inquiry`: also answer the questions of an auditor; None leaves them out. `options`: options of the command, for the
     report.
     """
     began = datetime.now(UTC)
@@ -123,7 +123,7 @@ def run(
         found, left = _judge(tables, collection, progress, seconds, started)
         apart = suspended.count(tables)
         found += [*not_judged.told(collection.findings, left), *in_flight.audit(collection)]
-        # Before anything is asked: what ends this process in a question ends no audit.
+        # Results are written before any question: a question that ends this process must not lose the audits.
         result = conclude(None)
         if inquiry is None:
             return result
@@ -147,7 +147,7 @@ def _ask(tables: Tables, collection: Collection, inquiry: Inquiry, work_before: 
 
 
 def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
-    """What audits ask of the tables by themselves, by name, in the order in which they run; each returns troubles."""
+    """Return the audits that read the tables themselves, by name, in the order of running. Each returns troubles."""
     found: dict[str, Callable[[], DataFrame]] = {
         acyclic.AUDIT: lambda: acyclic.audit(tables),
         virtual_nodes.AUDIT: lambda: virtual_nodes.audit(tables),
@@ -164,9 +164,9 @@ def audits(tables: Tables) -> Mapping[str, Callable[[], DataFrame]]:
 def _judge(
     tables: Tables, collection: Collection, progress: Progress, seconds: dict[str, float], started: float
 ) -> tuple[list[Finding], tuple[NotJudged, ...]]:
-    """What Spark's audits found, and what they could not judge; how long each took goes to `seconds`.
+    """Run Spark's audits; return their findings and the counts of what could not be judged.
 
-    Reading began at `started`.
+    `seconds` receives the duration of each audit. Reading began at `started`.
     """
 
     def end(name: str, found: list[Trouble]) -> None:
@@ -179,7 +179,7 @@ def _judge(
     arcs = tables.store.keep("said of arcs", side_by_side.of_arcs(tables, nodes))
     seconds[READING] = time.perf_counter() - started
     progress(f"{READING} ({seconds[READING]:.1f} s)")
-    seconds[agreement.AUDIT] = 0.0  # it has no pass of its own
+    seconds[agreement.AUDIT] = 0.0  # agreement has no pass of its own
     started = time.perf_counter()
     end(LOOKING, collect_troubles(row_audits.look(tables, nodes, arcs)))
     started = time.perf_counter()
@@ -191,23 +191,23 @@ def _judge(
 
 
 def find_damaged(spark: SparkSession, collection: Collection, out: Path) -> dict[str, str]:
-    """Return what is wrong with snapshots or the delivery log by which the audits have failed, by name of the folder.
+    """Return the damage of snapshots or the delivery log that made the audits fail, by name of the folder.
 
-    Manifests and footers were whole; so pages are damaged, or rows are such as no server writes. Every table is read,
-    and where all can be, each snapshot is judged alone. Empty: the fault is none of theirs.
+    Manifests and footers were whole, so either pages are damaged, or some rows are such as no server writes. Every
+    table is read; if all are readable, each snapshot is judged alone. The result is empty if no snapshot is at fault.
     """
     found = {name: why for name, path, schema in _files(collection) if (why := why_unreadable(spark, path, schema))}
     if not found:
         alone = ((each.folder.name, _why_it_fails_alone(spark, each, out / WORK)) for each in collection.snapshots)
         found = {name: why for name, why in alone if why}
         if len(found) == len(collection.snapshots) > 1:
-            # Then it is this machine rather, a full disk say.
+            # If all fail, the cause is more likely this machine, for example a full disk.
             return {}
     return found
 
 
 def _files(collection: Collection) -> Iterator[tuple[str, Path, pa.Schema]]:
-    """Return all tables, each with the name of what it belongs to."""
+    """Yield all tables, each with the name of the folder or log that it belongs to."""
     for snapshot in collection.snapshots:
         for table, schema in snapshot.schemas.items():
             yield snapshot.folder.name, snapshot.folder / f"{table}.parquet", schema
@@ -246,7 +246,7 @@ def _in_words(severities: Iterable[Severity]) -> str:
 
 
 def _verdict(collection: Collection, findings: Iterable[Finding]) -> Verdict:
-    """An error is one, whatever else is missing; without errors, "consistent" is said of whole data only."""
+    """Return the verdict: ERRORS if there is an error, whatever is missing; CONSISTENT only for complete data."""
     if any(finding.severity is Severity.ERROR for finding in findings):
         return Verdict.ERRORS
     return Verdict.PARTIAL if collection.is_partial else Verdict.CONSISTENT

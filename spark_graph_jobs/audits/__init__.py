@@ -1,1 +1,1 @@
-"""One audit a file: each judges all servers by one rule."""
+"""One audit a file. Each audit checks all servers against one rule."""

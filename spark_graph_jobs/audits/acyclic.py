@@ -1,9 +1,9 @@
 """I3, acyclic: the derived graph has no cycle.
 
-Why local implies global: each node has a number, its level, and every normal arc goes from a lower to a higher one, so
-no path of normal arcs comes back to where it was. It does not matter what the numbers are; servers use the size of the
-ancestor set. One look at each arc, with both levels beside it, is the whole proof, and it also shows that no virtual
-node is larger than recorded: its arcs would close a cycle.
+Why local implies global: each node has a number, its level, and every normal arc leads from a lower to a higher level.
+Therefore no path of normal arcs returns to its start. The values of the levels do not matter; servers use the size of
+the ancestor set. Comparing the two levels of each arc is the whole proof. The proof also shows that no loop is larger
+than its recorded virtual node: the arcs outside would close a cycle.
 
 Source: protocol.md section 2.
 """
@@ -25,22 +25,26 @@ CHECKS: Final = "Each node has a level, and each arc outside loops leads to a hi
 
 
 def of_arcs() -> list[Condition]:
-    """What must not be so of any arc."""
+    """Return the conditions that no arc may meet."""
     levels = sql.format_string("at {at}, it goes from level %d to level %d", "parent_level", "child_level")
     return [Condition(AUDIT, is_entering() & (sql.col("parent_level") >= sql.col("child_level")), levels)]
 
 
 def of_nodes() -> list[Condition]:
-    """What must not be so of any node."""
+    """Return the conditions that no node may meet."""
     return [Condition(AUDIT, sql.col("held") & sql.col("level").isNull(), "{at} says no level of it")]
 
 
 UNLIKE: Final = Unlike(AUDIT, "level", "servers do not agree on its level")
-"""All who hold a node's record give it one level: so levels rise along arcs between servers, too."""
+"""All servers that hold a node's record give the node the same level. Levels therefore rise along arcs between servers
+too.
+"""
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Troubles: components of one virtual node are one derived node, and have one level."""
+    """Return the virtual nodes whose components have different levels. A virtual node is one derived node, with one
+    level.
+    """
     unlike = (
         tables.nodes.filter("vnid is not null")
         .groupBy("derived")

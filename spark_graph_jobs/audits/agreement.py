@@ -1,7 +1,7 @@
-"""I7, agreement: both ends of each arc, and all servers that know a node, say the same.
+"""I7, agreement: both homes of each arc agree on the arc, and all servers that know a node agree on the node.
 
-Why local implies global: an arc has two homes and a node has one, so that putting side by side what the servers say of
-one arc, or of one node, is the whole comparison; nothing depends on anything further away.
+Why local implies global: an arc has two homes and a node has one. Comparing the servers' statements about one arc, or
+about one node, is the whole comparison. The result does not depend on any node or arc further away.
 
 Source: protocol.md sections 2, 3.1 and 7.
 """
@@ -29,19 +29,22 @@ UNLIKE: Final = Unlike(AUDIT, "kind", "servers do not agree whether it is a grou
 
 
 def fix(node: str) -> str:
-    """Shows whose each subnet is taken for; `peers add` and `peers remove` correct it, whatever node it is about."""
+    """Return the command that shows the assumed owner of each subnet, for any node.
+
+    `peers add` and `peers remove` correct a wrong owner.
+    """
     del node
     return shell_line("peers")
 
 
 def of_arcs() -> list[Condition]:
-    """What must not be so of any arc at one server."""
+    """Return the conditions that no arc may meet at one server."""
     present = sql.col("present")
     is_foreign = sql.col("child_home_at") == FOREIGN
     return [
         Condition(
             AUDIT,
-            # Those to a server without a snapshot are counted, not listed: see `not_judged`.
+            # Suspended arcs to a server without a snapshot are counted, not listed: see `not_judged`.
             sql.col("suspended") & present & sql.col("is_truth") & (sql.col("child_home_at") != UNKNOWN),
             "suspended: its other end is out of reach",
             severity=Severity.WARNING,
@@ -56,7 +59,7 @@ def of_arcs() -> list[Condition]:
             present & ((sql.col("parent_kind") != "group") | (sql.col("child_kind") == "absent")),
             "at {at}, its parent is no group, or its child is nothing",
         ),
-        # An arc to a foreign process has one home, whose record of it is the truth.
+        # An arc to a foreign process has one home, whose record of the arc is the truth.
         Condition(
             AUDIT,
             present & is_foreign & ~(sql.col("is_truth") & sql.col("is_record")),
@@ -66,7 +69,7 @@ def of_arcs() -> list[Condition]:
 
 
 def of_said_arcs(tables: Tables) -> list[Condition]:
-    """What must not be so of any arc, as all servers have it."""
+    """Return the conditions that no arc may meet over all servers."""
     at_parent, at_child, has = sql.col("at_parent"), sql.col("at_child"), have_it(tables)
     differing = [_unlike(name) for name in COMPARED]
     shown = [sql.when(unlike, sql.lit(name)) for unlike, name in zip(differing, COMPARED, strict=True)]
@@ -101,18 +104,18 @@ def of_said_arcs(tables: Tables) -> list[Condition]:
 
 
 def _unlike(name: str) -> Column:
-    # Of an arc that nobody has there is neither.
+    # Both values are null for an arc that no server has.
     return sql.coalesce(sql.col(f"{name}_least") != sql.col(f"{name}_most"), sql.lit(False))
 
 
 def of_said_nodes(tables: Tables) -> list[Condition]:
-    """What must not be so of any node, as all servers have it."""
+    """Return the conditions that no node may meet over all servers."""
     two = sql.concat(tables.name_of(sql.col("home")), sql.lit(", "), tables.name_of(sql.col("other_home")))
     return [Condition(AUDIT, sql.col("homes") > 1, sql.concat(sql.lit("two homes: it is owned by "), two))]
 
 
 def of_nodes() -> list[Condition]:
-    """What must not be so of any node at one server. The nodes have an `owner`: see `with_owners`."""
+    """Return the conditions that no node may meet at one server. The nodes have an `owner`: see `with_owners`."""
     is_there = sql.col("kind") != "absent"
     is_here = (sql.col("home_at") == sql.col("at")) | (sql.col("home_at") == FOREIGN)
     named = sql.when(sql.col("home_at") == FOREIGN, sql.lit("nobody")).otherwise(sql.col("home"))
@@ -130,9 +133,9 @@ def of_nodes() -> list[Condition]:
 
 
 def with_owners(tables: Tables) -> DataFrame:
-    """The nodes, each with the `owner` of its subnet: the server that says so itself, if it is one; else null.
+    """Return the nodes, each with the `owner` of its subnet: the single server that claims the subnet; else null.
 
-    For a server without a snapshot the others speak.
+    Peers name the subnets of a server without a snapshot.
     """
     claims: dict[str, set[str]] = {}
     for snapshot in tables.servers:

@@ -1,10 +1,10 @@
-"""I5, ancestry: what each server knows of the ancestors of what it owns is complete, true, and no more than that.
+"""I5, ancestry: each server knows exactly the ancestors of the nodes that it owns.
 
-Why local implies global: on a graph without cycles (see `levels`) the equations A*(n) = {n} and all A*(parents), one a
-node, have exactly one solution, so sets that satisfy each of them over a server's own records are the true ones of
-those records; and the records are the true ones where every parent that a record names has a record too, and every
-copy of a record equals the others, that of its home among them. None is superfluous where below each that is not owned
-there is another one: going down must end, and can end only at an owned node.
+Why local implies global: take the equations A*(n) = {n} and all A*(parents), one for each node. On a graph without
+cycles (see `levels`) they have exactly one solution. Sets that satisfy all equations over a server's own records are
+therefore the true sets of those records. The records are true if every parent that a record names has a record too, and
+every copy of a record equals the others, including the home's. No record is superfluous if below each node that is not
+owned another node has a record: a path downwards must end, and can end only at an owned node.
 
 Source: protocol.md section 3.2.
 """
@@ -32,12 +32,15 @@ UNLIKE: Final = Unlike(AUDIT, "version", "servers hold its ancestry record in di
 
 
 def fix(node: str) -> str:
-    """Shows the arcs around a node; joining one of those that enter it again computes its ancestry anew."""
+    """Return the command that shows the arcs around a node.
+
+    Joining an arc into the node again computes the node's ancestry anew.
+    """
     return shell_line("describe", names=(node,))
 
 
 def of_arcs() -> list[Condition]:
-    """What must not be so of any arc at one server: a record that names a parent of which no record is held."""
+    """Return the conditions that no arc may meet at one server: a record names a parent whose record is not held."""
     held = sql.col("is_record") & sql.col("present") & ~sql.col("suspended") & sql.col("child_held")
     return [
         Condition(AUDIT, held & ~sql.col("parent_held"), "{at} holds the child's ancestry record, and not the parent's")
@@ -45,7 +48,7 @@ def of_arcs() -> list[Condition]:
 
 
 def of_said_arcs(tables: Tables) -> list[Condition]:
-    """What must not be so of any arc: that some records of the child have it and others have not."""
+    """Return the conditions that no arc may meet: it is in some records of the child only, or at no home."""
     at_parent, at_child, records = sql.col("at_parent"), sql.col("at_child"), sql.col("records")
     lacking = sql.format_string(
         "%d of %d servers that hold the child's ancestry record lack the arc in it",
@@ -55,7 +58,7 @@ def of_said_arcs(tables: Tables) -> list[Condition]:
     unfounded = sql.when(
         both_homes_are_here(), sql.lit("an ancestry record has this arc, and neither home knows it")
     ).otherwise("an ancestry record has this arc, and of its homes the one that was read does not know it")
-    # Where neither home was read, nothing shows whether the record is right.
+    # If neither home was read, the record cannot be checked.
     is_judged = a_home_is_here()
     return [
         Condition(AUDIT, (at_child > 0) & (records < sql.col("child_holders")), lacking, have_it(tables)),
@@ -64,7 +67,7 @@ def of_said_arcs(tables: Tables) -> list[Condition]:
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Troubles: records of derived nodes that are above nothing of which a record is held."""
+    """Return the superfluous records: those of derived nodes that are above no node with a record."""
     needed = (
         tables.arcs.filter("is_record and present and child_held")
         .filter("suspended or parent_derived != child_derived")
@@ -81,7 +84,7 @@ def audit(tables: Tables) -> DataFrame:
 
 
 def judge_set(sink: Sink) -> Iterator[Row]:
-    """Whether the ancestor set of one derived node follows from those of its parents."""
+    """Check that the ancestor set of one derived node follows from the sets of its parents."""
     if sink.components is None:
         if sink.sets:
             yield about_node(sink.derived, "{at} keeps an ancestor set of it, and does not hold its ancestry record")

@@ -1,7 +1,8 @@
-"""A delivery log, where there is one: each message comes to each member once, to nobody else, and in order.
+"""Audit of a delivery log, if there is one: each message reaches each member once, reaches no other process, and in
+order.
 
-Why local implies global: who should get a message is a question to each member's own ancestor set, whether the group it
-was sent to is in it; and an order is kept everywhere where it is kept between each two neighbours at each receiver.
+Why local implies global: each member's own ancestor set tells whether the member should get a message: it contains the
+group that the message was sent to. An order holds everywhere if it holds between each two neighbours at each receiver.
 
 Source: NG 6.6; protocol.md sections 2 and 8.
 """
@@ -30,7 +31,7 @@ _MEMBERS: Final = types.StructType(
 
 
 def audit(tables: Tables, log: DataFrame) -> DataFrame:
-    """Troubles: what was delivered twice, not, to others, or out of order."""
+    """Return messages that were delivered twice, not delivered, delivered to other processes, or out of order."""
     given = log.filter("received_as is not null")
     duplicates = given.groupBy("message", "receiver").agg(sql.count("*").alias("times")).filter("times > 1")
     times = sql.format_string("was delivered %d times to one receiver", "times")
@@ -53,26 +54,26 @@ def audit(tables: Tables, log: DataFrame) -> DataFrame:
 
 
 def _is_homed_here(tables: Tables) -> Column:
-    """Whether the home of the receiver was read: a foreign process may be a member at any server."""
+    """Return a condition: the home of the receiver was read. A foreign process may be a member at any server."""
     subnets = [subnet for snapshot in tables.servers for subnet in snapshot.subnets]
     return sql.substring_index("receiver", "@", -1).isin(subnets)
 
 
 def _out_of_order(given: DataFrame, order: str, also_by: list[str]) -> DataFrame:
-    """What came to a receiver after something that belongs behind it."""
+    """Return the messages that a receiver got after a message that should follow them."""
     received = Window.partitionBy("receiver", *also_by).orderBy("received_as")
     behind = given.filter(sql.col(order).isNotNull()).withColumn("before", sql.lag(order).over(received))
     return behind.filter(sql.col("before") > sql.col(order))
 
 
 def _troubles(frame: DataFrame, message: Column) -> DataFrame:
-    """Each row of `frame` as a message that is in trouble with one receiver."""
+    """Convert each row of `frame` to a trouble of one message at one receiver."""
     texts = sql.array("message", sql.concat(sql.lit("receiver: "), sql.col("receiver")))
     return texts_in_trouble(frame, message, texts)
 
 
 def _expected(tables: Tables, log: DataFrame) -> DataFrame:
-    """message, originator, receiver: who should get each message, by the ancestor sets of processes."""
+    """Return rows message, originator, receiver: the required deliveries by the ancestor sets of processes."""
     messages = log.select("message", "originator").distinct()
     sent_to = messages.select(sql.xxhash64("originator").alias("key")).distinct()
     groups = tables.nodes.select("key", "local", "at").join(sent_to, "key")
@@ -99,6 +100,6 @@ def _expected(tables: Tables, log: DataFrame) -> DataFrame:
         processes.withColumnRenamed("derived", "member_derived"), "member_derived"
     )
     named = tables.nodes.select(sql.col("local").alias("originator_local"), sql.col("id").alias("originator"))
-    # A foreign process is known to several servers, and may be told of by each.
+    # Several servers know a foreign process, and each of them may report a pair.
     pairs = members.join(named, "originator_local").select("originator", "receiver").distinct()
     return messages.join(pairs, "originator")

@@ -1,7 +1,7 @@
-"""What is under way: updates that are ordered and not finished, in doubt, or stale.
+"""Updates under way: ordered and not finished, in doubt, or stale.
 
-At rest there are none, and the other audits suppose rest. A participant waits for its coordinator alone, so whether an
-update will ever end is seen by putting what the two say side by side.
+At rest there are none, and the other audits assume rest. A participant waits for its coordinator alone. Therefore
+comparing the rows of both shows whether an update will ever end.
 
 Source: protocol.md sections 5 and 6.
 """
@@ -25,9 +25,10 @@ FIX: Final = "shadowtree status"
 
 
 def audit(collection: Collection) -> list[Finding]:
-    """A warning for each update under way; an error where a participant waits for what its coordinator does not know.
+    """Return a warning for each update under way, and an error for each that the awaited coordinator does not know.
 
-    Snapshots that show no one instant may show an update here that was over there by then: then it is a warning, too.
+    Snapshots that are not a cut may show an update at one server that had ended when the other was read: then it is a
+    warning too.
     """
     rows: list[tuple[str, dict[str, Any]]] = [
         (snapshot.server, row)

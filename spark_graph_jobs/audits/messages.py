@@ -1,11 +1,12 @@
-"""Messages: what all servers logged of one parcel is one thing, each log is in sequence, and its readers are within it.
+"""Messages: all servers logged the same parcel under one id, each log is in sequence, and each cursor is within its
+log.
 
-Why local implies global: an id names a parcel among all servers, so all rows of one id are put side by side; an order
-is kept in a log where it is kept between each two neighbours of a sequence; and who is below a target is a question to
-each mailbox's own ancestor set.
+Why local implies global: an id names a parcel at all servers, so all rows of one id are compared. An order holds in a
+log if it holds between each two neighbours of a sequence. Each mailbox's own ancestor set tells whether the mailbox is
+below a target.
 
-A cut is one instant for updates, not for messages. So of two servers that do not agree nothing is said unless what both
-have logged before and after shows that the one was past it.
+A cut is one instant for updates, not for messages. A difference between two servers counts only if the entries that
+both logged before and after show that the server was past it.
 
 Source: docs/snapshots.md, "Messages".
 """
@@ -32,7 +33,7 @@ _PARCEL: Final = (*_SEQUENCE, "first_serial")
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Troubles with parcels, by the id of their first message; with audiences and cursors, by their server."""
+    """Return troubles of parcels, by the id of the first message, and of audiences and cursors, by the server."""
     log = tables.store.keep("message log", _log(tables))
     parts = [
         _of_two_contents(log, tables),
@@ -54,9 +55,10 @@ def _is_quiet(tables: Tables) -> bool:
 
 
 def _log(tables: Tables) -> DataFrame:
-    """The entries of all servers, with `addressed`, the `id` of the first message, and where the origin is (`home_at`).
+    """Return the entries of all servers with `addressed`, the `id` of the first message and the origin's place
+    `home_at`.
 
-    `home_at` is null where the origin was not read. A foreign process has no home, so its ids may be those of several
+    `home_at` is null if the origin was not read. A foreign process has no home, so its ids may come from several
     origins: parcels to it are left out.
     """
     log = tables.of_messages("message_log").withColumn("addressed", sql.split(sql.col("targets")[0], " ")[0])
@@ -103,7 +105,7 @@ def _at(tables: Tables, subject: str = "id", at: str = "at", *more: Column) -> C
 
 
 def _out_of_sequence(log: DataFrame, tables: Tables) -> list[DataFrame]:
-    """Neighbours of a sequence in one log, late ones aside."""
+    """Compare neighbours of a sequence in one log, except late entries."""
     neighbours = Window.partitionBy("at", "addressed", "sequence").orderBy("position")
     before = sql.struct("start", "first_serial", "messages", "id")
     found = log.filter("round = 0").withColumn("before", sql.lag(before).over(neighbours))
@@ -137,16 +139,17 @@ def _overlap(encoded: Sequence[bytes]) -> bool:
 
 
 def _never_accepted(log: DataFrame, tables: Tables) -> DataFrame:
-    """What others logged, and its home has not, though it has what is before and behind it."""
+    """Return parcels that other servers logged and their home did not, although it has earlier and later ones."""
     others = log.filter("home_at is not null and at != home_at")
     found = _passed_over(others.withColumn("asked_at", sql.col("home_at")), log, tables).filter("has_lower")
     return texts_in_trouble(found, "was never accepted by its home", _at(tables))
 
 
 def _lost(log: DataFrame, tables: Tables) -> DataFrame:
-    """What a server has confirmed, and has not, though it has what is before and behind it.
+    """Return parcels that a server confirmed and does not have, although it has earlier and later ones.
 
-    A server that goes on from an older copy of its database between two snapshots looks alike: so it is asked of cuts.
+    A server that was restored from an older copy of its database between two snapshots looks alike. Therefore only cuts
+    are checked.
     """
     places = {snapshot.server: at for at, snapshot in enumerate(tables.servers) if snapshot.messages is not None}
     given = tables.of_messages("unsettled").filter("round = 0").withColumn("server", sql.explode("delivered"))
@@ -159,9 +162,10 @@ def _lost(log: DataFrame, tables: Tables) -> DataFrame:
 
 
 def _passed_over(parcels: DataFrame, log: DataFrame, tables: Tables) -> DataFrame:
-    """Parcels that the server `asked_at` has not, but later ones of the sequence; `has_lower`: and earlier ones.
+    """Return parcels that the server `asked_at` lacks although it has later ones of the sequence; `has_lower`: and
+    earlier ones.
 
-    Nothing is said of a server with holes in its log: what it lacks may have gone from the middle.
+    A server with holes in its log is skipped: a missing entry may have been removed from the middle.
     """
     with_holes = [at for at, snapshot in enumerate(tables.servers) if snapshot.messages and snapshot.messages.log_gone]
     wanted = parcels.select("at", "asked_at", "id", *_PARCEL).filter(~sql.col("asked_at").isin(with_holes)).distinct()
@@ -230,17 +234,19 @@ def _largest(encoded: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _TargetSet:
-    """One that a server says whom it reaches."""
+    """A target set with the mailboxes that a server says it reaches."""
 
     text: str
     targets: tuple[tuple[str, int | None, tuple[int, ...]], ...]
-    """Of each target its name, its number here, and the numbers of who is excepted."""
+    """For each target: its name, its number at the server, and the numbers of its exceptions."""
     told: bytes
-    """The mailboxes."""
+    """The mailboxes, as a serialized bitmap."""
 
 
 def _wrongly_reached(tables: Tables) -> DataFrame:
-    """Mailboxes that are below a target set and not reached, or the other way round, by their own ancestor sets."""
+    """Return mailboxes whose ancestor set contradicts a target set: below it and not reached, or the other way
+    round.
+    """
     rows = tables.of_messages("reached").collect()
     names = sorted({name for row in rows for target in row["targets"] for name in target.split(" ")})
     numbers = {
@@ -259,7 +265,9 @@ def _wrongly_reached(tables: Tables) -> DataFrame:
         by_server.setdefault(at, []).append(told)
 
     def judge(at: int, mailbox: int, process: str, above: bytes | None) -> list[str]:
-        """The target sets that are wrong about a mailbox, each with what is wrong before it."""
+        """Return the target sets that are wrong about a mailbox. Prefix `-`: not reached although below; `+`: the
+        opposite.
+        """
         ancestors = BitMap() if above is None else BitMap.deserialize(bytes(above))
         wrong = []
         for one in by_server.get(at, ()):

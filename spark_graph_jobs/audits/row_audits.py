@@ -1,4 +1,4 @@
-"""One look at each row: what several audits see in an arc or a node by itself, in one pass over each table."""
+"""Checks of single rows: the conditions of several audits on arcs and nodes, in one pass over each table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ UNLIKE: Final = (acyclic.UNLIKE, virtual_nodes.UNLIKE, agreement.UNLIKE, ancestr
 
 
 def look(tables: Tables, nodes: DataFrame, arcs: DataFrame) -> DataFrame:
-    """Troubles, each with its audit. `nodes` and `arcs`: of `said.of_nodes` and `said.of_arcs`."""
+    """Return troubles, each with its audit. `nodes`, `arcs`: results of `side_by_side`."""
     ends = {"parent": sql.col("parent"), "child": sql.col("child")}
     of_arcs = [*acyclic.of_arcs(), *virtual_nodes.of_arcs(), *agreement.of_arcs(), *ancestry.of_arcs()]
     of_said_arcs = [*agreement.of_said_arcs(tables), *ancestry.of_said_arcs(tables)]

@@ -1,6 +1,6 @@
-"""One pass over all sinks, in which each is judged for its ancestors.
+"""One pass over all derived nodes that checks the ancestors of each.
 
-It is the dearest part of an audit, nearly all of it sorting and reading ancestor sets.
+This pass is the most expensive part of an audit. Nearly all its time is spent sorting and reading ancestor sets.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from spark_graph_jobs.spark.grouped import Check, Row, check_groups
 
 
 def judge(tables: Tables) -> DataFrame:
-    """Troubles of every derived node at every server."""
+    """Return the troubles of every derived node at every server."""
     folder = tables.work.sets
 
     def of_task() -> Check:
@@ -30,5 +30,5 @@ def judge(tables: Tables) -> DataFrame:
 
 
 def judge_sink(rows: Sequence[Row], *, set_of: Callable[[int], BitMap | None]) -> Iterator[Row]:
-    """What is wrong with one derived node and what enters it."""
+    """Yield the troubles of one derived node and of the arcs into it."""
     return ancestry.judge_set(read_sink(rows, set_of))

@@ -1,12 +1,12 @@
-"""Every derived node with what enters it: the rows from which its ancestors are judged.
+"""The rows about each derived node and the arcs into it, from which its ancestors are checked.
 
-For each derived node of each server whose ancestry record is held there:
+For each derived node whose ancestry record a server holds:
 
     SELF    its components and their levels
     SET     that there is an ancestor set of it
     ARC     a normal arc into it
 
-Ancestor sets do not travel with the rows: they are found in the files of `set_files`.
+Ancestor sets do not travel with the rows. They are read from the files of `set_files`.
 
 Source: protocol.md section 3.2.
 """
@@ -30,7 +30,7 @@ SET: Final = 1
 ARC: Final = 2
 
 NOWHERE: Final = -1
-"""The `tail` of a row whose node is not known at the server."""
+"""Value of `tail` in a row whose parent is not known at the server."""
 
 NO_LEVEL: Final = -1
 
@@ -44,37 +44,37 @@ _COLUMNS: Final[dict[str, tuple[types.DataType, object]]] = {
     "highest": (types.LongType(), 0),
     "components": (types.ArrayType(types.IntegerType()), None),
 }
-"""Types, and what stands where a row has nothing to say: numbers that are never null come to Python much faster."""
+"""Types, and the value of a column that a row does not use. Numbers that are never null reach Python much faster."""
 
 
 class Entering(NamedTuple):
-    """A normal arc into a sink; its ends are `local` numbers."""
+    """A normal arc into a sink. Its ends are `local` numbers."""
 
     parent: int
     child: int
     above: BitMap | None
-    """The ancestor set of its tail; None where there is none."""
+    """Ancestor set of the tail. None if there is none."""
 
 
 @dataclass(slots=True)
 class Sink:
-    """A derived node of one server, and what enters it."""
+    """A derived node of one server, with the arcs into it."""
 
     derived: int
-    """The `local` of one of its components."""
+    """`local` number of one of its components."""
     components: BitMap | None = None
-    """None: the server holds no record of it, but a set."""
+    """Numbers of the components. None if the server holds a set of the node but no record."""
     lowest: int | None = None
     highest: int | None = None
     sets: int = 0
-    """How many there are of it."""
+    """Number of ancestor sets of the node."""
     found: BitMap | None = None
-    """Its ancestor set."""
+    """Ancestor set of the node."""
     arcs: list[Entering] = field(default_factory=list)
 
 
 def read_sink(rows: Sequence[Row], set_of: Callable[[int], BitMap | None]) -> Sink:
-    """Put together what the rows of one derived node say. `set_of`: gives the ancestor set of a derived node."""
+    """Build a sink from the rows of one derived node. `set_of`: returns the ancestor set of a derived node."""
     sink = Sink(rows[0][0])
     for _, kind, parent, child, tail, low, high, components in rows:
         if kind == ARC:
@@ -89,13 +89,13 @@ def read_sink(rows: Sequence[Row], set_of: Callable[[int], BitMap | None]) -> Si
 
 
 def gather(tables: Tables) -> DataFrame:
-    """The rows of all derived nodes, brought together."""
+    """Return the rows of all derived nodes, grouped by node."""
     rows = _selves(tables).unionByName(_sets(tables)).unionByName(_arcs(tables))
     return by_group(rows, list(_COLUMNS), ordered_by=4)
 
 
 def _row(frame: DataFrame, kind: int, **values: Column) -> DataFrame:
-    """Rows of one kind."""
+    """Return rows of one kind."""
     given = {**values, "row": sql.lit(kind)}
     return frame.select(
         *(
@@ -145,7 +145,7 @@ def _arcs(tables: Tables) -> DataFrame:
 
 
 def is_entering() -> Column:
-    """Whether a row of arcs is a normal arc of the ancestry that its server holds."""
+    """Return a condition: a row of arcs is a normal arc of the ancestry that its server holds."""
     return (
         sql.col("is_record")
         & sql.col("present")

@@ -1,10 +1,11 @@
-"""I1, I2, I7, virtual nodes: each is a loop, its shadow arcs are the one right tree, and all homes see it alike.
+"""I1, I2, I7, virtual nodes: each is a loop, its shadow arcs are the one right tree, and all homes agree on it.
 
-Why local implies global: a virtual node is small, so that one look at all of it shows that every component reaches
-every other, and what its shadow tree must be. That no loop is larger than recorded follows from `levels`. Then x
-reaches y in the internal view exactly where it does in the external one (C1, C2): every arc between derived nodes is
-`normal` and is walked, and inside a virtual node all reach all in both views, over arcs in the one and over the tree,
-both ways, in the other. All homes hold the same arcs of it (compared here by digest), so that all derive one tree.
+Why local implies global: a virtual node is small. Reading all of it shows that every component reaches every other, and
+what its shadow tree must be. The audit `levels` shows that no loop is larger than recorded. It follows that x reaches y
+in the internal view exactly if x reaches y in the external view (C1, C2). Every arc between derived nodes is `normal`
+and is walked. Inside a virtual node all components reach all in both views: over arcs in the external view, and over
+the tree, both ways, in the internal view. All homes hold the same arcs of a virtual node (compared here by digest), so
+that all derive the same tree.
 
 Source: NG 3.2.1, 4.6.2, figure 4.5; protocol.md sections 2 and 3.2.
 """
@@ -57,11 +58,13 @@ _COLUMNS: Final[dict[str, types.DataType]] = {
 DIGESTED: Final = types.StructType(
     [*TROUBLE.fields, types.StructField("vnid", types.StringType()), types.StructField("digest", types.StringType())]
 )
-"""Troubles, and of each virtual node at each server the digest of what is seen of it (then there is no message)."""
+"""Columns of a trouble, and columns for the digest of a virtual node at a server. A row with a digest has no
+message.
+"""
 
 
 class InnerArc(NamedTuple):
-    """An arc between two components, in the order in which the tree prefers arcs."""
+    """An arc between two components. The order of its fields is the order in which the tree prefers arcs."""
 
     cost: int
     parent_rank: int
@@ -73,14 +76,14 @@ class InnerArc(NamedTuple):
 
 @dataclass(slots=True)
 class Loop:
-    """What one server holds of one virtual node."""
+    """The data of one server about one virtual node."""
 
     vnid: str
     names: dict[int, str] = field(default_factory=dict)
-    """Components by `local`, as the nodes have it."""
+    """Names of the components by `local` number, from the table of nodes."""
     keys: dict[int, int] = field(default_factory=dict)
     declared: dict[int, None] = field(default_factory=dict)
-    """Components as the virtual node has it."""
+    """Components by `local` number, from the table of virtual nodes."""
     smallest: str | None = None
     arcs: list[InnerArc] = field(default_factory=list)
 
@@ -89,14 +92,14 @@ UNLIKE: Final = Unlike(AUDIT, "vnid", "servers see it in different virtual nodes
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Troubles: virtual nodes."""
+    """Return the troubles of virtual nodes."""
     judged = tables.store.keep("judged loops", check_groups(_rows(tables), lambda: judge_loop, DIGESTED))
     wrong = judged.filter(sql.col("message").isNotNull()).select(*TROUBLE.names)
     return wrong.unionByName(_unlike_at_servers(tables, judged.filter(sql.col("digest").isNotNull())))
 
 
 def judge_loop(rows: Sequence[Row]) -> Iterator[Row]:
-    """Whether one virtual node at one server is a loop with the right tree; and its digest."""
+    """Yield the troubles of one virtual node at one server, and its digest."""
     loop = _read(rows)
     about = min(loop.names, default=None) if loop.names else min(loop.declared, default=None)
     if about is None:
@@ -148,7 +151,9 @@ def _judge(loop: Loop, about: int) -> Iterator[Row]:
 
 
 def spanning_tree(first: int, arcs: Iterable[InnerArc]) -> set[tuple[int, int]]:
-    """The shadow tree: it grows from `first`, always by the first arc, in their order, that reaches something new."""
+    """Return the shadow tree. It grows from `first`, always by the first arc, in their order, that reaches a new
+    node.
+    """
     touching: dict[int, list[InnerArc]] = {}
     for arc in arcs:
         touching.setdefault(arc.parent, []).append(arc)
@@ -181,7 +186,7 @@ def _reached(below: Mapping[int, Sequence[int]], start: int) -> set[int]:
 
 
 def _digest(loop: Loop) -> str:
-    """A text that is the same at two servers exactly where they see the same components, arcs, costs and states."""
+    """Return a text that is equal at two servers exactly if components, arcs, costs and states are equal."""
     keys = loop.keys
     arcs = sorted((keys.get(arc.parent, 0), keys.get(arc.child, 0), arc.cost, arc.state) for arc in loop.arcs)
     return blake2b(repr((sorted(keys.values()), arcs)).encode(), digest_size=16).hexdigest()
@@ -220,7 +225,7 @@ def _row(frame: DataFrame, kind: int, names: Sequence[str], **values: Column) ->
 
 
 def _is_inner() -> Column:
-    """Whether a row is an arc between components of one virtual node, as its server sees it."""
+    """Return a condition: a row is an arc between components of one virtual node, by the data of its server."""
     return (
         sql.col("is_record")
         & sql.col("present")
@@ -230,7 +235,7 @@ def _is_inner() -> Column:
 
 
 def _unlike_at_servers(tables: Tables, digests: DataFrame) -> DataFrame:
-    """Virtual nodes of which servers hold different components, arcs or states."""
+    """Return virtual nodes whose components, arcs or states differ between servers."""
     unlike = (
         digests.select("node", "vnid", "digest", place_of(sql.col("node")).alias("at"))
         .groupBy("vnid")
@@ -248,9 +253,9 @@ def _unlike_at_servers(tables: Tables, digests: DataFrame) -> DataFrame:
 
 
 def of_arcs() -> list[Condition]:
-    """What must not be so of any arc: a state that does not fit where it leads.
+    """Return the condition that no arc may meet: a state that does not match the ends of the arc.
 
-    Which of the arcs inside are on the tree is judged with the loop, unless no record of the child is held.
+    The tree inside a loop is checked with the loop, unless no record of the child is held.
     """
     are_known = sql.col("parent_key").isNotNull() & sql.col("child_key").isNotNull()
     is_inside = sql.col("parent_derived") == sql.col("child_derived")

@@ -1,1 +1,1 @@
-"""What several servers say of one thing, side by side, and what of that is wrong."""
+"""Statements of several servers about one node or arc, compared, and the contradictions among them."""

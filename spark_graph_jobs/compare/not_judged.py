@@ -1,7 +1,7 @@
-"""What could not be judged because a server has no snapshot that can be read: its names, and the arcs that end there.
+"""Names and arcs that could not be checked because a server has no readable snapshot.
 
-An arc has two homes. Where one of them is missing, what the other says stands alone; where both are, only ancestry
-records of third servers tell of the arc, and nothing shows whether they are right.
+An arc has two homes. If one home is missing, the statement of the other cannot be compared. If both are missing, only
+ancestry records of third servers mention the arc, and these cannot be checked.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from spark_graph_jobs.snapshot.tables import UNKNOWN, Tables
 
 @dataclass(frozen=True, slots=True)
 class NotJudged:
-    """What the snapshots that are here tell of a server that is missing."""
+    """Counts about a missing server, from the snapshots of the other servers."""
 
     server: str
     subnets: tuple[str, ...]
     names: int
-    """Names of its subnets that others mention."""
+    """Number of names of its subnets that other servers mention."""
     arcs: int
-    """Arcs with an end there: its word on them is missing."""
+    """Number of arcs with an end at the missing server."""
     arcs_of_records_alone: int
-    """Those among them of which neither home could be read."""
+    """Number of these arcs whose other home could not be read either."""
     suspended: int = 0
-    """Those among them that a home has suspended, since this server was out of its reach."""
+    """Number of these arcs that a home has suspended because the missing server was out of reach."""
 
 
 def count(collection: Collection, tables: Tables, arcs: DataFrame) -> tuple[NotJudged, ...]:
-    """Count what each missing server keeps from being judged. `arcs`: of `side_by_side.of_arcs`."""
+    """Count the names and arcs of each missing server. `arcs`: result of `side_by_side.of_arcs`."""
     if not collection.missing:
         return ()
     unknown = tables.nodes.filter(sql.col("home_at") == UNKNOWN)
@@ -67,7 +67,7 @@ def _by_home(frame: DataFrame) -> Mapping[str, Mapping[str, int]]:
 
 
 def told(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> list[Finding]:
-    """The findings of discovery; those of missing servers say how much could not be judged."""
+    """Return the findings of discovery. Findings about missing servers also state the counts."""
     counts = {each.server: each for each in not_judged}
     return [
         replace(finding, message=f"{finding.message}: {in_words(counts[finding.subject])}")
@@ -78,7 +78,7 @@ def told(findings: Sequence[Finding], not_judged: Sequence[NotJudged]) -> list[F
 
 
 def in_words(each: NotJudged) -> str:
-    """How much could not be judged, as a part of a sentence."""
+    """Return the counts as a part of a sentence."""
     apart = f", {each.suspended:,} of them suspended" if each.suspended else ""
     return (
         f"{counted(each.names, 'name')} of its {counted(len(each.subnets), 'subnet')},"

@@ -1,6 +1,7 @@
-"""What all servers say of one node, and of one arc, side by side: one row each, from one grouped pass each.
+"""Comparison of all servers' statements: one row for each node and one for each arc, each from one grouped pass.
 
-Several audits read the results; keep them. Foreign processes, and arcs to them, are left out: they have one home each.
+Several audits read the results, so the caller should keep them. Foreign processes and arcs to them are left out of
+comparisons: they have one home each.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from spark_graph_jobs.compare.violations import TROUBLES_LIMIT, nodes_in_trouble
 from spark_graph_jobs.snapshot.tables import FOREIGN, UNKNOWN, Tables
 
 ABOUT_NODES: Final = ("level", "version", "vnid", "kind")
-"""What all who hold a node's ancestry record must say of it alike; its kind, all who know it."""
+"""Attributes on which all servers with a node's ancestry record must agree. All servers that know the node must agree
+on `kind`.
+"""
 
 COMPARED: Final = ("cost", "version", "writer", "suspended")
-"""What all who have an arc must have alike."""
+"""Attributes on which all servers that have an arc must agree."""
 
 
 def _said() -> dict[str, Column]:
-    """What a server says of a node, as texts; null where it has no say."""
+    """Return a server's statements about a node, as texts; null where the server makes none."""
     version = sql.concat_ws(
         " of ", sql.coalesce("version_counter", sql.lit(0)).cast("string"), sql.col("version_server")
     )
@@ -36,14 +39,18 @@ def _said() -> dict[str, Column]:
 
 
 def of_nodes(tables: Tables) -> DataFrame:
-    """One row a name, by `key`.
+    """Return one row for each name, by `key`.
 
-    `local`: of one of its servers. `holders`: servers that hold its ancestry record. `homes`: how many own it, and
-    `home`, `other_home`: the places of the first and the last. `is_group_at_home`, `is_at_home`: whether it stands for
-    something there. Of each of `ABOUT_NODES` the `least` and `most` that is said, as hashes: only numbers can be
-    grouped without sorting.
+    `local`                              number at one of its servers
+    `holders`                            number of servers that hold its ancestry record
+    `homes`                              number of servers that own it
+    `home`, `other_home`                 places of the first and the last owner
+    `is_group_at_home`, `is_at_home`     true if it is a group, or any node, at a home
+    `NAME_least`, `NAME_most`            smallest and largest statement for each of `ABOUT_NODES`
+
+    Statements are hashed, because only numbers can be grouped without sorting.
     """
-    # What is said of no node at all has no hash, and null is passed over.
+    # A missing statement has no hash: null is ignored by min and max.
     hashes = {name: sql.when(said.isNotNull(), sql.xxhash64(said)) for name, said in _said().items()}
     home = sql.when(sql.col("owned"), sql.col("at"))
     return (
@@ -68,7 +75,7 @@ def of_nodes(tables: Tables) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Unlike:
-    """Servers do not say the same of a node."""
+    """A disagreement between servers about an attribute of a node."""
 
     audit: str
     about: str
@@ -77,7 +84,10 @@ class Unlike:
 
 
 def unlike_nodes(tables: Tables, nodes: DataFrame, unlike: Sequence[Unlike]) -> list[DataFrame]:
-    """Troubles of nodes of which servers do not say the same; only what there is. `nodes`: of `of_nodes`."""
+    """Return the troubles of nodes on which servers disagree, one frame for each attribute with troubles.
+
+    `nodes`: result of `of_nodes`.
+    """
     counts = nodes.agg(*(sql.count_if(_differ_in(each.about)).alias(each.about) for each in unlike)).collect()[0]
     return [
         nodes_in_trouble(_differing(tables, nodes, each.about), each.message, texts=sql.col("texts")).withColumn(
@@ -93,9 +103,9 @@ def _differ_in(name: str) -> Column:
 
 
 def _differing(tables: Tables, nodes: DataFrame, name: str) -> DataFrame:
-    """Rows `local`, `texts`: the nodes of which servers do not say the same, and two of them with what they say.
+    """Return rows `local`, `texts`: nodes on which servers disagree, and two of the statements.
 
-    `nodes`: as `of_nodes` made them. No more than an audit reports.
+    `nodes`: result of `of_nodes`. At most `TROUBLES_LIMIT` rows.
     """
     unlike = nodes.filter(_differ_in(name)).select("key").limit(TROUBLES_LIMIT)
     said = tables.nodes.filter(sql.col("home_at") != FOREIGN).select("key", "local", "at", _said()[name].alias("said"))
@@ -111,15 +121,17 @@ def _differing(tables: Tables, nodes: DataFrame, name: str) -> DataFrame:
 
 
 def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
-    """One row an arc. `nodes` as `of_nodes` made them.
+    """Return one row for each arc. `nodes`: result of `of_nodes`.
 
-    `parent`, `child`: `local` numbers at one of the servers. `at_parent`, `at_child`: how many homes of that end have
-    it and have not suspended it. `records`: servers in whose ancestry record of the child it is; `child_holders`:
-    servers that hold that record.
-    `parent_home`, `child_home`: places of the homes, as far as there are snapshots. `parent_is_group`, `child_is`:
-    whether the homes have the nodes. Of each of `COMPARED` the `least` and `most`, over all who have the arc;
-    `left_least` and `left_most`: the versions of tombstones. `first_at`, `last_at`: places of the first and the last
-    who have it.
+    `parent`, `child`                    `local` numbers at one of the servers
+    `at_parent`, `at_child`              number of homes of that end that have the arc and have not suspended it
+    `records`                            number of servers whose ancestry record of the child contains the arc
+    `child_holders`                      number of servers that hold that record
+    `parent_home`, `child_home`          places of the homes, as far as there are snapshots
+    `parent_is_group`, `child_is`        true if the home has the node
+    `NAME_least`, `NAME_most`            for each of `COMPARED`, over all servers that have the arc
+    `left_least`, `left_most`            versions of tombstones
+    `first_at`, `last_at`                places of the first and the last server that has the arc
     """
     there, is_active = sql.col("present"), sql.col("present") & ~sql.col("suspended")
     of_those = dict.fromkeys(COMPARED, is_active) | {"suspended": there}
@@ -128,7 +140,7 @@ def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
         tables.arcs.filter((sql.col("child_home_at") != FOREIGN) & sql.col("parent_key").isNotNull())
         .groupBy("parent_key", "child_key")
         .agg(
-            # The ends of a row are of one server, so the least of both are, too.
+            # Both ends of a row belong to one server, so the smallest of each column belong to the same server.
             sql.min("parent").alias("parent"),
             sql.min("child").alias("child"),
             sql.max("parent_home_at").alias("parent_home"),
@@ -162,16 +174,16 @@ def of_arcs(tables: Tables, nodes: DataFrame) -> DataFrame:
 
 
 def have_it(tables: Tables) -> Column:
-    """The first and the last of the servers that have an arc, as texts."""
+    """Return the first and the last of the servers that have an arc, as texts."""
     places = sql.array_distinct(sql.array("first_at", "last_at"))
     return sql.transform(places, lambda at: sql.concat(tables.name_of(at), sql.lit(" has it")))
 
 
 def both_homes_are_here() -> Column:
-    """Whether there are snapshots of the homes of both ends."""
+    """Return a condition: the homes of both ends have snapshots."""
     return (sql.col("parent_home") > UNKNOWN) & (sql.col("child_home") > UNKNOWN)
 
 
 def a_home_is_here() -> Column:
-    """Whether there is a snapshot of the home of one of the ends, or of both."""
+    """Return a condition: the home of at least one end has a snapshot."""
     return (sql.col("parent_home") > UNKNOWN) | (sql.col("child_home") > UNKNOWN)

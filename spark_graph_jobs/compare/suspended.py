@@ -1,6 +1,6 @@
-"""Suspended arcs, counted by the server that has them and the server that was out of reach of it.
+"""Suspended arcs, counted by the server that has them and the server that was out of its reach.
 
-They count for no membership while they are suspended, and come back by themselves with that server.
+A suspended arc counts for no membership. It becomes active by itself when the other server returns.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from spark_graph_jobs.snapshot.tables import Tables
 
 @dataclass(frozen=True, slots=True, order=True)
 class Suspended:
-    """The suspended arcs of one server with an end at another one."""
+    """Number of suspended arcs of one server with an end at one other server."""
 
     server: str
     out_of_reach: str
-    """The server at the other end."""
+    """Server at the other end."""
     arcs: int
 
 
@@ -35,5 +35,5 @@ def count(tables: Tables) -> tuple[Suspended, ...]:
 
 
 def in_words(each: Suspended) -> str:
-    """Say how many arcs are suspended, as a part of a sentence."""
+    """Return the number of suspended arcs as a part of a sentence."""
     return f"{each.server} has suspended {counted(each.arcs, 'arc')} with an end there"

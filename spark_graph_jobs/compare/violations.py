@@ -1,6 +1,6 @@
-"""What is wrong, in numbers, and how it becomes findings with names.
+"""Violations as numbers, and their conversion to findings with names.
 
-Audits join and group numbers. Names are looked up at the end, once for all audits, and only those of what is wrong.
+Audits join and group numbers. Names are looked up at the end, once for all audits, and only for violations.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ TROUBLE: Final = types.StructType(
         types.StructField("severity", types.StringType()),
     ]
 )
-"""A node, or an arc by its ends, that is wrong; what is wrong; nodes and texts that show it. Every audit returns these.
+"""Result columns of every audit: a wrong node, or a wrong arc by its ends; a message; nodes and texts as evidence.
 
 Nodes are `local` numbers. In the message, {at} stands for the server of the node or of the arc's parent.
 """
 
 TROUBLES_LIMIT: Final = 10_000
-"""Troubles that one pass reports. Whoever has more knows enough, and each is a row in the driver's memory."""
+"""Maximum number of troubles of one pass. Each trouble is a row in the driver's memory, and more would tell nothing
+new.
+"""
 
 NODES_SHOWN_LIMIT: Final = 5
-"""Nodes that one finding names as evidence."""
+"""Maximum number of nodes that one finding names as evidence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A row of an audit's result."""
+    """One row of an audit's result."""
 
     audit: str
     node: int | None
@@ -54,34 +56,34 @@ class Trouble:
     severity: Severity
 
     def mentioned(self) -> set[int]:
-        """All nodes whose names are needed."""
+        """Return all nodes whose names are needed."""
         return {node for node in (self.node, self.parent, self.child, *self.shown) if node is not None}
 
 
 def about_node(node: int, message: str, shown: Iterable[int] = (), texts: Iterable[str] = ()) -> Row:
-    """A node that is wrong."""
+    """Return the row of a wrong node."""
     return (node, None, None, message, list(shown), list(texts), Severity.ERROR.value)
 
 
 def about_arc(parent: int, child: int, message: str, shown: Iterable[int] = (), texts: Iterable[str] = ()) -> Row:
-    """An arc that is wrong."""
+    """Return the row of a wrong arc."""
     return (None, parent, child, message, list(shown), list(texts), Severity.ERROR.value)
 
 
 def on_server_of(node: int, numbers: Iterable[int]) -> list[int]:
-    """The first few nodes that a server numbered so; `node` is the `local` number of one of its nodes."""
+    """Return the first few nodes with these numbers, at the server of `node`, which is a `local` number."""
     server = node - node % NUMBERS_OF_SERVER
     return [server + number for number, _ in zip(numbers, range(NODES_SHOWN_LIMIT), strict=False)]
 
 
 def nodes_in_trouble(frame: DataFrame, message: str | Column, *, texts: Column | None = None) -> DataFrame:
-    """Each row of `frame` as a node that is wrong: its column `local`."""
+    """Convert each row of `frame` to a trouble of the node in its column `local`."""
     return _troubles(frame, message, texts, Severity.ERROR, node=sql.col("local"))
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must not be so in one row of a table, which alone shows it."""
+    """A condition that no row of a table may meet. The row alone shows it."""
 
     audit: str
     is_wrong: Column
@@ -91,7 +93,9 @@ class Condition:
 
 
 def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: Column) -> DataFrame:
-    """The troubles of all rows, in one pass, with their audits. `about`: the node, or the parent and the child."""
+    """Return the troubles of all rows, in one pass, with their audits. `about`: the node, or the parent and the
+    child.
+    """
     none = sql.lit(None).cast("long")
     wrong = conditions[0].is_wrong
     for condition in conditions[1:]:
@@ -120,7 +124,7 @@ def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: 
 
 
 def texts_in_trouble(frame: DataFrame, message: str | Column, texts: Column) -> DataFrame:
-    """Each row of `frame` as something else that is wrong, which the first of its texts names."""
+    """Convert each row of `frame` to a trouble of another subject, named by the first of its texts."""
     return _troubles(frame, message, texts, Severity.ERROR)
 
 
@@ -146,7 +150,7 @@ def _no_texts() -> Column:
 
 
 def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
-    """What one pass found, as far as the limit goes; of an audit, where the rows do not say of which."""
+    """Return the troubles of one pass, up to `TROUBLES_LIMIT`. `audit` applies if the rows name no audit."""
     rows = found.limit(TROUBLES_LIMIT).toArrow().to_pylist()
     return [
         Trouble(
@@ -166,9 +170,9 @@ def collect_troubles(found: DataFrame, audit: str = "") -> list[Trouble]:
 def name_troubles(
     troubles: Sequence[Trouble], tables: Tables, fixes: Mapping[str, Callable[[str], str]]
 ) -> list[Finding]:
-    """Findings of all these. An arc is mended by joining it again, a node by the command that `fixes` has.
+    """Convert troubles to findings. The fix of an arc is to join it again; `fixes` has the command for a node.
 
-    Of a warning nothing is known to be wrong: a suspended arc comes back with its server, and is not left for that.
+    A warning does not mean an error: a suspended arc comes back with its server, so it must not be left.
     """
     names = tables.work.names("local", (node for trouble in troubles for node in trouble.mentioned()))
     return [_finding(trouble, names, tables, fixes) for trouble in troubles]

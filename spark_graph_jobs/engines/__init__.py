@@ -1,1 +1,1 @@
-"""Whatever needs an iterative graph algorithm: one interface, and two implementations, GraphFrames and the driver."""
+"""Iterative graph algorithms: one interface with two implementations, GraphFrames and the driver."""

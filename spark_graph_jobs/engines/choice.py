@@ -1,4 +1,4 @@
-"""Which engine an audit gets."""
+"""The choice of the graph engine of an audit."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WISHES: Final = ("auto", "graphframes", "driver")
-"""`auto` is GraphFrames wherever its jars can be had and work."""
+"""Values of --engine. `auto` is GraphFrames if its jars can be found and work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An engine, and the one line that tells why it is not the default one; empty where it is."""
+    """An engine, and a one-line reason if it is not the default engine. The notice is empty for the default engine."""
 
     engine: GraphEngine
     notice: str
@@ -30,7 +30,7 @@ class Choice:
 def choose(session: SparkSession, wish: str, jars: Jars | NoJar) -> Choice:
     """Return the engine for a session that was started with the settings of `jars`, or by spark-submit with its own.
 
-    If GraphFrames was wished for and does not work, the engine refuses every question with the reason.
+    If `wish` is GraphFrames and it does not work, the engine refuses every question with the reason.
     """
     assert wish in WISHES, f"no engine {wish}"
     if wish == "driver":
@@ -51,9 +51,9 @@ def choose(session: SparkSession, wish: str, jars: Jars | NoJar) -> Choice:
 
 
 def try_out(session: SparkSession) -> str | None:
-    """Build a graph of one arc and read it by GraphFrames; return what went wrong, or None.
+    """Build a graph of one arc and read it with GraphFrames; return the failure, or None.
 
-    A class of one jar that is there says nothing of the others; and they may have come by --jars or --packages of
+    A class found in one jar proves nothing about the other jars. The jars may also come from --jars or --packages of
     spark-submit.
     """
     try:

@@ -1,4 +1,4 @@
-"""Finds the jars of GraphFrames: see `spark_graph_jobs.spark.jars`."""
+"""Search for the jars of GraphFrames: see `spark_graph_jobs.spark.jars`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from spark_graph_jobs.spark.jars import AskRegistry, Jars, NoJar, Package, look_
 
 
 def package() -> Package | None:
-    """Return the package whose jars fit the Python package, or None where that is not installed.
+    """Return the package whose jars fit the Python package; None if the Python package is not installed.
 
     The core of GraphFrames keeps its copy of GraphX in a jar of its own.
     """
@@ -29,7 +29,7 @@ def find_jars(
     spark_jars: Path | None = None,
     ask_registry: AskRegistry | None = None,
 ) -> Jars | NoJar:
-    """Return the jars that were given, else those found where `look_for` looks."""
+    """Return the given jars, or else the jars that `look_for` finds."""
     wanted = package()
     if wanted is None:
         return NoJar("graphframes-py is not installed; in the sources: pip install '.[audit]'")

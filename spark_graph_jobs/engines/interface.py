@@ -1,8 +1,8 @@
-"""What the audit asks of a graph engine, and the words in which it is asked.
+"""The interface of a graph engine, and the pattern language of its motifs.
 
 A graph is two DataFrames: vertices with a column `id`, arcs with the columns `src` and `dst`, which are ids of
-vertices. Ids are strings or integers. Arcs may come twice, and may lead from a vertex to itself. Both engines give
-equal answers: where an algorithm leaves a choice (which vertex names a component, which of several shortest paths), the
+vertices. Ids are strings or integers. Arcs may occur twice, and may lead from a vertex to itself. Both engines return
+equal answers. If an algorithm leaves a choice (the vertex that names a component, one of several shortest paths), the
 smallest id is taken.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class EngineRefusedError(Exception):
-    """The engine does not take this graph; the message says why and what to do."""
+    """The engine does not accept this graph. The message gives the reason and a remedy."""
 
 
 class GraphEngine(Protocol):
@@ -26,35 +26,36 @@ class GraphEngine(Protocol):
 
     @property
     def name(self) -> str:
-        """How the report names the engine."""
+        """Name of the engine in the report."""
 
     def connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Rows `id`, `component`: the smallest id that can be reached when arcs are walked both ways."""
+        """Return rows `id`, `component`: the smallest id that can be reached when arcs are walked both ways."""
 
     def strongly_connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Rows `id`, `component`: the smallest id that reaches this one and is reached from it."""
+        """Return rows `id`, `component`: the smallest id that reaches this id and is reached from it."""
 
     def shortest_paths(self, vertices: DataFrame, arcs: DataFrame, targets: Sequence[str | int]) -> DataFrame:
-        """Rows `id`, `target`, `distance`, `next`, for each target and each id that reaches it.
+        """Return rows `id`, `target`, `distance`, `next`, for each target and each id that reaches it.
 
-        `distance` counts arcs; `next` is the smallest vertex after `id` on a shortest path, null at the target itself.
+        `distance` counts arcs. `next` is the smallest vertex after `id` on a shortest path, null at the target itself.
         """
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Rows `src`, `dst`, `between`: the pairs that two or more vertices lie between, and how many.
+        """Return rows `src`, `dst`, `between`: pairs with two or more vertices between them, and the number of these
+        vertices.
 
         A vertex between has an arc from `src` and one to `dst`; all three differ. Each two of such vertices, `b` and
-        `c`, make the motif `(src)-[]->(b); (src)-[]->(c); (b)-[]->(dst); (c)-[]->(dst)`. They are counted, not listed:
-        a thousand vertices between are one row, and half a million diamonds.
+        `c`, make the motif `(src)-[]->(b); (src)-[]->(c); (b)-[]->(dst); (c)-[]->(dst)`. Motifs are counted, not
+        listed: a thousand vertices between are one row, and half a million diamonds.
         """
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
-        """Every way in which a pattern of arcs, as `parse` reads it, occurs: distinct rows, a column for each name."""
+        """Return every occurrence of a pattern of arcs, as `parse` reads it: distinct rows, a column for each name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One arc of a pattern: that it is there, or that it is not."""
+    """One arc of a pattern, which must be present or absent."""
 
     src: str
     dst: str
@@ -65,9 +66,9 @@ _TERM = re.compile(r"\s*(!?)\s*\((\w+)\)-\[\]->\((\w+)\)\s*")
 
 
 def parse(pattern: str) -> tuple[Term, ...]:
-    """The terms of a pattern such as `(a)-[]->(b); (b)-[]->(c); !(a)-[]->(c)`, the present ones first.
+    """Return the terms of a pattern such as `(a)-[]->(b); (b)-[]->(c); !(a)-[]->(c)`, the present ones first.
 
-    Each name of an absent arc must be in one that is present. Anything else is a ValueError.
+    Each name of an absent arc must occur in a present arc. Any other pattern raises a ValueError.
     """
     terms = []
     for text in pattern.split(";"):

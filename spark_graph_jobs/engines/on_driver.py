@@ -1,7 +1,7 @@
-"""The driver engine: all arcs come to the driver as Arrow, scipy works on them there.
+"""The driver engine: collect all arcs on the driver with Arrow, and process them there with scipy.
 
-For small graphs it is by far the faster one, since no Spark job is run for each step of an algorithm; and it needs
-nothing but Python packages. Larger graphs than it states are refused.
+For small graphs this engine is by far faster: no Spark job runs for each step of an algorithm. It needs only Python
+packages. Graphs larger than its limit are refused.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MOST_ARCS: Final = 5_000_000
-"""Arcs that are collected at most: with names of 40 bytes some 500 MB, half of what Spark hands to a driver."""
+"""Maximum number of collected arcs: with names of 40 bytes some 500 MB, half of what Spark sends to a driver."""
 
 WALKS_AT_ONCE: Final = 4_000_000
-"""Walks of two arcs whose ends are counted in one step: some 50 MB, or what the walks from one vertex take."""
+"""Walks of two arcs whose ends are counted in one step: some 50 MB, or the walks from one vertex if they are more."""
 
 
 class DriverEngine:
-    """Algorithms of scipy over arcs that were collected."""
+    """Algorithms of scipy over collected arcs."""
 
     name = "driver (scipy)"
 
@@ -38,15 +38,15 @@ class DriverEngine:
         self._most_arcs = most_arcs
 
     def connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says."""
+        """See `GraphEngine`."""
         return self._components(vertices, arcs, "weak")
 
     def strongly_connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says."""
+        """See `GraphEngine`."""
         return self._components(vertices, arcs, "strong")
 
     def shortest_paths(self, vertices: DataFrame, arcs: DataFrame, targets: Sequence[str | int]) -> DataFrame:
-        """As `GraphEngine` says. One search for each target."""
+        """See `GraphEngine`. Runs one search for each target."""
         ids, src, dst = self._collect(vertices, arcs)
         backwards = _matrix(len(ids), dst, src)
         parts = []
@@ -72,7 +72,7 @@ class DriverEngine:
         return vertices.sparkSession.createDataFrame(pa.concat_tables([nothing, *parts]))
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Count with the square of the adjacency matrix, as `GraphEngine` says: a block of its rows at a time."""
+        """See `GraphEngine`. Counts with the square of the adjacency matrix, a block of its rows at a time."""
         ids, src, dst = self._collect(vertices, arcs)
         pairs = np.unique(np.stack([src, dst], axis=1)[src != dst], axis=0)
         steps = _matrix(len(ids), pairs[:, 0], pairs[:, 1]).astype(np.int64)
@@ -88,7 +88,7 @@ class DriverEngine:
         return vertices.sparkSession.createDataFrame(table)
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
-        """As `GraphEngine` says. One join for each arc of the pattern."""
+        """See `GraphEngine`. Runs one join for each arc of the pattern."""
         ids, src, dst = self._collect(vertices, arcs)
         pairs = np.unique(np.stack([src, dst], axis=1), axis=0)
         found: pa.Table | None = None
@@ -117,7 +117,7 @@ class DriverEngine:
         return vertices.sparkSession.createDataFrame(pa.table({"id": ids, "component": ids.take(smallest[labels])}))
 
     def _collect(self, vertices: DataFrame, arcs: DataFrame) -> tuple[pa.Array, NDArray[np.int64], NDArray[np.int64]]:
-        """The ids, sorted, and the arcs as pairs of positions among them."""
+        """Return the sorted ids, and the arcs as pairs of positions among the ids."""
         count = arcs.count()
         if count > self._most_arcs:
             raise EngineRefusedError(
@@ -137,7 +137,7 @@ def _matrix(size: int, src: NDArray[np.int64], dst: NDArray[np.int64]) -> csr_ar
 
 
 def _product(left: pa.Table, right: pa.Table) -> pa.Table:
-    """Every row of the one with every row of the other."""
+    """Return every row of `left` combined with every row of `right`."""
     rows = np.arange(left.num_rows).repeat(right.num_rows)
     others = np.tile(np.arange(right.num_rows), left.num_rows)
     return pa.table({**_columns(left.take(rows)), **_columns(right.take(others))})

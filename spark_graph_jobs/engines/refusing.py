@@ -1,4 +1,6 @@
-"""The engine in place of one that was named and does not work: the audits go on, and questions say the reason."""
+"""The replacement for a named engine that does not work: the audits run, and each question is refused with the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from spark_graph_jobs.engines.interface import EngineRefusedError
 
 
 class RefusingEngine:
-    """Refuses every question with one reason."""
+    """Engine that refuses every question with one reason."""
 
     name = "none"
 

@@ -1,6 +1,6 @@
-"""The GraphFrames engine: the algorithms run as Spark jobs, so a graph may be as large as the cluster is.
+"""The GraphFrames engine: algorithms run as Spark jobs, so the cluster's size limits the graph.
 
-Each step of an algorithm is a few jobs. What is deep takes many steps: see `strongly_connected_components`.
+Each step of an algorithm is a few jobs. A deep graph takes many steps: see `strongly_connected_components`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _NO_END: Final = 2**31 - 2
-"""GraphFrames wants a limit for the rounds of an algorithm that ends by itself."""
+"""Largest limit of rounds: GraphFrames requires a limit, although the algorithm ends by itself."""
 
 
 class GraphFramesEngine:
-    """Algorithms of GraphFrames; its jar must be on the class path of the session."""
+    """Algorithms of GraphFrames. Its jar must be on the class path of the session."""
 
     @property
     def name(self) -> str:
@@ -30,20 +30,20 @@ class GraphFramesEngine:
         return f"GraphFrames {version('graphframes-py')}"
 
     def connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says.
+        """See `GraphEngine`.
 
-        Without a threshold for broadcasts Spark itself looks after skewed joins, several times faster.
+        Without a threshold for broadcasts, Spark itself handles skewed joins, which is several times faster.
         """
         graph = _graph(vertices, arcs)
         found = graph.connectedComponents(use_local_checkpoints=True, broadcastThreshold=-1)
         return _named_by_smallest(found.select("id", "component"))
 
     def strongly_connected_components(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """As `GraphEngine` says.
+        """See `GraphEngine`.
 
-        GraphFrames takes away what has no arc in or none out one layer after another, and its plan grows with each: a
-        graph of a hundred layers takes it hours. So these are taken away here first, both ends at once, each round in a
-        plan of its own.
+        GraphFrames removes vertices without arcs in or without arcs out one layer after another, and its plan grows
+        with each layer: a graph of a hundred layers takes hours. Therefore such vertices are removed here first, at
+        both ends at once, each round in a plan of its own.
         """
         inner = _without_ends(arcs.select("src", "dst").where("src <> dst").distinct())
         looped = inner.select(sql.col("src").alias("id")).distinct()
@@ -58,7 +58,7 @@ class GraphFramesEngine:
         )
 
     def shortest_paths(self, vertices: DataFrame, arcs: DataFrame, targets: Sequence[str | int]) -> DataFrame:
-        """As `GraphEngine` says."""
+        """See `GraphEngine`."""
         found = _graph(vertices, arcs).shortestPaths(landmarks=list(targets)).select("id", sql.explode("distances"))
         reached = found.select(
             "id", sql.col("key").alias("target"), sql.col("value").cast("long").alias("distance")
@@ -74,7 +74,7 @@ class GraphFramesEngine:
         return joined.select("id", "target", "distance", after)
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Search for half of the motif, and count its occurrences for each pair, as `GraphEngine` says."""
+        """See `GraphEngine`. Searches for half of the motif, and counts its occurrences for each pair."""
         once = arcs.select("src", "dst").where("src <> dst").distinct()
         halves = _graph(vertices, once).find("(src)-[]->(middle); (middle)-[]->(dst)")
         found: DataFrame = halves.select(sql.col("src.id").alias("src"), sql.col("dst.id").alias("dst"))
@@ -82,7 +82,7 @@ class GraphFramesEngine:
         return counted.where("between > 1")
 
     def motifs(self, vertices: DataFrame, arcs: DataFrame, pattern: str) -> DataFrame:
-        """As `GraphEngine` says."""
+        """See `GraphEngine`."""
         terms = parse(pattern)
         names = dict.fromkeys(name for term in terms for name in (term.src, term.dst))
         text = "; ".join(f"{'' if term.present else '!'}({term.src})-[]->({term.dst})" for term in terms)
@@ -91,20 +91,22 @@ class GraphFramesEngine:
 
 
 def _graph(vertices: DataFrame, arcs: DataFrame) -> GraphFrame:
-    # It forgets to require typing_extensions and warns of pandas 3: imported only where it is used.
+    # GraphFrames forgets to require typing_extensions and warns of pandas 3, so it is imported only here.
     from graphframes import GraphFrame
 
     return GraphFrame(vertices.select("id").distinct(), arcs.select("src", "dst"))
 
 
 def _named_by_smallest(components: DataFrame) -> DataFrame:
-    """Components named by their smallest id, whatever they were named."""
+    """Name components by their smallest id."""
     smallest = components.groupBy("component").agg(sql.min("id").alias("smallest"))
     return components.join(smallest, "component").select("id", sql.col("smallest").alias("component"))
 
 
 def _without_ends(arcs: DataFrame) -> DataFrame:
-    """The arcs that are left when those from nowhere and those to nowhere are taken away until there are none."""
+    """Remove arcs whose tail no arc enters, or whose head no arc leaves, until none is left; return the remaining
+    arcs.
+    """
     left = arcs.localCheckpoint()
     count = left.count()
     while count:
@@ -117,7 +119,7 @@ def _without_ends(arcs: DataFrame) -> DataFrame:
 
 
 def _among(arcs: DataFrame, end: str, others: DataFrame, other_end: str) -> DataFrame:
-    """The arcs one end of which is the other end of some arc."""
+    """Return the arcs whose `end` is the `other_end` of an arc of `others`."""
     ends = others.select(_renamed(other_end, end)).distinct()
     return arcs.join(ends, end, "left_semi")
 

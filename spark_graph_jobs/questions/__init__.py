@@ -1,1 +1,1 @@
-"""What an auditor asks of a name graph, in order or not: one question a file, answered with a table and findings."""
+"""Questions of an auditor about a name graph. Each file has one question, answered with a table and findings."""

@@ -1,4 +1,4 @@
-"""Who can add members to my group? Every domain with a group nested in it, and the shortest path to the nearest one."""
+"""Domains that can add members to a given group: domains with a group nested in it, each with the shortest path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTION: Final = "who can add members to my group"
 
 
 def ask(whole: Whole, engine: GraphEngine, group: str) -> Answer:
-    """Ask an engine for the paths from one group to all below it; the nearest group of each domain is shown."""
+    """Ask an engine for the paths from one group to all nodes below; show the nearest group of each domain."""
     found = whole.nodes.filter((sql.col("id") == group) & (sql.col("kind") == "group")).select("key", "domain").head()
     if found is None:
         return Answer(QUESTION, f"There is no group {group} in the snapshots.")

@@ -1,4 +1,4 @@
-"""Asks all questions of one audit and collects the answers, and what the report draws."""
+"""Ask all questions of one audit, and collect the answers and the data for the drawings of the report."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ T = TypeVar("T")
 
 LOOPS_DRAWN: Final = 4
 GROUPS_DRAWN_LIMIT: Final = 40
-"""A loop of more groups cannot be read as a drawing."""
+"""Maximum size of a loop that is drawn. A drawing of more groups cannot be read."""
 
 
 NEED_ALL_SERVERS: Final = frozenset({islands.QUESTION, empty.EMPTY, empty.UNREACHED})
-"""Questions about what is not there."""
+"""Questions about absence, which need the snapshots of all servers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What an auditor asks beyond the usual."""
+    """Optional questions of an auditor."""
 
     about: str | None = None
-    """A group: who can add members to it?"""
+    """A group: which domains can add members to it?"""
     from_scratch: bool = False
     before: Collection | None = None
     """Earlier snapshots to compare with."""
@@ -64,10 +64,10 @@ class Wishes:
 
 @dataclass(slots=True)
 class Picture:
-    """What the report draws."""
+    """Data for the drawings of the report."""
 
     depths: dict[int, int] = field(default_factory=dict)
-    """How many groups have so many levels of groups above them."""
+    """Number of groups by the number of levels of groups above them."""
     loop_sizes: list[int] = field(default_factory=list)
     duplicated: list[tuple[str, int]] = field(default_factory=list)
     matrix: Matrix | None = None
@@ -83,7 +83,7 @@ class Answers:
     engine: str
     notice: str
     answers: list[tuple[Answer, float]] = field(default_factory=list)
-    """Each with the seconds it took."""
+    """Each answer with its duration in seconds."""
     picture: Picture = field(default_factory=Picture)
 
 
@@ -101,7 +101,7 @@ class _Question:
     name: str
     answer: Callable[[_Prepared], Answer]
     engine: str = "Spark"
-    """The name of the engine that answers it."""
+    """Name of the engine that answers the question."""
 
 
 def ask_all(
@@ -112,11 +112,11 @@ def ask_all(
     progress: Callable[[str], None],
     left_out: Mapping[str, str] = MappingProxyType({}),
 ) -> Answers:
-    """Ask everything. `before`: of `wishes.before`. `left_out`: questions that cannot be asked, and why.
+    """Ask all questions. `before`: tables of `wishes.before`. `left_out`: questions that cannot be asked, with reasons.
 
-    A question that fails is answered with the reason, whatever failed: nothing of the audits hangs on it. Without the
-    snapshot of a server, what is there can be told, and is marked as a part. That something is *not* there cannot, and
-    such questions are not asked.
+    A question that fails for any cause is answered with the cause, because no audit depends on a question. If a
+    server's snapshot is missing, answers about existing things are marked as partial. Questions about absence are then
+    not asked.
     """
     found = Answers(choice.engine.name, choice.notice)
     questions = _questions(choice.engine, wishes, before, found.picture)
@@ -144,7 +144,7 @@ def ask_all(
 
 
 def _questions(engine: GraphEngine, wishes: Wishes, before: Tables | None, picture: Picture) -> Iterable[_Question]:
-    """All questions, in the order of the report."""
+    """Yield all questions, in the order of the report."""
 
     def compare(there: _Prepared, then: Tables | None) -> Answer:
         assert then is not None, "the tables of the earlier snapshots, or a reason to leave the question out"
@@ -205,14 +205,14 @@ class _Failed:
 
 
 def _attempt(carry_out: Callable[[], T]) -> T | _Failed:
-    """Carry out a part of the questions, or return why it failed.
+    """Run a part of the questions; return its result, or the cause of its failure.
 
-    Every error is caught. A question works with libraries, a JVM and snapshots that the audits may just have found
-    wrong, and an answer is never worth what the audits have found.
+    Every error is caught. A question depends on libraries, a JVM and snapshots that the audits may just have found
+    wrong. A failed question must not lose the findings of the audits.
     """
     try:
         return carry_out()
-    except Exception as error:  # noqa: BLE001  (as said above)
+    except Exception as error:  # noqa: BLE001  (see the docstring)
         return _Failed(in_one_line(error))
 
 

@@ -1,7 +1,7 @@
-"""How many processes and groups each group has as members, direct or not.
+"""Number of processes and groups that are members of each group, directly or not.
 
-The ancestor sets hold the answer: a node is a member of all that is above it, so that counting how often a group is in
-the sets of processes gives its size. One pass over the sets, wherever they lie, and a sum.
+The ancestor sets hold the answer: a node is a member of every group above it. Counting how often a group occurs in the
+sets of processes gives its size. The count takes one pass over the sets, on the workers, and a sum.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _COUNTED: Final = "key long, processes long, groups long"
 
 
 def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
-    """Rows `key`, `processes`, `groups` for each group; a group of a virtual node is a member of itself."""
+    """Return rows `key`, `processes`, `groups` for each group. A group of a virtual node is a member of itself."""
 
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = numbering.value
@@ -52,9 +52,9 @@ def count_members(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
 
 
 def count_above_foreign(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
-    """Rows `key`, `above`: how many groups are above each foreign process, whichever servers it lives on.
+    """Return rows `key`, `above`: the number of groups above each foreign process, over all its servers.
 
-    Its `level` will not do: each server counts what it sees.
+    The `level` of the process cannot be used: each server counts only the groups that it knows.
     """
 
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

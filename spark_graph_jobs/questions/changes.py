@@ -1,4 +1,4 @@
-"""What has changed since an earlier snapshot?"""
+"""Changes since an earlier snapshot."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from spark_graph_jobs.questions.whole import Whole
 QUESTION: Final = "changes"
 
 ARCS_TRACED_LIMIT: Final = 30
-"""Changed arcs to which a path is looked for from each group whose members changed most."""
+"""Maximum number of changed arcs to which a path is searched from each group whose members changed most."""
 
 
 def ask(whole: Whole, before: Whole, sizes: DataFrame, sizes_before: DataFrame) -> Answer:
-    """Groups created and deleted, arcs joined and left, and the groups whose members changed most."""
+    """Return groups created and deleted, arcs joined and left, and the groups whose members changed most."""
     groups, groups_before = (each.nodes.filter("kind = 'group'").select("key", "id") for each in (whole, before))
     created, deleted = (
         one.join(other, "key", "left_anti") for one, other in ((groups, groups_before), (groups_before, groups))

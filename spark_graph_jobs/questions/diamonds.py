@@ -1,7 +1,8 @@
-"""Which diamonds are there: two groups side by side between the same group above and the same node below?
+"""Diamonds: two groups side by side between the same group above and the same node below.
 
-A diamond is the smallest cause of a duplicate without a loop: what is posted to the group above would come over both
-groups between. `duplicates` counts what is blocked, however far apart the ways part; this shows the arcs to look at.
+A diamond is the smallest cause of a duplicate without a loop: without duplication control, a message to the group above
+would come over both groups between. The question `duplicates` counts blocked deliveries, however far apart the paths
+part. This question shows the arcs to look at.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from spark_graph_jobs.questions.whole import Whole
 QUESTION: Final = "diamonds"
 
 WALKS_LIMIT: Final = 100_000_000
-"""Walks of two arcs that an engine counts at most: a group with m groups above and n nodes below makes m * n.
+"""Maximum number of walks of two arcs. A group with m groups above and n nodes below makes m * n walks.
 
-The pairs of so many walks take 1.2 GB on the driver at most; the example, of 454,565 arcs, has 7,454,450 walks.
+The pairs of so many walks take 1.2 GB on the driver at most. The example, of 454,565 arcs, has 7,454,450 walks.
 """
 
 WAYS_SHOWN: Final = 2
 
 
 def ask(whole: Whole, engine: GraphEngine, walks_limit: int = WALKS_LIMIT) -> Answer:
-    """Ask an engine for the pairs with most diamonds between them, and show two ways for the first few."""
+    """Ask an engine for the pairs with most diamonds between them, and show two paths for the first few."""
     walks = _count_walks(whole)
     if walks > walks_limit:
         raise EngineRefusedError(f"{walks:,} walks of two arcs are too many to look for diamonds ({walks_limit:,})")
@@ -74,7 +75,7 @@ def _count_walks(whole: Whole) -> int:
 
 
 def _between(whole: Whole, pairs: list[tuple[int, int]]) -> dict[tuple[int, int], list[str]]:
-    """Return, for each pair, the first names of groups between."""
+    """Return the first names of groups between, for each pair."""
     if not pairs:
         return {}
     wanted: DataFrame = whole.nodes.sparkSession.createDataFrame(pairs, "above long, below long")

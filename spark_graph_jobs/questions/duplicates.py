@@ -1,8 +1,8 @@
-"""Which members would come most often twice, if nothing were blocked?
+"""Members to which most repeated deliveries are blocked.
 
-A walk from an originator comes to a sink once over each arc whose tail it reaches. Summed over all originators, arc i
-brings |A*(tail_i)| walks, and |A*(sink)| less the sink itself is what is needed: levels say both, so that one grouping
-of the arcs by their sinks counts what duplication control saves there.
+A walk from an originator reaches a sink once over each arc whose tail it reaches. Summed over all originators, arc i
+brings |A*(tail_i)| walks, and |A*(sink)| less the sink itself is the number that is needed. Levels give both numbers.
+One grouping of the arcs by their sinks therefore counts what duplication control saves there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUESTION: Final = "most duplicated members"
 
 
 def ask(whole: Whole, numbering: Broadcast[Numbering]) -> Answer:
-    """The nodes that most originators come to over more than one arc, with two ways to the first few."""
+    """Return the nodes that most originators reach over more than one arc, with two paths to the first few."""
     normal, sinks = _sinks(whole, numbering)
     rows = sinks.orderBy(sql.desc("saved"), "id").limit(ROWS_SHOWN_LIMIT).collect()
     shown = rows[:FINDINGS_SHOWN_LIMIT]
@@ -86,7 +86,7 @@ def _sinks(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[DataFrame, Da
 
 
 def _two_highest_tails(whole: Whole, normal: DataFrame, points: list[int]) -> dict[int, list[tuple[int, int]]]:
-    """For each of these sinks two arcs whose tails have most ancestors, as (parent, child)."""
+    """Return two arcs for each of these sinks, as (parent, child): the arcs whose tails have most ancestors."""
     if not points:
         return {}
     wanted = whole.nodes.sparkSession.createDataFrame([(point,) for point in points], "lower long")
@@ -109,7 +109,9 @@ def _two_highest_tails(whole: Whole, normal: DataFrame, points: list[int]) -> di
 
 
 def _common_originators(whole: Whole, tails: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
-    """For each sink a group above both of its tails: the nearest, which has most above it."""
+    """Return for each sink the group above both of its tails that has the most groups above it: the nearest such
+    group.
+    """
     found = {}
     for point, two in tails.items():
         if len(two) != 2:
@@ -122,7 +124,7 @@ def _common_originators(whole: Whole, tails: dict[int, list[tuple[int, int]]]) -
 
 
 def _levels_above(whole: Whole, key: int) -> dict[int, int]:
-    """The keys of a group and of all above it, with their levels there."""
+    """Return the keys of a group and of all groups above it, with their levels there."""
     levels: dict[int, int] = {}
     for at, found in whole.everywhere([key]):
         above = whole.set_of(int(found.nodes["derived"][0])) if found.is_there[0] and found.nodes["owned"][0] else None

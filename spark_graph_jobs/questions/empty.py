@@ -1,4 +1,4 @@
-"""Which groups have no process as a member, and which are in no other group?"""
+"""Groups without any process as a member, and groups that are in no other group."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNREACHED: Final = "groups nobody reaches"
 
 
 def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
-    """Groups whose resolution gives no process: a message to one reaches nobody."""
+    """Return groups whose resolution gives no process, so that a message to them reaches no process."""
     empty = sizes.filter("processes = 0").select("key", "groups")
     parents = whole.arcs.groupBy(sql.col("dst").alias("key")).agg(
         sql.count("*").alias("parents"), sql.min("src").alias("one")
@@ -49,7 +49,7 @@ def ask_empty(whole: Whole, sizes: DataFrame) -> Answer:
 
 
 def ask_unreached(whole: Whole, sizes: DataFrame) -> Answer:
-    """Groups that are in no other: they are reached only by whoever asks for them by name."""
+    """Return groups that are in no other group. Such a group is reached only by its name."""
     tops = (
         whole.nodes.filter("kind = 'group'")
         .select("key", "id", "server")

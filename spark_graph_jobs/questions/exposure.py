@@ -1,7 +1,8 @@
-"""Which other domains can add members to a group, since groups of theirs are nested in it, and along which path?
+"""Domains that can add members to a group of another domain, because their groups are nested in it, with a path.
 
-Whoever owns a group decides who is in it, and thereby in all that is above it. The union of the ancestor sets of a
-domain's groups is all that the domain can add members to: one pass over the sets, and a bitmap for each domain.
+The owner of a group decides who is in the group, and thereby who is in every group above it. The union of the ancestor
+sets of a domain's groups is the set of groups that the domain can add members to. The computation takes one pass over
+the sets, and a bitmap for each domain.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 QUESTION: Final = "cross-domain exposure"
 
 MATRIX_DOMAINS_LIMIT: Final = 16
-"""Domains of the matrix: those with most groups. More could not be read."""
+"""Maximum number of domains in the matrix: those with most groups. A larger matrix could not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """`values[i][j]`: how many groups of domain i domain j can add members to."""
+    """`values[i][j]`: number of groups of domain i that domain j can add members to."""
 
     domains: tuple[str, ...]
     values: tuple[tuple[int, ...], ...]
 
 
 def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
-    """The groups to which most other domains can add members, and who can do so to whom."""
+    """Return the groups to which most other domains can add members, and the matrix of domains."""
     exposed, matrix = _survey(whole, numbering)
     count, top = len(exposed), _most_exposed(whole, exposed)
     strangest = _a_group_of_another_domain(whole, [(row["key"], row["domain"]) for row in top[:FINDINGS_SHOWN_LIMIT]])
@@ -71,7 +72,9 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
 
 
 def _most_exposed(whole: Whole, exposed: pa.Table) -> list[dict[str, Any]]:
-    """Rows key, domains, id, domain, server: the first of all by domains and id. `exposed`: as `_survey` has it."""
+    """Return rows key, domains, id, domain, server: the first by number of domains and id. `exposed`: result of
+    `_survey`.
+    """
     if not len(exposed):
         return []
     least = np.sort(exposed["domains"].to_numpy())[-ROWS_SHOWN_LIMIT:][0]
@@ -84,7 +87,9 @@ def _most_exposed(whole: Whole, exposed: pa.Table) -> list[dict[str, Any]]:
 
 
 def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[pa.Table, Matrix]:
-    """Rows `key`, `domains`: how many others can add members to a group; and the matrix of the largest domains."""
+    """Return rows `key`, `domains`: the number of other domains that can add members; and the matrix of the largest
+    domains.
+    """
     groups = whole.rows_of_nodes().to_table(["key", "domain"], filter=pc.field("kind") == "group")
     sizes = groups["domain"].value_counts().to_pylist()
     largest = [each["values"] for each in sorted(sizes, key=lambda each: (-each["counts"], each["values"]))]
@@ -108,7 +113,7 @@ def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[pa.Table, Ma
 
 
 def _unions(whole: Whole, numbering: Broadcast[Numbering]) -> Iterator[tuple[str, NDArray[np.int64]]]:
-    """For each domain the places of all groups that its groups are members of."""
+    """Yield for each domain the places of all groups that its groups are members of."""
 
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         united: dict[tuple[str, int], BitMap] = defaultdict(BitMap)
@@ -135,7 +140,7 @@ def _sets_of_groups(whole: Whole) -> DataFrame:
 
 
 def _a_group_of_another_domain(whole: Whole, groups: Sequence[tuple[int, str]]) -> dict[int, int]:
-    """For each of these groups the key of a group below it that belongs to another domain."""
+    """Return for each of these groups the key of a group below it that belongs to another domain."""
     if not groups:
         return {}
     looked_for: dict[int, list[tuple[int, int, str]]] = defaultdict(list)

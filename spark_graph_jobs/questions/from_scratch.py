@@ -1,7 +1,7 @@
-"""The second opinion: are the virtual nodes really the loops, when nothing that the servers say of them is believed?
+"""A second opinion on virtual nodes: loops computed from the arcs alone, without the servers' records of loops.
 
-`virtual_nodes` and `levels` prove it locally from what the snapshots carry. This computes the strongly connected
-components from the arcs alone and compares.
+The audits `virtual_nodes` and `levels` prove the records locally, from the contents of the snapshots. This question
+computes the strongly connected components from the arcs alone and compares.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from spark_graph_jobs.questions.whole import Whole
 QUESTION: Final = "virtual nodes from scratch"
 
 FINDINGS_LIMIT: Final = 100
-"""Findings at most: whoever has more has one cause for most of them."""
+"""Maximum number of findings. More findings mostly have a common cause."""
 
 NODES_SHOWN_LIMIT: Final = 10
 
 
 def ask(whole: Whole, engine: GraphEngine) -> Answer:
-    """Compare the loops of the graph with the virtual nodes that the servers recorded; differences are errors."""
+    """Compare the loops of the graph with the virtual nodes that the servers recorded. Differences are errors."""
     groups = whole.nodes.filter("kind = 'group'").select("key")
     ends = whole.arcs.join(groups.withColumnRenamed("key", "src"), "src", "left_semi").join(
         groups.withColumnRenamed("key", "dst"), "dst", "left_semi"

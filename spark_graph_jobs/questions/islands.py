@@ -1,4 +1,4 @@
-"""Which parts of the graph have nothing to do with one another?"""
+"""Parts of the graph that are not connected to each other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ QUESTION: Final = "islands"
 
 
 def ask(whole: Whole, engine: GraphEngine) -> Answer:
-    """The connected components of all arcs, walked both ways, the smaller ones as findings."""
+    """Return the connected components of all arcs, walked both ways, with the smaller components as findings."""
     found = engine.connected_components(whole.vertices(), whole.arcs)
     islands = (
         found.withColumnRenamed("id", "key")

@@ -1,4 +1,4 @@
-"""Which groups have the most members?"""
+"""The groups with the most members."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUESTION: Final = "largest groups"
 
 
 def ask(whole: Whole, sizes: DataFrame) -> Answer:
-    """The groups with most processes as members, direct or not. `sizes` as `census.count_members` made them."""
+    """Return the groups with most processes as members, direct or not. `sizes`: result of `census.count_members`."""
     direct = whole.arcs.groupBy(sql.col("src").alias("key")).agg(sql.count("*").alias("direct"))
     largest = (
         sizes.join(direct, "key", "left")

@@ -1,8 +1,8 @@
-"""Which groups have nearly the same members, though they are not in one loop?
+"""Groups that have nearly the same members, though they are not in one loop.
 
-MinHash: of 16 hashes of all its processes each group keeps the least; two groups agree in a share of these that is, on
-average, the likeness of their members (those of both by those of either, Jaccard). Groups alike in a band of 4 are
-compared. What the table says is counted anew, process by process.
+MinHash: each group keeps the least of 16 hashes over all its processes. The share of equal hashes of two groups is, on
+average, the likeness of their members (the members of both divided by the members of either, Jaccard). Groups that
+agree in a band of 4 are compared. The numbers in the table are counted exactly, process by process.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ QUESTION: Final = "look-alike groups"
 
 HASHES: Final = 16
 BANDS: Final = 4
-"""With four bands of four, two groups that share 90 of 100 members are compared with a chance of 98 in 100."""
+"""Number of bands. Four bands of four compare two groups that share 90 of 100 members with a chance of 98 in 100."""
 
 LIKENESS: Final = 0.75
-"""Share of equal hashes from which on two groups are compared."""
+"""Share of equal hashes from which two groups are compared."""
 
 SMALLEST: Final = 5
-"""Groups of fewer processes are left out: they are alike by chance."""
+"""Minimum number of processes. Smaller groups are alike by chance."""
 
 BUCKET_LIMIT: Final = 30
-"""Groups of one bucket that are compared, the largest; all pairs of a large bucket would be too many."""
+"""Maximum number of groups compared in one bucket, the largest first: all pairs of a large bucket would be too many."""
 
 _ALIKE: Final = "groups alike"
 
@@ -47,12 +47,14 @@ _LEAST: Final = [f"least_{number}" for number in range(HASHES)]
 
 
 def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answer:
-    """Pairs of groups with nearly equal members, and how many have exactly those of another group."""
+    """Return pairs of groups with nearly equal members, and the number of groups with exactly another group's
+    members.
+    """
     hashed = _hashed(whole, numbering).join(
         sizes.filter(sql.col("processes") >= SMALLEST).select("key", "processes"), "key"
     )
     kinds = whole.tables.store.keep("least hashes", hashed.join(whole.nodes.select("key", "point"), "key"))
-    # All groups with equal hashes are one; so are those of one loop, which are equal for sure.
+    # Groups with equal hashes become one row. Groups of one loop always have equal hashes.
     alike = whole.tables.store.keep(
         _ALIKE,
         kinds.groupBy(*_LEAST).agg(
@@ -88,7 +90,7 @@ def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answ
 
 
 def _hashed(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
-    """Rows `key` and the least hash of each kind over all processes of the group."""
+    """Return rows `key` and the least hash of each kind over all processes of the group."""
 
     def of_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         known = numbering.value
@@ -109,7 +111,7 @@ def _hashed(whole: Whole, numbering: Broadcast[Numbering]) -> DataFrame:
 
 
 def hashes_of(process: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
-    """The hashes of one process: its key, scrambled in as many ways (the finalizer of splitmix64)."""
+    """Return the hashes of one process: its key, scrambled in `HASHES` ways (the finalizer of splitmix64)."""
     seeds = np.arange(1, HASHES + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed = np.uint64(process % (1 << 64)) ^ seeds
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -118,7 +120,7 @@ def hashes_of(process: int) -> np.ndarray[tuple[int], np.dtype[np.uint32]]:
 
 
 def _near_pairs(alike: DataFrame) -> list[tuple[int, int]]:
-    """Pairs of groups whose hashes agree in most places, the largest first."""
+    """Return pairs of groups whose hashes agree in most places, the largest first."""
     width = HASHES // BANDS
     bands = sql.array(
         *(sql.xxhash64(sql.lit(band), *_LEAST[band * width : (band + 1) * width]) for band in range(BANDS))
@@ -140,7 +142,7 @@ def _near_pairs(alike: DataFrame) -> list[tuple[int, int]]:
 
 
 def _twins(kinds: DataFrame, alike: DataFrame) -> list[tuple[int, int]]:
-    """Pairs of groups of different loops whose hashes are all equal, the largest first."""
+    """Return pairs of groups of different loops whose hashes are all equal, the largest first."""
     most = alike.filter("points > 1").orderBy(sql.desc("processes"), "key").limit(FINDINGS_SHOWN_LIMIT)
     two = (
         kinds.join(sql.broadcast(most.select(*_LEAST)), _LEAST)
@@ -153,7 +155,7 @@ def _twins(kinds: DataFrame, alike: DataFrame) -> list[tuple[int, int]]:
 
 
 Judged = tuple[int, int, int, int, int, bool]
-"""Two groups, how many processes both and either have, one that only one of them has (or 0), whether the first has."""
+"""Two groups, processes in both, processes in either, a process in only one (or 0), True if the first group has it."""
 
 
 def _judge(whole: Whole, pairs: Sequence[tuple[int, int]]) -> list[Judged]:

@@ -1,4 +1,4 @@
-"""The processes that are members of a few groups, one by one."""
+"""The processes that are members of a few groups, counted exactly."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_graph_jobs.questions.whole import Whole
 
 
 def members_of(whole: Whole, groups: set[int]) -> dict[int, set[int]]:
-    """The processes that are members of these groups, direct or not; keys of both. For a few groups."""
+    """Return the processes that are members of these groups, direct or not, by group. Meant for a few groups."""
     if not groups:
         return {}
     wanted = sorted(groups)

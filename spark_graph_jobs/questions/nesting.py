@@ -1,7 +1,7 @@
-"""How deep are groups nested, and along which chain?
+"""The deepest nesting of groups, and the chain that reaches it.
 
-The longest chain of the derived graph, each virtual node counted as one. Levels rise along every normal arc, so that
-the arcs, in the order of their parents' levels, need to be looked at once; one after another, on the driver.
+The answer is the longest chain of the derived graph, in which each virtual node counts as one. Levels rise along every
+normal arc. One pass over the arcs, in the order of their parents' levels, is therefore enough; it runs on the driver.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from spark_graph_jobs.snapshot.node_arrays import NO_LEVEL
 QUESTION: Final = "deepest nesting"
 
 ARCS_LIMIT: Final = 20_000_000
-"""Arcs between groups that are looked at together: 40 bytes each."""
+"""Maximum number of arcs between groups that are processed together: 40 bytes each."""
 
 _BETWEEN: Final = ("upper_level", "upper", "lower", "src", "dst")
 
 
 def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
-    """The longest chain of groups, and how many groups have how many levels of groups above them."""
+    """Return the longest chain of groups, and the number of groups by the number of levels of groups above them."""
     groups = whole.rows_of_nodes().to_table(["key", "point", "level"], filter=pc.field("kind") == "group")
     count, table = _arcs_between(whole, groups.sort_by("key"))
     if count > ARCS_LIMIT:
@@ -49,7 +49,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
     deepest = max(depth, key=lambda point: (depth[point], -point))
     chain = [(over[deepest][2])]
     point = deepest
-    while point in over and len(chain) <= 2 * len(over):  # wrong levels could lead round
+    while point in over and len(chain) <= 2 * len(over):  # wrong levels could make a cycle
         upper, parent, child = over[point]
         if chain[-1] != child:
             chain.append(child)  # the chain goes on inside a virtual node
@@ -79,7 +79,7 @@ def ask(whole: Whole) -> tuple[Answer, dict[int, int]]:
 
 
 def _arcs_between(whole: Whole, groups: pa.Table) -> tuple[int, pa.Table]:
-    """How many normal arcs lead from group to group, and these arcs as far as the limit goes.
+    """Return the number of normal arcs from group to group, and these arcs up to `ARCS_LIMIT`.
 
     `groups`: key, point, level, sorted by key. Arcs of an upper group without a level are left out.
     """
@@ -104,5 +104,5 @@ def _table(*columns: NDArray[np.int64]) -> pa.Table:
 
 
 def _histogram(groups: pa.Table, depth: dict[int, int]) -> dict[int, int]:
-    """How many groups lie at each depth; those of a virtual node together."""
+    """Return the number of groups at each depth. The groups of a virtual node have the same depth."""
     return dict(sorted(Counter(depth.get(point, 0) for point in groups["point"].to_pylist()).items()))

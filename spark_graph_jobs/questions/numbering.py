@@ -1,7 +1,7 @@
-"""Numbers for all groups that are the same everywhere, so that ancestor sets of different servers can be put together.
+"""Numbers of groups that are equal at all servers, so that ancestor sets of different servers can be combined.
 
-A set holds numbers of its server. Each server's numbers lead, by one array, to the places of the groups in one list;
-the arrays are sent to all workers once. Counting a set is then one operation of numpy.
+An ancestor set holds the numbers of its server. One array for each server maps its numbers to the places of the groups
+in one list. The arrays are sent to all workers once. Counting a set is then one operation of numpy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
 
 ROWS_LIMIT: Final = 100_000_000
-"""Groups, counted at each server that knows them: 4 bytes each on every worker."""
+"""Maximum number of groups, counted at each server that knows them: 4 bytes each on every worker."""
 
 
 class TooManyGroupsError(Exception):
@@ -32,12 +32,12 @@ class Numbering:
     """The places of all groups."""
 
     keys: NDArray[np.int64]
-    """The key of each place."""
+    """Key of the group at each place."""
     places: dict[int, NDArray[np.int32]]
-    """For each server: the place of each of its numbers, -1 where that is no group."""
+    """For each server: the place of each of its numbers, -1 if the number is no group."""
 
     def above(self, at: int, ancestors: bytes) -> NDArray[np.int32]:
-        """The places of the groups in an ancestor set of a server."""
+        """Return the places of the groups in an ancestor set of a server."""
         places, numbers = self.places[at], numbers_of(ancestors)
         found = places[numbers[numbers < len(places)]]
         return found[found >= 0]
@@ -63,5 +63,5 @@ def number_groups(tables: Tables) -> Broadcast[Numbering]:
 
 
 def numbers_of(ancestors: bytes) -> NDArray[np.uint32]:
-    """The node numbers of an ancestor set."""
+    """Return the node numbers of an ancestor set."""
     return np.frombuffer(BitMap.deserialize(ancestors).to_array(), np.uint32)

@@ -1,8 +1,9 @@
-"""Paths from groups to their members, as evidence, in a constant number of passes however long they are.
+"""Paths from groups to their members, as evidence, in a constant number of passes for paths of any length.
 
-The server that owns a member holds the ancestor sets of all that is above it. So what lies between a group and a member
-is found by looking at each of these sets once: it is above the member, and has the group above it. The driver finds
-these sets in the files of `set_files`; the arcs among these few nodes come to it, too, where a shortest path is found.
+The server that owns a member holds the ancestor sets of all nodes above the member. A node lies between a group and a
+member if it is above the member and has the group above it. One look at each of these sets finds all nodes between. The
+driver finds the sets in the files of `set_files`. The arcs among these few nodes also come to the driver, which
+searches a shortest path.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from spark_graph_jobs.questions.whole import Whole
 from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 
 PATHS_LIMIT: Final = 200
-"""Paths that one question shows. Each takes a look at the ancestor set of each ancestor of a member."""
+"""Maximum number of paths of one question. Each path reads the ancestor set of each ancestor of a member."""
 
 Pair = tuple[int, int]
-"""The keys of a group and of one of its members."""
+"""Keys of a group and of one of its members."""
 
 
 def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...]]:
-    """A shortest path for each pair, as names from the group to the member; a pair without one is left out.
+    """Return a shortest path for each pair, as names from the group to the member; a pair without a path is left out.
 
     A group on a loop is a member of itself; its path is the loop.
     """
@@ -46,9 +47,9 @@ def find_paths(whole: Whole, pairs: Iterable[Pair]) -> dict[Pair, tuple[str, ...
 
 
 def _places(whole: Whole, pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
-    """The `local` numbers of each pair at a server that owns the member and holds the group.
+    """Return the `local` numbers of each pair at a server that owns the member and holds the group.
 
-    A foreign process is owned by several servers, and not at each of them by way of that group.
+    Several servers own a foreign process, and not every one of them by way of that group.
     """
     found = []
     members = whole.everywhere([member for _, member in pairs])
@@ -61,7 +62,7 @@ def _places(whole: Whole, pairs: Sequence[Pair]) -> list[tuple[Pair, Pair]]:
 
 
 def _between(whole: Whole, group: int, member: int) -> set[int]:
-    """All derived nodes that are above the member and have the group above them, both ends included."""
+    """Return all derived nodes that are above the member and have the group above them, both ends included."""
     at, number = divmod(group, NUMBERS_OF_SERVER)
     nodes = whole.nodes_of(at)
     own = nodes.of_numbers(np.array([member % NUMBERS_OF_SERVER])).nodes["derived"]
@@ -76,7 +77,7 @@ def _between(whole: Whole, group: int, member: int) -> set[int]:
 
 
 def _arcs(whole: Whole, between: Mapping[Pair, set[int]]) -> Mapping[Pair, Mapping[int, list[int]]]:
-    """For each pair, the children of each parent among what lies between."""
+    """Return, for each pair, the children of each parent among the nodes between."""
     nodes = pa.array(sorted(set().union(*between.values())), pa.int64())
     held = pc.field("present") & ~pc.field("suspended") & pc.field("is_record") & pc.field("child_held")
     are_between = pc.field("parent_derived").isin(nodes) & pc.field("child_derived").isin(nodes)

@@ -1,9 +1,10 @@
-"""Which single groups and single arcs hold a loop together?
+"""Single groups and single arcs that hold a loop together.
 
-An arc of a virtual node is a *bridge* if its loop falls apart without it; a group holds it together if the others fall
-apart without that group. Seen from any one group r of the loop: an arc is a bridge exactly if all ways from r to some
-group, or from some group to r, lead over it; that is, if it dominates something in the loop or in its reverse, with a
-node put into the middle of each arc (Italiano, Laura, Santaroni 2012). Two dominator trees a loop, whatever its size.
+An arc of a virtual node is a *bridge* if its loop falls apart without it. A group holds the loop together if the other
+groups fall apart without it. Take any group r of the loop. An arc is a bridge exactly if all paths from r to some
+group, or from some group to r, lead over the arc. In other words, the arc dominates a node in the loop or in its
+reverse, with a node put into the middle of each arc (Italiano, Laura, Santaroni 2012). The computation takes two
+dominator trees for each loop of any size.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from spark_graph_jobs.spark.grouped import Row, by_group, check_groups
 QUESTION: Final = "what holds loops together"
 
 BRIDGES_SHOWN_LIMIT: Final = 10
-"""Names of arcs and of groups that are shown of one loop."""
+"""Maximum number of names of arcs and of groups that are shown for one loop."""
 
 _FOUND: Final = types.StructType(
     [
@@ -41,7 +42,9 @@ _FOUND: Final = types.StructType(
 
 
 def ask(whole: Whole) -> tuple[Answer, list[int]]:
-    """Per loop how many single arcs and groups hold it together; and the sizes of all loops, largest first."""
+    """Return the number of single arcs and groups that hold each loop together, and the sizes of all loops, largest
+    first.
+    """
     judged = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND)
     found = judged.toArrow()
     sizes = sorted(found["groups"].to_pylist(), reverse=True)
@@ -89,7 +92,7 @@ def ask(whole: Whole) -> tuple[Answer, list[int]]:
 
 
 def worst_loops(whole: Whole, limit: int, groups_limit: int) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """The largest loops that can still be drawn: the smallest name of each and its arcs, as (parent, child, state)."""
+    """Return the largest loops that can be drawn: smallest name of each and its arcs, as (parent, child, state)."""
     inner = _inner_arcs(whole)
     members = inner.select("point", sql.col("src").alias("key")).distinct()
     ranked = Window.orderBy(sql.desc("groups"), "point")
@@ -135,10 +138,11 @@ def _judge(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def weak_points(arcs: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """The arcs of a strongly connected graph, and the nodes, without which it is none any more; both sorted.
+    """Return the arcs, and the nodes, of a strongly connected graph without which it is not strongly connected; both
+    sorted.
 
-    A node does not count where only one other is left without it. Where the graph is not strongly connected, nothing
-    is found: that is for `virtual_nodes` to say.
+    A node does not count if only one other node is left without it. A graph that is not strongly connected gives empty
+    lists: the audit `virtual_nodes` reports it.
     """
     nodes = sorted({node for arc in arcs for node in arc})
     places = {node: place for place, node in enumerate(nodes)}
@@ -158,11 +162,11 @@ def weak_points(arcs: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]],
         for node, dominator in rx.immediate_dominators(graph, 0).items():
             if node < len(nodes) and node != dominator:
                 dominating.add(dominator)
-                # All that dominates the middle of an arc into a node dominates that node.
+                # Every dominator of the middle of an arc into a node also dominates that node.
                 if dominator in middles:
                     dominating.add(middles[dominator][1 if backwards else 0])
     bridges = [middles[number] for number in sorted(dominating) if number in middles]
-    # A loop of two has nothing that could fall apart; the group that was started from dominates everything.
+    # A loop of two cannot fall apart. The start group dominates all nodes, so it is checked separately.
     cuts = {number for number in dominating if 0 < number < len(nodes)}
     if _falls_apart_without(0, len(nodes), pairs):
         cuts.add(0)

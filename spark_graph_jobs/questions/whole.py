@@ -1,6 +1,6 @@
-"""The name graph of all servers as one: each node once, as its home says; each arc once, as its parent's home says.
+"""The name graph of all servers as one: each node once, from its home; each arc once, from the home of its parent.
 
-Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a `point`; other nodes are their own.
+Names are hashed to `key`s, as in `tables`. The groups of a virtual node share a `point`; every other node has its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NODES: Final = "nodes of the whole"
 _ARCS: Final = "arcs of the whole"
 
 _NO_NAME: Final = "virtual node"
-"""Keeps the hash of a virtual node apart from that of the group it is named after."""
+"""Salt that keeps the hash of a virtual node apart from the hash of the group that names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,41 +34,43 @@ class Whole:
     nodes: DataFrame
     """key, id, kind, domain, server, level, vnid, point."""
     arcs: DataFrame
-    """src, dst, cost: each arc of the truth once; both ends are known."""
+    """src, dst, cost: each arc of the truth once. Both ends are known."""
     sets: DataFrame
-    """at, local, derived, key, kind, domain, in_loop, is_foreign, ancestors: the ancestor set of each node where it
-    lives, a foreign process at each server that has it; components of a virtual node share a set."""
+    """at, local, derived, key, kind, domain, in_loop, is_foreign, ancestors: ancestor sets of nodes at their homes.
+
+    A foreign process has a row at each server that has it. Components of a virtual node share a set.
+    """
     nodes_of: Callable[[int], NodeArray]
-    """The nodes of the server at a place, for the driver."""
+    """Return the nodes of the server at a place, for the driver."""
     set_of: Callable[[int], BitMap | None]
-    """The ancestor set of a `derived`, for the driver; not to be changed."""
+    """Return the ancestor set of a `derived`, for the driver. The set must not be changed."""
 
     def vertices(self, kind: str | None = None) -> DataFrame:
-        """`id` of all nodes, or those of a kind, as an engine wants them."""
+        """Return the `id` of all nodes, or of the nodes of a kind, as an engine expects them."""
         nodes = self.nodes if kind is None else self.nodes.filter(sql.col("kind") == kind)
         return nodes.select(sql.col("key").alias("id"))
 
     def everywhere(self, keys: Sequence[int]) -> Iterator[tuple[int, Found]]:
-        """The nodes with these keys at each server."""
+        """Yield the nodes with these keys at each server."""
         wanted = np.array(keys, np.int64)
         for at in range(len(self.tables.servers)):
             yield at, self.nodes_of(at).of_keys(wanted)
 
     def named(self, keys: Iterable[int]) -> dict[int, str]:
-        """The names of these nodes."""
+        """Return the names of these nodes."""
         return self.tables.work.names("key", keys)
 
     def rows_of_nodes(self) -> ds.Dataset:
-        """The rows of `nodes`, for the driver."""
+        """Return the rows of `nodes`, for the driver."""
         return self.tables.work.rows(_NODES)
 
     def rows_of_arcs(self) -> ds.Dataset:
-        """The rows of `arcs`, for the driver."""
+        """Return the rows of `arcs`, for the driver."""
         return self.tables.work.rows(_ARCS)
 
 
 def whole(tables: Tables) -> Whole:
-    """Put the graph together; it is kept with the tables."""
+    """Build the graph. It is kept with the tables."""
     nodes = (
         tables.nodes.filter("owned and kind != 'absent'")
         .withColumn("server", tables.name_of(sql.col("at")))

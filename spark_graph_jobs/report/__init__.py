@@ -1,1 +1,1 @@
-"""The report: one HTML page with tables and drawings that needs nothing but itself."""
+"""The report: one self-contained HTML page with tables and drawings."""

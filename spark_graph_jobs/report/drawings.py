@@ -1,6 +1,6 @@
 """Drawings as SVG: bars, a matrix of domains, a loop. Pure functions from numbers to text.
 
-Colours come from the page's style sheet by class, so that a drawing follows the page into the dark.
+The page's style sheet sets the colours by class, so that drawings follow the page's dark mode.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 Bar = tuple[str, int]
-"""What a bar stands for, and its height or length."""
+"""Label of a bar, and its height or length."""
 
 WIDTH = 640
 
 
 def columns(bars: Sequence[Bar], *, across: str, up: str) -> Markup:
-    """Upright bars side by side, as a histogram; `across` and `up` name the axes."""
+    """Return a histogram of upright bars; `across` and `up` name the axes."""
     if not bars:
         return Markup()
     height, left, bottom = 240, 56, 40
     most = max(value for _, value in bars) or 1
     step = (WIDTH - left) / len(bars)
-    every = math.ceil(len(bars) / 16)  # so many labels have room
+    every = math.ceil(len(bars) / 16)  # space for 16 labels
     parts = [_text(0, 12, up, "axis")]
     for tick in _ticks(most):
         y = height - tick / most * (height - 24)
@@ -44,7 +44,7 @@ def columns(bars: Sequence[Bar], *, across: str, up: str) -> Markup:
 
 
 def rows(bars: Sequence[Bar]) -> Markup:
-    """Lying bars one below the other, each with its name above it: names may be long."""
+    """Return horizontal bars one below the other, each with its name above it, because names may be long."""
     if not bars:
         return Markup()
     most = max(value for _, value in bars) or 1
@@ -63,7 +63,7 @@ def rows(bars: Sequence[Bar]) -> Markup:
 
 
 def loop(arcs: Sequence[tuple[str, str, str]]) -> Markup:
-    """A loop on a circle: arcs of its spanning shadow tree thick, the others thin; the page lists the names."""
+    """Return a loop on a circle: arcs of its spanning shadow tree thick, the others thin. The page lists the names."""
     names = names_of(arcs)
     size, radius = 320, 130
     place = {
@@ -77,7 +77,7 @@ def loop(arcs: Sequence[tuple[str, str, str]]) -> Markup:
     parts = []
     for parent, child, state in sorted(arcs, key=lambda arc: arc[2] == "shadow"):
         (x, y), (to_x, to_y) = place[parent], place[child]
-        # Arcs both ways are bent apart, and all stop at the circle of the node they lead to.
+        # Two opposite arcs are bent apart, and every arc ends at the circle of its head.
         bend = 24 if (child, parent) in pairs else 8
         length = math.hypot(to_x - x, to_y - y) or 1
         across_x, across_y = -(to_y - y) / length * bend, (to_x - x) / length * bend
@@ -100,17 +100,19 @@ def loop(arcs: Sequence[tuple[str, str, str]]) -> Markup:
 
 
 def names_of(arcs: Sequence[tuple[str, str, str]]) -> list[str]:
-    """The groups of a loop in the order of their numbers in its drawing."""
+    """Return the groups of a loop in the order of their numbers in its drawing."""
     return sorted({name for parent, child, _ in arcs for name in (parent, child)})
 
 
 def shade(value: int, most: int) -> int:
-    """How dark a cell of the matrix is, 0 to 9; by the logarithm, because a few values are far larger than the rest."""
+    """Return the shade of a cell of the matrix, 0 to 9, on a logarithmic scale: a few values are far larger than the
+    rest.
+    """
     return 0 if value <= 0 or most <= 0 else 1 + round(8 * math.log1p(value) / math.log1p(most))
 
 
 def in_doubling_sizes(sizes: Sequence[int]) -> list[Bar]:
-    """How many loops there are of 2, 3, 4, 5 to 8, 9 to 16, ... groups."""
+    """Return the number of loops with 2, 3, 4, 5 to 8, 9 to 16, ... groups."""
     bars: list[Bar] = []
     low, high = 2, 2
     while low <= max(sizes, default=0):
@@ -120,7 +122,7 @@ def in_doubling_sizes(sizes: Sequence[int]) -> list[Bar]:
 
 
 def _ticks(most: int) -> list[int]:
-    """About four round numbers up to the largest."""
+    """Return about four round numbers up to the largest."""
     rough = max(1, most / 4)
     unit = 10 ** math.floor(math.log10(rough))
     step = int(next(unit * factor for factor in (1, 2, 5, 10) if unit * factor >= rough))

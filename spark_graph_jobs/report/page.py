@@ -1,4 +1,4 @@
-"""Writes report.html from what the audits found and what was answered."""
+"""Write report.html from the findings of the audits and the answers to the questions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 REPORT: Final = "report.html"
 
 FINDINGS_SHOWN_LIMIT: Final = 300
-"""Errors and warnings on the page. All are in findings.jsonl; a browser should open the page at once."""
+"""Maximum number of errors and warnings on the page, which must open quickly. All are in findings.jsonl."""
 
 _HEADLINES: Final = {
     "CONSISTENT": ("good", "Consistent", "Every invariant holds in all snapshots."),
@@ -40,7 +40,7 @@ _HEADLINES: Final = {
 
 
 def write_report(out: Path, result: Result, collection: Collection, answers: Answers | None) -> Path:
-    """Write the page into a folder and return its path. `answers` None: no question was asked."""
+    """Write the page into a folder and return its path. `answers` is None if no question was asked."""
     environment = Environment(
         loader=PackageLoader("spark_graph_jobs.report", "."),
         autoescape=True,
@@ -87,7 +87,7 @@ def in_words_of_people(time: datetime) -> str:
 
 
 def _options(collection: Collection) -> list[tuple[str, list[str]]]:
-    """Options with which snapshots were taken, each with the servers of which that is so."""
+    """Return the options with which snapshots were taken, each with the servers of these snapshots."""
     found: dict[str, list[str]] = {}
     for snapshot in collection.snapshots:
         if snapshot.taken is not None:
@@ -97,7 +97,7 @@ def _options(collection: Collection) -> list[tuple[str, list[str]]]:
 
 
 def _instant(collection: Collection) -> str:
-    """Say of which instant the snapshots are."""
+    """Return a sentence about the instants of the snapshots."""
     between = collection.taken_between
     if not collection.snapshots:
         return "There is no snapshot."
@@ -122,7 +122,7 @@ def _by_audit(findings: Sequence[Finding]) -> list[tuple[str, list[Finding]]]:
 
 
 def _pictures(answers: Answers) -> Mapping[str, Markup]:
-    """The drawing of each question that has one."""
+    """Return the drawings, by question."""
     picture = answers.picture
     depths = [(str(depth), picture.depths.get(depth, 0)) for depth in range(max(picture.depths, default=-1) + 1)]
     sizes = drawings.in_doubling_sizes(picture.loop_sizes)

@@ -1,7 +1,7 @@
-"""Finds the snapshots in a folder and says which can be judged, before Spark touches them.
+"""Find the snapshots in a folder and decide which can be judged, before Spark reads them.
 
-What is wrong with one is said by name, and the audit goes on with the others. It is then *partial*: it may find errors,
-but never says that all is well.
+A defect of a snapshot is reported by the snapshot's name, and the audit continues with the others. The audit is then
+*partial*: it may find errors, but never reports that everything is consistent.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ CHECKS: Final = (
 
 
 MANIFEST_BYTES_LIMIT: Final = 64 * 1024 * 1024
-"""Bytes of a manifest. One with 1,000 peers of 20,000 subnets has some megabytes."""
+"""Maximum size of a manifest, in bytes. A manifest with 1,000 peers of 20,000 subnets has some megabytes."""
 ROWS_OF_A_BYTE: Final = 10
-"""Rows of a table for each byte of its file. No two rows are alike, and the shortest ones take half a byte."""
+"""Maximum number of rows for each byte of a table's file. No two rows are alike; the shortest rows take half a byte."""
 VALUES_OF_A_BYTE: Final = 100
-"""Values of a column for each byte of its file: the lists of many rows may be alike."""
+"""Maximum number of values of a column for each byte of the file. The lists of many rows may be alike."""
 NUMBER_LIMIT: Final = 2**63
-"""Numbers of a manifest are smaller: Spark has none beyond."""
+"""Exclusive upper bound of the numbers in a manifest: Spark has no larger numbers."""
 TEXT_LIMIT: Final = 10_000
-"""Characters of a text of a manifest."""
+"""Maximum number of characters of a text in a manifest."""
 
 _WRONG: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""Errors that content of the wrong form raises wherever it is read."""
+"""Errors that content of the wrong form raises when it is read."""
 
 
 def _again(folder: Path) -> str:
@@ -52,27 +52,27 @@ def _again(folder: Path) -> str:
 
 
 class UnreadableError(Exception):
-    """A snapshot, or a part of one, that cannot be used; the text says which and why."""
+    """A snapshot, or a part of one, that cannot be used. The text names it and gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageEnds:
-    """What the manifest says of messages."""
+    """Numbers about messages in the manifest."""
 
     log_last: int
     log_cut: int
     numbered: int
-    """The highest number that a mailbox was given."""
+    """Highest number that was given to a mailbox."""
     log_gone: int = 0
-    """Entries that are gone, of those behind the cut. The manifest says so where there are some."""
+    """Number of entries after the cut that were removed. The manifest has it only if it is not 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How a snapshot was taken."""
+    """Provenance of a snapshot."""
 
     at: datetime
-    """Time of its last row, in UTC, by the clock of the machine that took it."""
+    """Time of its last row, in UTC, by the clock of the machine that took the snapshot."""
     by: str
     """Program and version."""
     address: str | None
@@ -81,85 +81,86 @@ class Taken:
 
     @property
     def source(self) -> str:
-        """The address, or the configuration whose database was read."""
+        """Address of the server, or configuration whose database was read."""
         return self.address or f"database of {self.options.get('config', '?')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What the manifest of one server says."""
+    """Contents of the manifest of one server."""
 
     server: str
     folder: Path
     subnets: tuple[str, ...]
     revision: str
     cut: str | None
-    """What names the cut, where it is part of one."""
+    """Name of the cut. None if the snapshot is not part of one."""
     peers: tuple[tuple[str, tuple[str, ...]], ...]
-    """(server, its subnets) of all others it knows."""
+    """Other servers that the server knows, as (server, its subnets)."""
     rows: Mapping[str, int]
     database_failure: str | None
     messages: MessageEnds | None = None
-    """None: it says nothing of messages."""
+    """Numbers about messages. None if the snapshot has no tables of messages."""
     taken: Taken | None = None
-    """None: the program that took it was older, and did not write that down."""
+    """Provenance. None if an older program took the snapshot and did not record it."""
 
     @property
     def schemas(self) -> Mapping[str, pa.Schema]:
-        """The schema of each table that it has."""
+        """Schema of each table of the snapshot."""
         return TABLES if self.messages is None else TABLES | MESSAGE_TABLES
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A server that others know, and that has no snapshot here that can be read."""
+    """A server that other servers know, without a readable snapshot in the folder."""
 
     server: str
     subnets: tuple[str, ...]
-    """As the others have it, sorted."""
+    """Subnets of the server by the other servers' tables, sorted."""
     known_by: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """The snapshots that can be judged together, and what was wrong with what was given."""
+    """The snapshots that can be judged together, and the defects of the given folder."""
 
     snapshots: tuple[Snapshot, ...]
-    """Sorted by server."""
+    """Snapshots, sorted by server."""
     findings: tuple[Finding, ...]
     is_partial: bool
-    """Whether anything that should be there is not, so that "consistent" cannot be said."""
+    """True if expected data is missing, so that the verdict cannot be "consistent"."""
     deliveries: Path | None
-    """A delivery log, where there is one."""
+    """Delivery log. None if there is none."""
     missing: tuple[Missing, ...] = ()
-    """Sorted by server."""
+    """Missing servers, sorted by server."""
     lacks_servers: bool = False
-    """Whether there may be nodes of which nothing here tells: a server is missing, or a folder cannot be read."""
+    """True if there may be nodes in no snapshot, because a server is missing or a folder cannot be read."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether all show one instant."""
+        """True if all snapshots show one instant."""
         return bool(self.snapshots) and all(
             snapshot.cut is not None and snapshot.cut == self.snapshots[0].cut for snapshot in self.snapshots
         )
 
     @property
     def taken_between(self) -> tuple[datetime, datetime] | None:
-        """The times of the first and the last snapshot; None where one of them lacks its time."""
+        """Times of the first and the last snapshot. None if a snapshot lacks its time."""
         times = [None if snapshot.taken is None else snapshot.taken.at for snapshot in self.snapshots]
         known = [time for time in times if time is not None]
         return (min(known), max(known)) if known and len(known) == len(times) else None
 
     @property
     def arcs(self) -> int:
-        """Rows of arcs, each at every server that holds it."""
+        """Number of rows of arcs, each counted at every server that holds it."""
         return sum(snapshot.rows["arcs"] for snapshot in self.snapshots)
 
 
 def read_collection(folder: Path, left_out: Mapping[str, str] | None = None) -> Collection:
-    """Read the manifests below `folder` and check what they promise; raise `UnreadableError` where it is no folder.
+    """Read the manifests below `folder` and check the files against them; raise `UnreadableError` if `folder` is no
+    folder.
 
-    `left_out`: what was found to be wrong with a snapshot or the delivery log since, by name in `folder`.
+    `left_out`: defects of snapshots or of the delivery log that were found meanwhile, by name in `folder`.
     """
     left_out = left_out or {}
     if not folder.is_dir():
@@ -251,7 +252,7 @@ def _taken(content: Mapping[str, Any]) -> Taken | None:
 
 
 def _read_manifest(path: Path) -> Any:
-    """Return what the JSON of a manifest says, of whatever form. Raises `UnreadableError`."""
+    """Return the decoded JSON of a manifest, whatever its form. Raises `UnreadableError`."""
     try:
         if path.exists() and not path.is_file():
             raise UnreadableError(f"its {MANIFEST} is no regular file")
@@ -295,7 +296,7 @@ def _option(value: object) -> str | float | bool | None:
 
 
 def _shown(error: BaseException) -> str:
-    """Return the text of an error, as one short line that can be printed."""
+    """Return the text of an error as one short printable line."""
     text = str(error) or type(error).__name__
     return "".join(character if character.isprintable() else "?" for character in text)[:300]
 
@@ -321,7 +322,9 @@ def _rows_in(path: Path, schema: pa.Schema) -> int:
 
 
 def _require_size(path: Path, metadata: pq.FileMetaData) -> None:
-    """Raise `UnreadableError` if a file stands for far more than it holds: some bytes can say "300 million times"."""
+    """Raise `UnreadableError` if a file expands to far more than its size: a few bytes can encode 300 million
+    repetitions.
+    """
     size = path.stat().st_size
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     rows = max(metadata.num_rows, sum(group.num_rows for group in groups))
@@ -334,7 +337,7 @@ def _require_size(path: Path, metadata: pq.FileMetaData) -> None:
 
 
 def _are_alike(found: pa.DataType, expected: pa.DataType) -> bool:
-    """Whether two types are one, but for the names and nullability of what is inside lists."""
+    """Return True if two types are equal, ignoring names and nullability of the elements of lists."""
     if pa.types.is_list(expected):
         return bool(pa.types.is_list(found) and found.value_type == expected.value_type)
     return bool(found == expected)
@@ -345,7 +348,7 @@ def _left_out(name: str, why: str, folder: Path) -> Finding:
 
 
 def _missing(snapshots: Sequence[Snapshot]) -> Iterator[Missing]:
-    """Servers that others know and that have no snapshot."""
+    """Yield the servers that other servers know and that have no snapshot."""
     known: dict[str, dict[str, tuple[str, ...]]] = {}
     for snapshot in snapshots:
         for peer, subnets in snapshot.peers:
@@ -370,7 +373,7 @@ def _tell_nothing(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Findi
 
 
 def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
-    """Snapshots that say nothing of messages beside others that do."""
+    """Report snapshots without tables of messages, if other snapshots have them."""
     if all(snapshot.messages is None for snapshot in snapshots):
         return
     for snapshot in snapshots:
@@ -380,7 +383,7 @@ def _silent(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
 
 
 def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
-    """Snapshots of different cuts: they show no instant."""
+    """Report snapshots of different cuts, which show no common instant."""
     cuts = {snapshot.cut for snapshot in snapshots}
     if len(cuts) <= 1:
         return
@@ -393,7 +396,7 @@ def _mixed(snapshots: Sequence[Snapshot], folder: Path) -> Iterator[Finding]:
 
 
 def _claimed_twice(snapshots: Sequence[Snapshot]) -> Iterator[Finding]:
-    """Subnets that several servers say they own, or that one owns and another takes for a third's."""
+    """Report subnets with more than one owner, by the owners' claims and by the tables of other servers."""
     claims: dict[str, dict[str, list[str]]] = {}
     for snapshot in snapshots:
         for subnet in snapshot.subnets:
@@ -418,7 +421,7 @@ def _failures(snapshots: Iterable[Snapshot]) -> Iterator[Finding]:
 
 
 def _refuse(why: str | None) -> None:
-    """Raise `UnreadableError` where something was found to be wrong."""
+    """Raise `UnreadableError` if there is a reason."""
     if why is not None:
         raise UnreadableError(why)
 

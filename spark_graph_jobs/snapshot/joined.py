@@ -1,7 +1,7 @@
-"""What is read of one server and written with all that audits ask of the nodes it concerns: by tasks, not by joins.
+"""Snapshot tables with the attributes of their nodes added, written by tasks instead of joins.
 
-A task reads a part of a server's file, finds the nodes in `node_arrays`, and writes a file of its own into the folder
-of a table. Rows never pass through Java on the way. Whoever runs a task again writes the same file again.
+A task reads a part of a server's file, finds the nodes in `node_arrays`, and writes its own file into the folder of a
+table. Rows never pass through Java on the way. A repeated task writes the same file again.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from spark_graph_jobs.snapshot.schema import TABLES
 from spark_graph_jobs.snapshot.set_files import write_sets
 
 ROWS_OF_BATCH: Final = 100_000
-"""Rows that a task holds at once, and those of a part of what it writes."""
+"""Number of rows that a task holds at once, and of a row group of its output."""
 
 OF_ENDS: Final = ("key", "rank", "kind", "derived", "level", "owned", "held", "home_at")
-"""What is told of both ends of an arc."""
+"""Attributes of both ends of an arc."""
 
 _KINDS_OF_COLUMNS: Final[dict[str, pa.DataType]] = {
     "key": pa.int64(),
@@ -66,35 +66,37 @@ ANCESTORS: Final = pa.schema(
 )
 
 _SCHEMAS: Final = {"nodes": NODES, "arcs": ARCS, "ancestors": ANCESTORS}
-"""Of tables that may have no files."""
+"""Schemas of tables that may have no files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where the intermediate tables lie; all workers see it."""
+    """Folders of the intermediate tables, which all workers must see."""
 
     folder: Path
 
     @property
     def arrays(self) -> Path:
-        """Of the arrays of nodes."""
+        """Folder of the arrays of nodes."""
         return self.folder / "node arrays"
 
     @property
     def sets(self) -> Path:
-        """Of the files of sets."""
+        """Folder of the files of sets."""
         return self.folder / "set files"
 
     def table(self, name: str) -> Path:
-        """Of a table."""
+        """Return the folder of a table."""
         return self.folder / name
 
     def rows(self, name: str) -> ds.Dataset:
-        """The rows of a table, for the driver: a few that it looks for cost it a scan, and Spark a plan as well."""
+        """Return the rows of a table, for the driver. A search for a few rows costs a scan here, and a plan as well in
+        Spark.
+        """
         return ds.dataset(self.table(name), _SCHEMAS.get(name), format="parquet")
 
     def names(self, column: str, wanted: Iterable[int]) -> dict[int, str]:
-        """The names of nodes by their `local` or `key`."""
+        """Return the names of nodes by their `local` or `key`."""
         numbers = pa.array(sorted(set(wanted)), pa.int64())
         if not len(numbers):
             return {}
@@ -104,7 +106,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a table of one server: one of the groups of rows of its file, or all of them."""
+    """Rows of a table of one server: one row group of its file, or all if `row_group` is None."""
 
     at: int
     source: Path
@@ -112,7 +114,7 @@ class Part:
 
 
 def parts_of(servers: Sequence[Snapshot], table: str) -> list[Part]:
-    """The parts of a table at all servers; what has no rows has no parts."""
+    """Return the parts of a table at all servers. A table without rows has no parts."""
     found = []
     for at, snapshot in enumerate(servers):
         path = snapshot.folder / f"{table}.parquet"
@@ -121,7 +123,7 @@ def parts_of(servers: Sequence[Snapshot], table: str) -> list[Part]:
 
 
 def number_nodes(nodes: pa.Table, work: Work) -> pa.Table:
-    """Write the nodes of one server, all of them in one table; `rank` and `derived` are found here."""
+    """Write the nodes of one server, given as one table, with the computed columns `rank` and `derived`."""
     at = nodes["at"][0].as_py()
     rank = np.empty(nodes.num_rows, np.int32)
     rank[pc.sort_indices(nodes["id"]).to_numpy()] = np.arange(1, nodes.num_rows + 1)
@@ -150,7 +152,7 @@ def _derived(nodes: pa.Table) -> NDArray[np.int64]:
 
 
 def write_arcs(part: Part, work: Work) -> None:
-    """Write arcs with what is known of their ends."""
+    """Write arcs with the attributes of their ends."""
     nodes = open_nodes(work.arrays)(part.at)
     path = work.table("arcs") / f"{part.at}-{part.row_group}.parquet"
     with pq.ParquetWriter(path, ARCS, compression="lz4", use_dictionary=["state", "parent_kind", "child_kind"]) as file:
@@ -161,7 +163,7 @@ def write_arcs(part: Part, work: Work) -> None:
 
 
 def write_ancestors(at: int, parts: Sequence[Part], work: Work) -> None:
-    """Write all ancestor sets of a server: as a table, and as a file in which each can be found."""
+    """Write all ancestor sets of a server: as a table, and as a file with an index."""
     nodes = open_nodes(work.arrays)(at)
 
     def sets() -> Iterator[tuple[pa.Array, pa.Array]]:
@@ -187,7 +189,7 @@ def _batches(part: Part, table: str) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(schema: pa.Schema, given: dict[str, pa.Array], at: int, ends: dict[str, Found]) -> pa.RecordBatch:
-    """A batch of a schema: columns that are given, and such of the two ends."""
+    """Return a batch of a schema from given columns and from attributes of the two ends."""
     columns = []
     for field in schema:
         end, _, name = field.name.partition("_")

@@ -1,8 +1,8 @@
-"""A server's nodes as one array, so that arcs find the nodes at their ends by a look and not by a join.
+"""The nodes of one server as an array, so that arcs find their end nodes by lookup and not by a join.
 
-Joining two ends to each arc of all servers sorts all arcs twice. A name server holds its whole graph in memory with
-hundreds of bytes a node, so the fifty bytes a node that are kept here fit wherever a task runs. The arrays lie in the
-folder for intermediate tables; tasks map them, and those of one machine share the pages.
+Joining both ends to each arc of all servers would sort all arcs twice. A name server holds its whole graph in memory
+with hundreds of bytes a node. The arrays take fifty bytes a node, so they fit wherever a task runs. The arrays are
+files in the folder for intermediate tables. Tasks map the files, and tasks on one machine share the pages.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 NUMBERS_OF_SERVER: Final = 1 << 32
-"""`local` is the place of the server times this, plus the node's number there."""
+"""Size of the number range of a server. `local` is the place of the server times this size, plus the node's number."""
 
 KINDS: Final = ("group", "process", "absent", "?")
-"""A kind is kept as its place here; the last stands for what is none."""
+"""Kinds of nodes. The array stores the index of the kind; the last kind stands for an invalid one."""
 
 NO_LEVEL: Final = -(1 << 63)
-"""Stands for a level that is not said."""
+"""Value for a missing level."""
 
 Integers = NDArray[np.int64]
 
@@ -46,13 +46,13 @@ _NODE: Final = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Nodes that were looked for, in the order in which they were: what is asked of one that is not there is null."""
+    """Result of a lookup, in the order of the request. Attributes of a node that was not found are null."""
 
     nodes: NDArray[Any]
     is_there: NDArray[np.bool_]
 
     def column(self, name: str) -> pa.Array:
-        """One column of them, null where there is no node."""
+        """Return one attribute of the nodes, null where no node was found."""
         values = self.nodes[name]
         missing = ~self.is_there
         if name == "kind":
@@ -69,14 +69,14 @@ class NodeArray:
 
     nodes: NDArray[Any]
     by_key: Integers
-    """The places of all nodes in the order of their keys."""
+    """Indexes of all nodes in the order of their keys."""
 
     def of_numbers(self, numbers: Integers) -> Found:
-        """The nodes with these numbers."""
+        """Return the nodes with these numbers."""
         return _look(self.nodes, self.nodes["number"], numbers, None)
 
     def of_keys(self, keys: Integers) -> Found:
-        """The nodes with these names."""
+        """Return the nodes with these keys."""
         return _look(self.nodes, self.nodes["key"][self.by_key], keys, self.by_key)
 
 
@@ -89,7 +89,7 @@ def _look(nodes: NDArray[Any], values: Integers, wanted: Integers, order: Intege
 
 
 def write_nodes(folder: Path, at: int, table: pa.Table) -> None:
-    """Keep the nodes of a server: a table with the columns of the array."""
+    """Write the nodes of a server from a table with the columns of the array."""
     nodes = np.zeros(table.num_rows, _NODE)
     for name in ("number", "key", "derived", "rank", "home_at", "owned", "held"):
         nodes[name] = table[name].to_numpy()
@@ -103,7 +103,7 @@ def write_nodes(folder: Path, at: int, table: pa.Table) -> None:
 
 
 def open_nodes(folder: Path) -> Callable[[int], NodeArray]:
-    """The nodes of each server by its place, each mapped when it is first asked for."""
+    """Return a function from the place of a server to its nodes, mapped at the first call."""
 
     @cache
     def of_server(at: int) -> NodeArray:

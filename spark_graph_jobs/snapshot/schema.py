@@ -1,6 +1,6 @@
-"""The form of a snapshot: what one name server knew at one revision, as a manifest and Parquet files.
+"""The form of a snapshot: the state of one name server at one revision, as a manifest and Parquet files.
 
-docs/snapshots.md says what each column means. Whoever changes a table raises `SCHEMA_VERSION`.
+docs/snapshots.md describes the columns. A change of a table must raise `SCHEMA_VERSION`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SCHEMA_VERSION: Final = 2
 MANIFEST: Final = "manifest.json"
 
 DELIVERIES: Final = "deliveries.parquet"
-"""Beside the folders of the servers, where there is a delivery log."""
+"""File beside the folders of the servers, if there is a delivery log."""
 
 
 def _column(name: str, kind: pa.DataType, *, nullable: bool = False) -> pa.Field:
@@ -125,7 +125,7 @@ MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
     ),
     "reached": pa.schema([_column("targets", _STRINGS), _column("mailboxes", pa.binary())]),
 }
-"""All of them are there, or none: then the snapshot says nothing of messages."""
+"""Tables of messages. A snapshot has all of them or none."""
 
 DELIVERIES_SCHEMA: Final = pa.schema(
     [

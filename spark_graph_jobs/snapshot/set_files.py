@@ -1,7 +1,7 @@
-"""All ancestor sets of one server in one file, so that a task finds any of them without a join.
+"""All ancestor sets of one server in one file, so that a task finds any set without a join.
 
-A join brings each set to each arc that leaves its node, and sorts it along. Here the sets of a server lie one after
-another in a file that tasks map, with an index of where each begins.
+A join would copy each set to each arc that leaves its node, and sort the copies. Here the sets of a server lie one
+after another in a file that tasks map, with an index of their starts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from spark_graph_jobs.snapshot.node_arrays import NUMBERS_OF_SERVER
 
 SETS_KEPT_LIMIT: Final = 50_000
 BYTES_KEPT_LIMIT: Final = 64_000_000
-"""Sets that a task keeps ready, for the next sinks with the same tails, and how large they are on disk."""
+"""Limits of a task's cache of sets, for sinks with the same tails: number of sets, and bytes on disk."""
 
 
 class SetFile:
@@ -33,7 +33,9 @@ class SetFile:
         self._bytes_kept = 0
 
     def of(self, derived: int) -> BitMap | None:
-        """The set of a derived node, not to be changed; None where there is none, any where there are several."""
+        """Return the set of a derived node, which must not be changed; None if there is none, any if there are
+        several.
+        """
         found = self._kept.get(derived)
         if found is not None:
             return found
@@ -50,7 +52,7 @@ class SetFile:
 
 
 def write_sets(folder: Path, at: int, batches: Iterable[tuple[pa.Array, pa.Array]]) -> None:
-    """Keep the sets of a server: batches of the `derived` of their nodes (null: left out) and of the sets."""
+    """Write the sets of a server. Batches: the `derived` of the nodes (null: left out), and the sets."""
     folder.mkdir(parents=True, exist_ok=True)
     nodes = [np.zeros(0, np.int64)]
     lengths = [np.zeros(0, np.int64)]
@@ -67,7 +69,7 @@ def write_sets(folder: Path, at: int, batches: Iterable[tuple[pa.Array, pa.Array
 
 
 def open_sets(folder: Path) -> Callable[[int], BitMap | None]:
-    """Gives the set of a derived node of any server; each server's file is mapped when it is first asked for."""
+    """Return a function from a derived node of any server to its set. A server's file is mapped when first needed."""
     files: dict[int, SetFile] = {}
 
     def of(derived: int) -> BitMap | None:

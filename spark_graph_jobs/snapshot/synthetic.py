@@ -1,9 +1,9 @@
-"""Correct snapshots of any graph, made without a name service: what audits are tested and measured with.
+"""Correct snapshots of any graph, made without a name service, to test and measure audits.
 
     graph, who owns which subnet  ->  for each server its manifest and tables, as docs/snapshots.md has them
 
-It is a second statement of what name servers hold, in the plainest way, and shares nothing with the audits but the
-schema.
+The module states the contents of name servers a second time, in the plainest way, and shares only the schema with the
+audits.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from spark_graph_jobs.snapshot.schema import MANIFEST, MESSAGE_TABLES, SCHEMA_VE
 
 
 class Arc(NamedTuple):
-    """One arc; its child is a group or a process."""
+    """One arc. Its child is a group or a process."""
 
     parent: str
     child: str
     is_group: bool = True
     cost: int = 1
     version: int = 1
-    """Even: it was left, and is a tombstone."""
+    """Version of the arc. An even version is a tombstone: the arc was left."""
 
 
 @dataclass(slots=True)
@@ -41,13 +41,13 @@ class Written:
     rows: dict[str, list[dict[str, Any]]] = field(default_factory=lambda: {table: [] for table in TABLES})
 
     def tables(self) -> dict[str, pa.Table]:
-        """The rows as Arrow tables; those of messages where there are such."""
+        """Return the rows as Arrow tables, including tables of messages if there are any."""
         schemas = (TABLES | MESSAGE_TABLES).items()
         return {name: pa.Table.from_pylist(self.rows[name], schema) for name, schema in schemas if name in self.rows}
 
 
 NUMBERS_APART: Final = 7
-"""Each server numbers nodes otherwise, so that a number taken for one of another server is a wrong one."""
+"""Offset between the node numbers of two servers. A number used at the wrong server then names a wrong node."""
 
 
 def snapshots_of(
@@ -58,10 +58,10 @@ def snapshots_of(
     cut: str | None = "1@cut",
     order: Mapping[str, int] | None = None,
 ) -> dict[str, Written]:
-    """The snapshots of all servers in `owners` (by subnet), at rest.
+    """Return the snapshots of all servers in `owners` (by subnet), at rest.
 
-    Arcs have distinct ends. `groups` are there besides those that arcs name. Nodes are numbered from the roots down,
-    and before that by `order`, which must not put a node before one above it.
+    Arcs have distinct ends. `groups` exist in addition to the groups that arcs name. Nodes are numbered from the roots
+    down. `order` takes precedence, and must not put a node before a node above it.
     """
     whole = _Whole(list(arcs), owners, groups, order or {})
     return {server: _Server(whole, at, server, cut).written for at, server in enumerate(whole.servers)}
@@ -74,7 +74,7 @@ def write(snapshots: Mapping[str, Written], folder: Path) -> None:
 
 
 def write_tables(folder: Path, manifest: Mapping[str, Any], tables: Mapping[str, pa.Table]) -> None:
-    """Write one snapshot; the manifest gets the numbers of rows."""
+    """Write one snapshot, with the numbers of rows added to the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         pq.write_table(table, folder / f"{name}.parquet", compression="zstd")
@@ -83,12 +83,12 @@ def write_tables(folder: Path, manifest: Mapping[str, Any], tables: Mapping[str,
 
 
 def subnet_of(name: str) -> str:
-    """The domain of a name."""
+    """Return the domain of a name."""
     return name.rpartition("@")[2]
 
 
 class _Whole:
-    """The graph as nobody holds it: with all nodes, and the ancestors of each."""
+    """The whole graph, which no single server holds: all nodes, and the ancestors of each."""
 
     def __init__(
         self, arcs: Sequence[Arc], owners: Mapping[str, str], groups: Iterable[str], order: Mapping[str, int]
@@ -112,7 +112,7 @@ class _Whole:
         self._fill()
 
     def home(self, name: str) -> str | None:
-        """Who owns a node; None: it is foreign."""
+        """Return the server that owns a node; None if the node is foreign."""
         return self.owners.get(subnet_of(name))
 
     def _contract(self) -> None:
@@ -122,8 +122,8 @@ class _Whole:
             [(place[arc.parent], place[arc.child]) for arcs in self.children.values() for arc in arcs]
         )
         self.components: dict[str, tuple[str, ...]] = {}
-        """All of a derived node, sorted, by each of its nodes."""
-        # The algorithm yields a component after all that it leads to.
+        """All components of a derived node, sorted, by each of its nodes."""
+        # The algorithm yields a component after every component that it leads to.
         self.from_the_roots = []
         for found in reversed(rustworkx.strongly_connected_components(graph)):
             names = tuple(sorted(graph[node] for node in found))
@@ -156,7 +156,7 @@ class _Whole:
         )
         joined, tree = {names[0]}, set()
         while len(joined) < len(names):
-            # Quadratic, and as the rule is worded: the first arc that joins what is there to what is not.
+            # Quadratic, but worded like the rule: take the first arc with exactly one end in the tree.
             arc = next(arc for arc in inside if (arc.parent in joined) != (arc.child in joined))
             tree.add((arc.parent, arc.child))
             joined |= {arc.parent, arc.child}
@@ -164,7 +164,7 @@ class _Whole:
 
 
 class _Server:
-    """What one server holds of the whole."""
+    """The part of the graph that one server holds."""
 
     def __init__(self, whole: _Whole, at: int, server: str, cut: str | None) -> None:
         self.whole, self.server = whole, server
@@ -198,7 +198,9 @@ class _Server:
         return home == self.server or (home is None and bool(self._parents(name)))
 
     def _parents(self, name: str) -> list[Arc]:
-        """The arcs into a node as far as this server may know them: of a foreign process, its own alone."""
+        """Return the arcs into a node that this server may know: for a foreign process, only the arcs from its own
+        groups.
+        """
         whole = self.whole
         if whole.home(name) is None:
             return [arc for arc in whole.parents[name] if whole.home(arc.parent) == self.server]

@@ -1,9 +1,9 @@
 """The snapshots of all servers as DataFrames, with numbers that can be joined.
 
-A snapshot numbers its nodes for itself. Here every node gets two numbers more: `local` (this node *on this server*)
-and `key` (this name, wherever it is): a hash of the name, of which it is checked that no two names share one. A
-derived node is `derived`, the smallest `local` of its components. `rank` is the place of a name among those of its
-server, so that arcs can be put in their order without carrying names.
+Each snapshot has its own node numbers. Here every node gets two more numbers: `local` (this node *on this server*) and
+`key` (this name, on any server). The key is a hash of the name; it is checked that no two names share a hash. `derived`
+of a node is the smallest `local` of its derived node's components. `rank` is the place of a name among the names of its
+server, so that arcs can be sorted without carrying names.
 """
 
 from __future__ import annotations
@@ -47,20 +47,22 @@ T = TypeVar("T")
 
 
 class NamesCollideError(Exception):
-    """Two names have one hash, so that nothing can be said of either."""
+    """Two names have the same hash, so that neither can be judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What all servers hold. `at` is the place of a server in `servers`."""
+    """The tables of all servers. `at` is the place of a server in `servers`."""
 
     servers: tuple[Snapshot, ...]
     nodes: DataFrame
     """at, number, local, key, rank, id, kind, home, home_at, owned, held, vnid, version_counter, version_server, level,
-    derived."""
+    derived.
+    """
     arcs: DataFrame
-    """The columns of the schema, at, and of both ends their `local` (as parent and child), key, rank, kind, derived,
-    level, owned, held, home_at. Null, but for the `local`, where a number stands for no node."""
+    """The columns of the schema, at, and for both ends `local` (as parent and child), key, rank, kind, derived, level,
+    owned, held, home_at. All but `local` are null if the number names no node.
+    """
     virtual_nodes: DataFrame
     """at, vnid, smallest, components (each a `local`)."""
     ancestors: DataFrame
@@ -70,20 +72,22 @@ class Tables:
     deliveries: DataFrame | None
     is_cut: bool
     is_whole: bool
-    """Whether no server is known to lack a snapshot."""
+    """True if no server is known to lack a snapshot."""
     store: Store
-    """Where audits may keep what they compute."""
+    """Store for the intermediate results of audits."""
     work: Work
-    """Where tasks find nodes and ancestor sets by themselves."""
+    """Folders in which tasks find nodes and ancestor sets."""
 
     @property
     def has_messages(self) -> bool:
-        """Whether any server told of a message, or of a mailbox."""
+        """True if a snapshot contains a message or a mailbox."""
         told = [snapshot.messages for snapshot in self.servers if snapshot.messages is not None]
         return any(one.log_last or one.numbered for one in told)
 
     def of_messages(self, table: str) -> DataFrame:
-        """The columns of a table of messages, and at, of all servers that told of them: of one at least."""
+        """Return the columns of a table of messages, and at, of all servers with such tables. At least one must have
+        them.
+        """
         spark, schema = self.nodes.sparkSession, from_arrow_schema(MESSAGE_TABLES[table])
         return _union(
             [
@@ -96,16 +100,16 @@ class Tables:
         )
 
     def name_of(self, at: Column) -> Column:
-        """The name of the server at a place."""
+        """Return the name of the server at a place."""
         names = sql.array(*(sql.lit(snapshot.server) for snapshot in self.servers))
         return sql.when(at >= 0, sql.get(names, at)).otherwise(sql.lit("a server without a snapshot"))
 
 
 @contextmanager
 def load(spark: SparkSession, collection: Collection, work: Path | None = None) -> Iterator[Tables]:
-    """Read all tables. What many audits need is written to the folder `work` once, which is removed at the end.
+    """Read all tables. Shared results are written once to the folder `work`, which is removed at the end.
 
-    All of a cluster must see that folder; without one, a temporary folder of this machine is taken.
+    All workers of a cluster must see that folder. If `work` is None, a temporary folder of this machine is used.
     """
     servers = collection.snapshots
     folder = Path(tempfile.mkdtemp(prefix="shadowtree-audit-")) if work is None else work
@@ -139,8 +143,8 @@ def load(spark: SparkSession, collection: Collection, work: Path | None = None) 
 class Store:
     """Intermediate tables as files.
 
-    Spark plans anew all that a DataFrame is made from, each time it is used; what was read from a file is planned at
-    once, and of a file only the columns are read that are needed.
+    Spark plans all inputs of a DataFrame anew at each use. A file needs no such planning, and only its needed columns
+    are read.
     """
 
     spark: SparkSession
@@ -149,12 +153,12 @@ class Store:
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
         """Compute `frame` now, and return it as read from a file."""
         path = str(self.folder / name)
-        # Most columns are numbers that hardly repeat: dictionaries of them cost much and save nothing.
+        # Most columns are numbers that hardly repeat: dictionaries would be expensive and save nothing.
         frame.write.mode("overwrite").option("parquet.enable.dictionary", "false").parquet(path, compression="lz4")
         return self.spark.read.schema(frame.schema).parquet(path)
 
     def made(self, name: str, schema: pa.Schema, make: Callable[[Path], object]) -> DataFrame:
-        """Have `make` write the files of a table into the folder it is given, and return it as read from them."""
+        """Call `make` to write the files of a table into a folder, and return the table as read from them."""
         path = self.folder / name
         path.mkdir(parents=True, exist_ok=True)
         make(path)
@@ -171,14 +175,14 @@ def why_unreadable(spark: SparkSession, path: Path, schema: pa.Schema) -> str:
 
 
 def local(number: Column | str, at: Column | str = "at") -> Column:
-    """What tells a node on a server from all others."""
+    """Return the number of a node on a server, which is unique among all nodes on all servers."""
     place = sql.col(at) if isinstance(at, str) else at
     numbered = sql.col(number) if isinstance(number, str) else number
     return place.cast("long") * sql.lit(NUMBERS_OF_SERVER) + numbered.cast("long")
 
 
 def place_of(numbered: Column) -> Column:
-    """The place of the server of a node, by its `local`."""
+    """Return the place of the server of a node, from its `local`."""
     return sql.floor(numbered / sql.lit(NUMBERS_OF_SERVER)).cast("int")
 
 
@@ -187,12 +191,12 @@ def _local_here(number: Column) -> Column:
 
 
 def key(name: Column | str) -> Column:
-    """What stands for a name at all servers."""
+    """Return the number of a name, which is the same at all servers."""
     return sql.xxhash64(sql.col(name) if isinstance(name, str) else name)
 
 
 def _read(spark: SparkSession, servers: Sequence[Snapshot], table: str) -> DataFrame:
-    """One table of all servers, each row with the place of its server."""
+    """Return one table of all servers, each row with the place of its server."""
     schema = from_arrow_schema(TABLES[table])
     frames = [
         spark.read.schema(schema).parquet(str(snapshot.folder / f"{table}.parquet")).withColumn("at", sql.lit(at))
@@ -202,7 +206,7 @@ def _read(spark: SparkSession, servers: Sequence[Snapshot], table: str) -> DataF
 
 
 def _union(frames: Sequence[DataFrame]) -> DataFrame:
-    """All of them; as a tree, because a chain of hundreds would take Spark long to plan."""
+    """Return the union of all frames, built as a tree: Spark plans a chain of hundreds slowly."""
     if len(frames) == 1:
         return frames[0]
     middle = len(frames) // 2
@@ -223,13 +227,13 @@ def _nodes(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFrame:
         .withColumn("key", key("id"))
         .withColumn("home_at", home_at)
     )
-    # A function of its own, because Spark looks at the names of its arguments.
+    # A function of its own, because Spark inspects the names of its arguments.
     numbered = nodes.groupBy("at").applyInArrow(lambda table: number_nodes(table, work), "rows long")
     return store.made("nodes", NODES, lambda _: numbered.collect())
 
 
 def _refuse_collisions(nodes: DataFrame) -> None:
-    """Names that share a hash do not share another one."""
+    """Raise `NamesCollideError` if two names have the same hash. Such names differ in a second hash."""
     other = sql.xxhash64(sql.lit("another"), "id")
     alike = nodes.groupBy("key").agg(sql.min(other).alias("least"), sql.max(other).alias("most"))
     found = alike.filter(sql.col("least") != sql.col("most")).head()
@@ -254,7 +258,7 @@ def _ancestors(store: Store, servers: Sequence[Snapshot], work: Work) -> DataFra
 
 
 def _each(store: Store, tasks: Sequence[T], carry_out: Callable[[T], None]) -> None:
-    """Carry out each of these by a task of its own."""
+    """Run a task for each item."""
     if tasks:
         store.spark.sparkContext.parallelize(tasks, len(tasks)).foreach(carry_out)
 

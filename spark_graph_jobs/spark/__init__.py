@@ -1,1 +1,1 @@
-"""What is Spark's: its session, its jars, and passes of Python over groups of rows."""
+"""Access to Spark: the session, its jars, and passes of Python over groups of rows."""

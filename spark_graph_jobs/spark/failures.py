@@ -1,4 +1,4 @@
-"""The one line that says what went wrong, out of what Spark, Java and Python say about it."""
+"""Reduce the errors of Spark, Java and Python to one line with the cause."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ SPARK_FAILURES: Final = (Py4JError, PySparkException)
 
 
 def in_one_line(error: Exception) -> str:
-    """Return the first line that tells the cause. Java's stack trace, and the call that failed, help nobody here."""
+    """Return the first line that states the cause, without Java's stack trace and the call that failed."""
     lines = _text_of(error).splitlines()
     kind = type(error).__name__
     if not lines:
         return kind
-    # The message of a Python error makes sense beside its name only: of a KeyError it is the key.
+    # The message of these Python errors needs the name of the class: a KeyError has only the key.
     return f"{kind}: {lines[0]}" if isinstance(error, (LookupError, ArithmeticError, AssertionError)) else lines[0]
 
 
 def _text_of(error: Exception) -> str:
     if not isinstance(error, Py4JJavaError):
-        # Of a method that is not there, the first line says what was called only.
+        # The first line about a missing method only repeats the call.
         return str(error).partition("Trace:\n")[2] or str(error)
     try:
         return str(error.java_exception.toString())

@@ -1,7 +1,7 @@
-"""One pass of Python over a DataFrame, a group of rows at a time, however many groups there are.
+"""One pass of Python over a DataFrame, a group of rows at a time, for any number of groups.
 
-Spark's own grouped functions start anew for each group, which costs a millisecond; here a partition is sorted by group
-and read through in Arrow batches, and a group may go over the end of a batch.
+Spark's own grouped functions restart for each group, which costs a millisecond. Here a partition is sorted by group and
+read in Arrow batches. A group may span two batches.
 """
 
 from __future__ import annotations
@@ -16,23 +16,25 @@ from pyspark.sql import DataFrame, types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 Row = tuple[Any, ...]
-"""The values of a row, in the order of the columns asked for; the first is the group's."""
+"""Values of a row, in the order of the requested columns. The first value names the group."""
 
 Check = Callable[[Sequence[Row]], Iterable[Row]]
-"""Is given the rows of one group, in their order, and returns rows of the result."""
+"""Function from the rows of one group, in their order, to rows of the result."""
 
 ROWS_OF_RESULT_BATCH: Final = 5_000
 
 
 def by_group(frame: DataFrame, columns: Sequence[str], *, ordered_by: int) -> DataFrame:
-    """Bring the rows of one group together, sorted by so many of the columns; the first of them names the group."""
+    """Bring the rows of one group together, sorted by the first `ordered_by` columns. The first column names the
+    group.
+    """
     return frame.select(*columns).repartition(columns[0]).sortWithinPartitions(*columns[:ordered_by])
 
 
 def check_groups(grouped: DataFrame, of_task: Callable[[], Check], result: types.StructType) -> DataFrame:
-    """Give each group of a DataFrame that `by_group` made to a check, and collect what it returns.
+    """Apply a check to each group of a DataFrame that `by_group` made, and collect the results.
 
-    `of_task` makes the check, once in each task: so it may hold what a task looks at again and again.
+    `of_task` makes the check once in each task, so that the check may cache data across groups.
     """
     schema = to_arrow_schema(result)
 

@@ -1,8 +1,8 @@
-"""Finds jars that Spark does not bring, before Spark starts.
+"""Find jars that Spark does not include, before Spark starts.
 
-Spark asked for a package that cannot be had fails to start, with a stack trace. So it is never asked: the jars are
-looked for where they may be, a registry is asked by Ivy, which comes with Spark, in a process of its own, and Spark is
-given files.
+If Spark is asked for an unavailable package, it fails to start with a stack trace. Therefore Spark is given files only.
+The jars are searched in the usual local places. Then Ivy, which comes with Spark, asks a registry in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ from zipfile import is_zipfile
 import pyspark
 
 REGISTRY_SECONDS: Final = 60
-"""How long a registry may take to answer; the audit then goes on without it."""
+"""Time in seconds for a registry to answer. Afterwards the audit continues without it."""
 
 LEFT_OUT: Final = ("org.apache.spark", "org.scala-lang", "org.slf4j", "org.checkerframework")
-"""Groups of artifacts that Ivy leaves out: other versions than Spark's own would break Spark; the last is never run."""
+"""Groups of artifacts that Ivy leaves out. Versions other than Spark's own would break Spark; the last group is never
+used.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of Spark: the artifact that is asked for, and the artifacts without which it does not work."""
+    """A package of Spark: the main artifact, and further artifacts that it needs."""
 
     coordinates: str
     """`group:artifact:version`."""
@@ -37,17 +39,17 @@ class Package:
 
     @property
     def group(self) -> str:
-        """The group of all artifacts."""
+        """Group of all artifacts."""
         return self.coordinates.split(":")[0]
 
     @property
     def version(self) -> str:
-        """The version of all artifacts."""
+        """Version of all artifacts."""
         return self.coordinates.split(":")[2]
 
     @property
     def artifacts(self) -> tuple[str, ...]:
-        """The names of all artifacts, the one that is asked for first."""
+        """Names of all artifacts, the main artifact first."""
         return (self.coordinates.split(":")[1], *self.needs)
 
 
@@ -64,23 +66,23 @@ class Jars:
 
 @dataclass(frozen=True, slots=True)
 class NoJar:
-    """There is no jar to be had; `reason` says in one line what was tried and what to do."""
+    """No jar is available. `reason` says in one line what was tried and what to do."""
 
     reason: str
 
 
 AskRegistry = Callable[[Package, Path], Sequence[Path]]
-"""Returns the jars of a package, none where it cannot be had; also told the folder of Spark's own jars."""
+"""Function from a package and the folder of Spark's own jars to the package's jars, none if it is unavailable."""
 
 
 def jar_settings(*found: Jars | NoJar) -> dict[str, str]:
-    """The settings with which a session must start so that these jars can be used in it."""
+    """Return the settings with which a session must start to use these jars."""
     paths = [str(path) for jars in found if isinstance(jars, Jars) for path in jars.paths]
     return {"spark.jars": ",".join(paths)} if paths else {}
 
 
 def no_jar_at(paths: Iterable[Path]) -> str | None:
-    """The reason why one of these files is no jar, or None where all are."""
+    """Return the reason why one of these files is no jar, or None if all are jars."""
     for path in paths:
         if not path.is_file():
             return f"there is no jar at {path}"
@@ -98,11 +100,11 @@ def look_for(
     spark_jars: Path | None = None,
     ask_registry: AskRegistry | None = None,
 ) -> Jars | None:
-    """Return all jars of a package, those of another version too where they are among Spark's own.
+    """Return all jars of a package. Jars among Spark's own may have another version.
 
-    Each artifact is looked for among the jars of Spark, then in local Maven repositories and Ivy caches. If one is
-    missing, a registry is asked for the whole package. `repositories`, `spark_jars` and `ask_registry` are those of
-    this machine, unless stated.
+    Each artifact is searched among the jars of Spark, then in local Maven repositories and Ivy caches. If one is
+    missing, a registry is asked for the whole package. `repositories`, `spark_jars` and `ask_registry` default to those
+    of this machine.
     """
     jars = _jars_of_spark() if spark_jars is None else spark_jars
     folders = _local_repositories() if repositories is None else repositories
@@ -142,7 +144,7 @@ def _jars_of_spark() -> Path:
 
 
 def _java() -> str:
-    """The Java that Spark will run on."""
+    """Return the Java that Spark will run on."""
     home = os.environ.get("JAVA_HOME")
     return str(Path(home, "bin", "java")) if home else "java"
 
@@ -159,7 +161,7 @@ _IVY_MODULE: Final = """<ivy-module version="2.0">
 
 
 def _ask_registry(package: Package, jars: Path) -> Sequence[Path]:
-    """Have Ivy retrieve a package and all that it needs beside Spark; return the jars, kept in Ivy's folder."""
+    """Retrieve a package and all its dependencies beside Spark with Ivy; return the jars, kept in Ivy's folder."""
     ivy = next(iter(sorted(jars.glob("ivy-*.jar"))), None)
     if ivy is None:
         return ()

@@ -12,31 +12,35 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 DRIVER_MEMORY: Final = "4g"
-"""Enough for half a million arcs over five servers, and for ten million that spill to disk."""
+"""Memory of the driver: enough for half a million arcs over five servers, and for ten million that spill to disk."""
 
 ROWS_OF_PARTITION: Final = 400_000
-"""Rows of arcs in one partition of a shuffle: a sort of so many stays in memory."""
+"""Rows of arcs in one partition of a shuffle. A sort of so many rows stays in memory."""
 
 PARTITIONS_LIMIT: Final = 400
 
 SMALL: Final = 200_000
-"""Rows of arcs below which it costs more than it saves to have Spark write code for each query."""
+"""Rows of arcs below which Spark's code generation for each query costs more than it saves."""
 
 TINY: Final = 50_000
-"""Rows of arcs below which that holds for the code of each expression too, and one thread clears Java's memory."""
+"""Rows of arcs below which code generation for each expression costs more too, and one thread collects Java's
+garbage.
+"""
 
 MEDIUM: Final = 5_000_000
-"""Rows of arcs below which Java's second compiler takes longer than what it makes faster: each query is new code."""
+"""Rows of arcs below which Java's second compiler costs more than it saves, because each query is new code."""
 
 ROWS_OF_ARROW_BATCH: Final = 20_000
-"""Rows that cross to Python at once; a row may bring an ancestor set of some kilobytes."""
+"""Rows sent to Python at once. A row may contain an ancestor set of some kilobytes."""
 
 NO_LIMIT: Final = 2**31 - 1
-"""Bytes that cross at once. With any other limit Spark counts them anew for each row, all rows before it included where
-a column is a list: that took longer than all else."""
+"""Bytes sent at once. With any other limit Spark counts the bytes anew for each row.
+
+For a list column this count includes all rows before, which took longer than all other work.
+"""
 
 _SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by `spark-submit`, which then also knows the master and has started the driver's Java."""
+"""Variable that `spark-submit` sets. `spark-submit` then also knows the master and has started the driver's Java."""
 
 LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 
@@ -46,10 +50,10 @@ def start(
 ) -> SparkSession:
     """Start Spark, or take the session that `spark-submit` has started.
 
-    `arcs`: about how many rows of arcs there are, which decides how finely work is cut. `master` None: as Spark was
-    told, or all cores of this machine. `more`: settings beside those of here, such as the jar of an engine.
+    `arcs`: approximate number of rows of arcs, which decides the number of partitions. `master` None: the master of
+    Spark's configuration, or all cores of this machine. `more`: further settings, such as the jar of an engine.
     """
-    # Where pandas is newer than it knows, PySpark says so on every start; nothing here uses pandas.
+    # PySpark warns about newer versions of pandas on every start; this program does not use pandas.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas", category=FutureWarning)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -58,7 +62,7 @@ def start(
         builder = builder.master(master)
     is_submitted = _SUBMITTED in os.environ
     if master.startswith("local") if master is not None else not is_submitted:
-        # One machine needs no name that others can resolve.
+        # One machine needs no host name that other machines can resolve.
         builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
     settings = {
         "spark.driver.memory": memory,
@@ -88,6 +92,6 @@ def start(
 
 
 def partitions_for(arcs: int) -> int:
-    """Into how many parts a shuffle of so many rows is cut."""
+    """Return the number of partitions for a shuffle of so many rows of arcs."""
     cores = os.cpu_count() or 1
     return min(PARTITIONS_LIMIT, max(cores, arcs // ROWS_OF_PARTITION))
