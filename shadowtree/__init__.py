@@ -1,12 +1,12 @@
-"""Shadowtree, a name service for nested groups: who is in this group, is X in it, which groups is X in.
+"""Shadowtree, a name service for nested groups: members of a group, membership of X in a group, groups of X.
 
     import shadowtree
 
     with shadowtree.Client("127.0.0.1:7400") as names:
         names.join("staff@ubc.example", "ann@ubc.example")
 
-`shadowtree.aio.Client` has the same verbs, awaited. Importing this package is cheap: what is named here is loaded when
-it is first used.
+`shadowtree.aio.Client` has the same methods, awaited. Importing this package is cheap: public names are loaded when
+they are first used.
 """
 
 from __future__ import annotations

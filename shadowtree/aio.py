@@ -1,4 +1,4 @@
-"""The asynchronous client: the same verbs as `shadowtree.Client`, awaited."""
+"""The asynchronous client: the same methods as `shadowtree.Client`, awaited."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The command line: one module a command, loaded when that command is run."""
+"""The command line. Each command has a module, which is loaded when the command runs."""

@@ -1,4 +1,4 @@
-"""The `shadowtree` command: finds the command that was asked for, and turns errors into one line and a status."""
+"""The `shadowtree` command: dispatch to a command, and convert errors to one line and an exit status."""
 
 from __future__ import annotations
 
@@ -66,10 +66,10 @@ COMMANDS: Final[dict[str, _Command]] = {
 
 
 class LazyGroup(click.Group):
-    """Loads the module of a command when the command is run, so that the prompt comes at once."""
+    """Group that loads the module of a command when the command runs, so that the prompt comes at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order in which a newcomer wants them."""
+        """Return the names of the commands, the most useful for a newcomer first."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
@@ -84,7 +84,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find a command; one that is mistyped, or called otherwise elsewhere, is told the name it has here."""
+        """Find a command; for a mistyped or foreign name, suggest the name of the command here."""
         suggest_command(ctx, args, COMMANDS)
         return super().resolve_command(ctx, args)
 
@@ -116,10 +116,11 @@ def shadowtree_command() -> None:
 
 
 class _Interrupt:
-    """Ends a command at Ctrl-C, with nothing said of what that leaves half made; a second one ends it as it is.
+    """Handler of Ctrl-C that ends a command silently; a second Ctrl-C ends it at once.
 
-    It may come in the midst of a call of gRPC, which then has errors of its own: in a thread, when the call is
-    collected, in place of the interrupt, or a lock that nobody releases. So there are a few seconds to clean up.
+    The signal may come in the middle of a gRPC call. gRPC then has errors of its own: in a thread, when the call is
+    garbage collected, in place of the interrupt, or a lock that is never released. Therefore the process has a few
+    seconds to clean up.
     """
 
     def __init__(self) -> None:
@@ -144,8 +145,8 @@ def run() -> NoReturn:
         session = Session(format=_format_in(sys.argv[1:]))
         complain(f"{_UNWRITTEN}: standard output is closed", FAILED_REASON, speaker=session)
         sys.exit(FAILED)
-    # gRPC would print lines of its own when a server ends or is not there; what happened is in our messages. It reads
-    # this when it is imported, which commands do.
+    # gRPC would print its own lines when a server ends or is missing; this program's messages already report that. gRPC
+    # reads the variable when it is imported, which commands do.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     interrupt = _Interrupt()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -160,11 +161,11 @@ def run() -> NoReturn:
 
 
 def status_of(arguments: Sequence[str]) -> int:
-    """Run one command; returns its exit status, with every error told in one line on standard error."""
+    """Run one command and return its exit status. Every error is printed in one line on standard error."""
     session = Session()
     status = _run(arguments, session)
     if session.is_json and status in _ERROR_OF_STATUS and not session.has_complained:
-        # A command said no more than its status.
+        # The command printed no error, only its status.
         reason, message = _ERROR_OF_STATUS[status]
         complain(message, reason, speaker=session)
     return status
@@ -227,7 +228,10 @@ def _format_in(arguments: Sequence[str]) -> str:
 
 
 def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
-    """A write that was refused because a server is out of reach was not done: nothing about it is uncertain."""
+    """Return the exit status for an error.
+
+    A write that was refused because a server is out of reach was not done, so its outcome is certain.
+    """
     if isinstance(error, InvalidName) or _is_malformed(error):
         return WRONG_USAGE
     is_missing_a_part = isinstance(error, Unavailable) and bool(error.unreachable)
@@ -236,19 +240,19 @@ def _status_for(error: ShadowtreeError, *, is_write: bool) -> int:
 
 
 _OPTION_FIELDS: Final = frozenset({"after_revision", "at_least_revision", "from", "position", "senders"})
-"""Fields of requests whose values a person types as options, and the server reads."""
+"""Request fields that a person types as options and the server parses."""
 
 
 def _is_malformed(error: ShadowtreeError) -> bool:
-    """True for a value that is wrong at any server. A position of another server names that server."""
+    """Return True for a value that is wrong at any server. A position of another server names that server."""
     if not isinstance(error, InvalidRequest) or "server" in error.facts:
         return False
-    # The servers of the release before name a malformed revision, and no field.
+    # Servers of the previous release name a malformed revision, and no field.
     return error.facts.get("field") in _OPTION_FIELDS or "revision" in error.facts
 
 
 def _tell_unwritten(error: OutputError, session: Session) -> int:
-    """A write may have been done by then, and what was to be printed would have said so."""
+    """Report that the answer cannot be printed. A write may have been done, and its answer would have said that."""
     if isinstance(error.cause, BrokenPipeError):
         return BROKEN_PIPE
     if session.is_write:
@@ -260,7 +264,7 @@ def _tell_unwritten(error: OutputError, session: Session) -> int:
 
 
 def _fail(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """A mistake in here is no answer; Python would end with the status of a "no"."""
+    """Print a bug of this program and exit with FAILED: Python's own exit status 1 would mean "no"."""
     sys.__excepthook__(kind, error, trace)
     os._exit(FAILED)
 

@@ -1,1 +1,1 @@
-"""One module a command, loaded when that command is run."""
+"""The commands. Each has a module, which is loaded when the command runs."""

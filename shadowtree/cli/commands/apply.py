@@ -1,4 +1,4 @@
-"""`shadowtree apply`: a file of joins and leaves, as atomic updates."""
+"""`shadowtree apply`: apply a file of joins and leaves as atomic updates."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from shadowtree.client.files.update_reader import FileUpdate
 
 SHOWN_AT_MOST: Final = 50
-"""Lines of what was found that a terminal gets; a pipe and JSON get all."""
+"""Maximum number of result lines at a terminal. A pipe and JSON get all."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One line of the file, and whether there was nothing to do."""
+    """One line of the file, and True if it changed nothing."""
 
     number: int
     operation: Join | Leave
@@ -57,7 +57,7 @@ class _Line:
 
     @property
     def state_found(self) -> str | None:
-        """The state in which nothing was to be done; None where something was done."""
+        """State that made the operation unnecessary. None if the operation changed something."""
         if not self.is_unchanged:
             return None
         return ALREADY_THERE if isinstance(self.operation, Join) else NOT_THERE
@@ -116,7 +116,7 @@ def apply_command(
         if is_strict:
             refuse_other_spellings(names, joined)
         for done, update in enumerate(updates):
-            # One id names the whole file; each of its updates needs one of its own.
+            # The request id names the whole file, but each update needs an id of its own.
             own_id = f"{request_id}/{done}" if request_id and len(updates) > 1 else request_id
             operations = [_if_needed(each, if_missing=if_missing, if_there=if_there) for each in update.operations]
             try:
@@ -149,7 +149,7 @@ def _if_needed(operation: Join | Leave, *, if_missing: bool, if_there: bool) -> 
 
 def _lines_of(update: FileUpdate, change: Change) -> Iterator[_Line]:
     unchanged = set(change.unchanged)
-    # The lines of one update follow one another.
+    # The lines of one update are consecutive.
     for place, operation in enumerate(update.operations):
         yield _Line(update.line + place, operation, place + 1 in unchanged)
 

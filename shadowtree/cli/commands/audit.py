@@ -1,7 +1,7 @@
-"""`shadowtree audit`: snapshots of all servers, and the offline audit of them.
+"""`shadowtree audit`: take snapshots of all servers, and run the offline audit over them.
 
-The audit is a program of its own (`python -m spark_graph_jobs`), so that what it says of the servers rests on none of
-their code. It is started here as a process.
+The audit is a separate program (`python -m spark_graph_jobs`), so that its verdict about the servers does not depend on
+their code. This module starts it as a process.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from shadowtree.client.snapshots_of_all import Taken
 
 SNAPSHOTS: Final = "snapshots"
-"""The folder in that of the report into which `run` writes them."""
+"""Folder for the snapshots that `run` writes, inside the folder of the report."""
 
 FINDINGS: Final = "findings.jsonl"
-"""There once the audit has come to an end."""
+"""File that exists once the audit has finished."""
 
 NEEDED: Final = ("pyarrow", "numpy")
 NEEDED_BY_RUN: Final = (*NEEDED, "pyspark", "pandas")
@@ -159,9 +159,9 @@ def run_command(
         complain(f"the audit was ended by signal {-status}", FAILED_REASON)
         return FAILED
     if status == NO and not (folder / FINDINGS).exists():
-        # So ends an interpreter that met a bug: it has found nothing.
+        # An interpreter that failed with a bug also exits with 1, but has found nothing.
         return FAILED
-    # The audit cannot know of a server that no other one has met.
+    # The audit does not know a server that no other server has met.
     return UNCERTAIN if status == DONE and taken.missing else status
 
 
@@ -177,7 +177,7 @@ def _java() -> Path:
 def _take(
     session: Session, folder: Path, *, follow: bool, cut: bool, configs: tuple[Path, ...], java: Path | None
 ) -> Taken:
-    """`java`: where databases are to be read by JDBC."""
+    """Take snapshots of servers or of databases. `java`: home of the Java that reads the databases by JDBC."""
     if cut and configs:
         raise click.UsageError("--cut asks servers, --config reads databases: one of them")
     if follow and configs:
@@ -191,7 +191,7 @@ def _take(
             else _take_from_servers(session, folder, follow=follow, cut=cut)
         )
     except DeadlineExceeded:
-        # That the time is up is an OSError too, of the server and not of a file.
+        # DeadlineExceeded is an OSError too, but concerns the server and not a file.
         raise
     except OSError as error:
         raise click.ClickException(f"cannot write {error.filename or folder}: {error.strerror or error}") from None

@@ -1,4 +1,4 @@
-"""`shadowtree bench-delivery`: how many messages a second reach everybody below a group, and how soon one does."""
+"""`shadowtree bench-delivery`: messages per second to all members of a group, and the delay of a single message."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 PAYLOAD_BYTES_LIMIT: Final = 1024 * 1024
 SENDERS_LIMIT: Final = 100
 MARK_BYTES: Final = 16
-"""By these its listener knows a message."""
+"""Length of the mark by which the listener recognises a message."""
 
 
 class _Spread(NamedTuple):
-    """Of messages sent one after another without waiting."""
+    """Times for messages that were sent one after another without waiting."""
 
     accepted_seconds: float
-    """Until the homes of their targets had them on disk."""
+    """Time until the homes of their targets had all messages on disk."""
     settled_seconds: float
-    """Until all servers below had them on disk."""
+    """Time until all servers below had all messages on disk."""
     last: Sent
-    """A message after them, which its sequence puts behind all others."""
+    """Final message, which its sequence orders behind all others."""
 
 
 class _Waits(NamedTuple):
-    """From the call that sends one message until a listener is handed it, in seconds."""
+    """Delay from the call that sends one message until a listener receives it, in seconds."""
 
     p50: float
     p99: float
@@ -87,7 +87,7 @@ def bench_delivery_command(
     with session.connect() as names:
         if process is not None and process != target and not names.check(target, process):
             raise click.UsageError(f"{process} is not in {target}, so no message to that would reach it")
-        # A wrong target, and a server that is starting yet, are met before anything is measured.
+        # Detect a wrong target, or a server that is still starting, before the measurement.
         names.send(target, bytes(size), wait="settled")
         spread = _send_many(names, target, bytes(size), count=count, senders=senders)
         waits = None if process is None else _send_singly(names, target, process, rounds=rounds, session=session)

@@ -1,4 +1,4 @@
-"""`shadowtree changes` and `shadowtree watch`: who changed what and when, so far and from now on."""
+"""`shadowtree changes` and `shadowtree watch`: recorded changes with time and caller, past and future."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _subnet_option = click.option(
 
 def _require_revision(context: click.Context, option: click.Parameter, revision: str | None) -> str | None:
     if revision == "":
-        # Such as of a variable that is not set: what came since would be left out, and nobody would notice.
+        # An unset variable gives an empty text: changes would be left out without a notice.
         raise click.BadParameter("the revision is empty", context, option)
     return revision
 
@@ -39,12 +39,12 @@ _after_option = click.option(
 
 
 class PointInTime(click.ParamType[datetime]):
-    """A time of day with its date, or how long ago it was."""
+    """A time of day with its date, or an age."""
 
     name = "time"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The time; one without a zone is of this machine's."""
+        """Return the time. A time without a zone is in the zone of this machine."""
         ago = re.fullmatch(r"(\d{1,6})([smhd])", value)
         if ago is not None:
             return datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: int(ago[1])})
@@ -85,7 +85,7 @@ def changes_command(
     with session.connect() as names:
         has_any = _print(names.changes(group, subnet=subnet, since=since, after_revision=after), session)
         if group is not None and not has_any:
-            # Of a group that is gone there may be changes; a name that was mistyped has none and is none.
+            # A deleted group may have changes. A mistyped name has none, so `describe` reports it.
             names.describe(group, pathname_limit=1)
     return DONE
 
@@ -116,13 +116,13 @@ def watch_command(session: Session, group: str | None, subnet: str | None, after
 
 
 def _tell_if_missing(names: Client, group: str) -> None:
-    """It may be created yet, but a name that was mistyped would be waited for without a word."""
+    """Warn of a group that does not exist: it may be created later, but a mistyped name would be awaited silently."""
     try:
         names.describe(group, pathname_limit=1)
     except GroupNotFound as error:
         warn(f"{error.message}; if it is created, that is told")
     except (Unavailable, DeadlineExceeded):
-        pass  # Watching tells what is out of reach.
+        pass  # The watch itself reports servers that are out of reach.
 
 
 def _require_one(group: str | None, subnet: str | None) -> None:
@@ -131,7 +131,7 @@ def _require_one(group: str | None, subnet: str | None) -> None:
 
 
 def _print(updates: Iterable[RecordedUpdate], session: Session) -> bool:
-    """Returns whether there was any."""
+    """Print the updates; return True if there was any."""
     has_any = False
     for update in updates:
         has_any = True

@@ -1,4 +1,4 @@
-"""`shadowtree check`: is somebody in a group."""
+"""`shadowtree check`: test the membership of a person or group in a group."""
 
 from __future__ import annotations
 

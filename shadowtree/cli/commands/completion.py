@@ -1,4 +1,4 @@
-"""`shadowtree completion`: what makes the shell complete commands and options."""
+"""`shadowtree completion`: print the script with which a shell completes commands and options."""
 
 from __future__ import annotations
 

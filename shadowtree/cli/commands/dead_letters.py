@@ -1,4 +1,4 @@
-"""`shadowtree dead-letters`: messages that a server could not deliver, and what becomes of them."""
+"""`shadowtree dead-letters`: list, replay and drop messages that a server could not deliver."""
 
 from __future__ import annotations
 

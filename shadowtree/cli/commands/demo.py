@@ -1,4 +1,4 @@
-"""`shadowtree demo`: three servers of its own, the example data on them, and a tour of what the service does."""
+"""`shadowtree demo`: start three servers with the example data, and give a tour of the service."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from shadowtree.vocabulary import GroupId
 EXAMPLE: Final = "examples/debian-bookworm-people/arcs.tsv.gz"
 
 GROUP: Final = "forensics-full@team-pkg-security.tracker.debian.org"
-"""A package that pulls in much of the distribution: it and all below it are loaded, and asked about."""
+"""Package that pulls in much of the distribution. The demo loads it with everything below and asks about it."""
 
 
 @click.group("demo", invoke_without_command=True)
@@ -116,7 +116,7 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, folder: Path) -> Non
     screen.command("peers")
     screen.say("Stop them and remove what they left:")
     processes = " ".join(str(server.process.pid) for server in servers.all)
-    # They write until they have ended.
+    # The servers write into the folder until they have ended.
     screen.literal(f"kill {processes} && while ! rm -rf {shlex.quote(str(folder))}; do sleep 0.2; done")
 
 

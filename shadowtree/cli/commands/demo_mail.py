@@ -1,4 +1,4 @@
-"""`shadowtree demo mail`: name servers, mail gateways and inboxes of its own, and a tour of mailing lists."""
+"""`shadowtree demo mail`: start name servers, mail gateways and inboxes, and give a tour of mailing lists."""
 
 from __future__ import annotations
 
@@ -140,5 +140,5 @@ def _say_how_to_go_on(screen: Screen, servers: DemoServers, gateways: MailGatewa
     stop = f"kill {' '.join(map(str, processes))}"
     if postfix is not None:
         stop = f"{postfix.stop_command}; rm -rf {postfix.folder}; {stop}"
-    # They write until they have ended.
+    # The processes write into the folder until they have ended.
     screen.literal(f"{stop} && while ! rm -rf {shlex.quote(str(servers.folder))}; do sleep 0.2; done")

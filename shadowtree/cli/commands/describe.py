@@ -1,4 +1,4 @@
-"""`shadowtree describe`, also `shadowtree group describe`: one group and its place in the graph."""
+"""`shadowtree describe`, also `shadowtree group describe`: show one group and its place in the graph."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def describe_command(session: Session, group: str, pathname_limit: int | None, i
     else:
         print_lines("\t".join(fact) for fact in (_all_facts(found) if is_internal else _facts(found)))
     if is_short:
-        # Nothing of what is printed comes from another server.
+        # The short form contains no data of other servers.
         return DONE
     if found.unreachable:
         warn_unreachable(found.unreachable)

@@ -1,4 +1,4 @@
-"""`shadowtree drain`: ends a server as planned."""
+"""`shadowtree drain`: end a server as planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shadowtree group`: create, delete, list and describe groups, and what holds for messages to them."""
+"""`shadowtree group`: create, delete, list and describe groups, and set their delivery options."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def rename_command(session: Session, group: str, new_name: str, with_effects: bo
 
 
 def _time_display(what: str | None) -> AbstractContextManager[None]:
-    """At a terminal, what is under way: a group of 300,000 members takes seconds."""
+    """Show at a terminal that the call is running: a group of 300,000 members takes seconds."""
     if what is None or not sys.stderr.isatty():
         return nullcontext()
     from shadowtree.cli.render.terminal import time_passing

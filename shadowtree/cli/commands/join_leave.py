@@ -1,4 +1,4 @@
-"""`shadowtree join` and `shadowtree leave`: one arc more, one arc less."""
+"""`shadowtree join` and `shadowtree leave`: add or remove one arc."""
 
 from __future__ import annotations
 
@@ -202,13 +202,13 @@ def _leave_everywhere(
 
 
 def _is_no_group(names: Client, member: str) -> bool:
-    """Asked for a person alone: a name that was mistyped shows nowhere else."""
+    """Return True if there is no such group. Only a person is warned, because a mistyped name shows nowhere else."""
     try:
         names.describe(member, pathname_limit=1)
     except GroupNotFound:
         return True
     except (Unavailable, DeadlineExceeded):
-        # The join is done; what it made of the name can be seen later.
+        # The join succeeded. The kind of the member can be looked up later.
         return False
     return False
 

@@ -1,4 +1,4 @@
-"""`shadowtree listen`: the messages that reach a process, one a line, as they come."""
+"""`shadowtree listen`: print the messages that reach a process, one a line, as they come."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shadowtree mail`: groups as mailing lists. The gateway is loaded only here."""
+"""`shadowtree mail`: groups as mailing lists. Only this module loads the gateway."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def serve_command(config_file: Path, check_config: bool) -> int:
     Example:
       shadowtree mail serve --config mail.toml --check-config
     """
-    # Whoever asks for the settings to be read again, while they are read for the first time, must not end the gateway.
+    # A request to reload the settings during the first load must not end the gateway.
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     from mailing.config.settings import SettingsError, load_settings
 
@@ -382,7 +382,7 @@ def _tell(session: Session, word: Word, id_: str | None, config_file: Path, *, s
 
 
 def _ask(request: Request, config_file: Path) -> Answer | int:
-    """What the running gateway answers; a number: the exit status, once it was said why not."""
+    """Return the answer of the running gateway, or an exit status after the error was printed."""
     from mailing.config.settings import SettingsError, load_settings
     from mailing.shell.control import ControlError, ask
 
@@ -438,7 +438,7 @@ async def _expand(
 
 
 async def _suppressed(control: Path) -> frozenset[str]:
-    """To whom the running gateway sends nothing."""
+    """Return the addresses to which the running gateway sends nothing."""
     from mailing.shell.control import ControlError, Request, ask
 
     try:
@@ -450,7 +450,7 @@ async def _suppressed(control: Path) -> frozenset[str]:
 
 
 def _check(settings: MailSettings) -> None:
-    """Try what `mail serve` would do, and warn of what it would do less well; raises `StartError`."""
+    """Try what `mail serve` would do, and warn of functions that would be limited; raises `StartError`."""
     from mailing.rules.confirmation import nobody_confirms
     from mailing.shell.trial import try_start
 
@@ -464,7 +464,9 @@ def _check(settings: MailSettings) -> None:
 
 
 def _warn_unless_published(settings: MailSettings) -> None:
-    """DNS may be away, and the key be published later: the settings are good all the same."""
+    """Warn if DNS lacks the key of seals. The settings are valid all the same: DNS may be out of reach, or the key
+    new.
+    """
     arc = None if settings.distribution is None else settings.distribution.arc
     if arc is None or arc.numbers is None:
         return

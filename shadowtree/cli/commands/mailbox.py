@@ -1,4 +1,4 @@
-"""`shadowtree mailbox`: the mailboxes, which keep messages for processes and groups."""
+"""`shadowtree mailbox`: open, close and list mailboxes, which keep messages for processes and groups."""
 
 from __future__ import annotations
 

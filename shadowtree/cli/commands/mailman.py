@@ -1,4 +1,4 @@
-"""Coming from Mailman 3: `shadowtree mail sync`, and what `shadowtree import` does with its rosters."""
+"""Migration from Mailman 3: `shadowtree mail sync`, and the import of Mailman's rosters by `shadowtree import`."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 PASSWORD_VARIABLE: Final = "SHADOWTREE_MAILMAN_PASSWORD"  # noqa: S105 it is no password
 NOTES_SHOWN: Final = 20
-"""Of a kind, to a person; JSON has all."""
+"""Maximum number of notes of one kind at a terminal. JSON has all."""
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class MailmanOptions:
-    """What the options of `mailman_options` said."""
+    """Values of the options that `mailman_options` adds."""
 
     config_file: Path | None
     domains: tuple[str, ...]
@@ -45,12 +45,12 @@ class MailmanOptions:
 
     @property
     def are_given(self) -> bool:
-        """Whether there is any of them."""
+        """True if any of the options is given."""
         return bool(self.domains) or self.without_domains
 
     @property
     def without_domains(self) -> bool:
-        """Whether there is any of them but domains."""
+        """True if any option other than the domains is given."""
         return any((self.config_file, self.user, self.password_file))
 
 
@@ -64,7 +64,7 @@ def mailman_options(command: _Command) -> _Command:
 
     path = click.Path(path_type=Path)
     for option in (
-        # The last that is read, so it finds the others.
+        # This option is read last, so its callback finds the values of the others.
         click.option(
             "--password-file",
             metavar="FILE",
@@ -105,7 +105,7 @@ def import_from_mailman(
     progress: ImportProgress | None,
     request_id: str | None,
 ) -> int:
-    """Add the lists of Mailman in a file, or behind a URL, as one atomic update."""
+    """Add the lists of Mailman from a file or a URL as one atomic update."""
     from mailing.rules.rosters import RosterError
 
     try:
@@ -193,14 +193,14 @@ def _carry_out(names: Client, found: Difference, request_id: str | None) -> str:
 
     revision = ""
     if found.created:
-        # What an update joins must exist.
+        # Groups must exist before an update joins them.
         revision = names.import_arcs([Arc(group, "", "group") for group in found.created]).revision
     operations = found.operations()
     return names.apply(operations, request_id=request_id).revision if operations else revision
 
 
 def _read(source: str, mailman: MailmanOptions, session: Session) -> tuple[Rosters, Subnets]:
-    """The rosters, and which subnet each mail domain stands for (none: not said)."""
+    """Return the rosters, and the subnet of each mail domain. The mapping is empty if no subnet was given."""
     from mailing.shell.mailman import DEFAULT_USER, MailmanApi, is_url, read_file
 
     given = _given_domains(mailman, session)
@@ -249,7 +249,7 @@ def _password(mailman: MailmanOptions) -> str:
 
 
 def _wanted(names: Client, source: str, rosters: Rosters, given: Subnets) -> tuple[Wanted, frozenset[GroupId]]:
-    """What stands for the rosters, and the groups that there are where it could be."""
+    """Return the groups and arcs that the rosters require, and the existing groups of the subnets concerned."""
     from mailing.rules.from_mailman import subnets_of_members, wanted_of
     from mailing.rules.rosters import RosterError
     from shadowtree.client.files.lines import shown_name

@@ -1,4 +1,4 @@
-"""`shadowtree memberships`: which groups somebody is in."""
+"""`shadowtree memberships`: list the groups of a person or group."""
 
 from __future__ import annotations
 

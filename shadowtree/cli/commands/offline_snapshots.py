@@ -1,4 +1,6 @@
-"""Snapshots of databases whose servers are not asked: settings and databases are below the client, loaded only here."""
+"""Snapshots of databases, without their servers. Settings and databases are layers below the client, loaded only
+here.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ if TYPE_CHECKING:
 
 
 def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = None) -> Taken:
-    """Write a snapshot of the database that each configuration names; one that cannot be read is missing.
+    """Write a snapshot of the database that each configuration names; an unreadable database is reported as missing.
 
-    With `java`, the home of one, Spark reads the databases by JDBC; else psycopg does.
+    With `java`, the home of a Java, Spark reads the databases by JDBC. Otherwise psycopg reads them.
     """
     from nameserver.config.declared import SettingsError
     from nameserver.config.settings import load_settings
@@ -49,7 +51,7 @@ def take_stored(configs: Sequence[Path], folder: Path, *, java: Path | None = No
 
 @contextmanager
 def _copies(settings: Mapping[Path, Settings], java: Path) -> Iterator[Callable[[Settings], Iterator[bytes]]]:
-    """Has Spark copy all databases, and yields what reads such a copy; the copies are gone afterwards."""
+    """Let Spark copy all databases, and yield a function that reads a copy. The copies are deleted afterwards."""
     from nameserver.snapshots.offline_snapshot import UnreadableDatabaseError, copied_snapshot, copy_request
 
     requests, failures = [], {}
@@ -73,7 +75,7 @@ def _copies(settings: Mapping[Path, Settings], java: Path) -> Iterator[Callable[
 
 
 def _copied(requests: Sequence[Mapping[str, object]], java: Path) -> dict[str, str]:
-    """Copy databases in a Spark of its own; return why some could not be, by folder."""
+    """Copy databases in a Spark process; return the reasons of failed copies, by folder."""
     if not requests:
         return {}
     done = subprocess.run(
@@ -92,5 +94,5 @@ def _copied(requests: Sequence[Mapping[str, object]], java: Path) -> dict[str, s
 
 
 def _without_settings() -> dict[str, str]:
-    """The environment without settings of one server, which would be those of all."""
+    """Return the environment without server settings, which would apply to every configuration."""
     return {name: value for name, value in os.environ.items() if not name.startswith("SHADOWTREE_")}

@@ -1,4 +1,4 @@
-"""`shadowtree peers`: the servers of other subnets, shown, added and removed."""
+"""`shadowtree peers`: show, add and remove the servers of other subnets."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""`shadowtree repair`: what is done to the database of a server that does not run. Loaded only here: it is below the
-client."""
+"""`shadowtree repair`: repair the database of a server that does not run.
+
+The database is a layer below the client and is loaded only here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shadowtree resolve`: who is in a group, or in several."""
+"""`shadowtree resolve`: list the members of one or several groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from shadowtree.vocabulary import Consistency, GroupId
 
 _ASKED_AT_ONCE: Final = 8
-"""Groups in loops, of which there may be hundreds: one after the other they take three times as long."""
+"""Number of groups in loops that are described at once. There may be hundreds, which one at a time takes three times as
+long.
+"""
 
 
 @click.command("resolve")
@@ -150,7 +152,7 @@ def _draw(names: Client, found: Resolution, *, is_walk: bool) -> Drawing:
         try:
             return names.describe(group, pathname_limit=1).children
         except GroupNotFound:
-            # Deleted since the walk.
+            # The group was deleted since the walk.
             return ()
 
     groups = [group for loop in loops_of(found.walk) for group in loop]
@@ -171,7 +173,7 @@ def _tell_what_is_missing(found: Resolution) -> int:
     if found.unreachable:
         warn_unreachable(found.unreachable)
     for why in found.why_unreachable if found.targets else ():
-        # Servers of the last release know of no sets: what is out of reach does not say so.
+        # Servers of the previous release do not know sets, so `unreachable` may be empty.
         complain(why, INCOMPLETE_REASON)
     if found.in_transition:
         complain(

@@ -1,4 +1,4 @@
-"""`shadowtree send`: one message, or one a line, to everybody below a group."""
+"""`shadowtree send`: send one message, or one a line, to all members below a group."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from shadowtree.vocabulary import Quality, Wait
 
 NOT_KNOWN = "-"
-"""In place of a count."""
+"""Text in place of an unknown count."""
 
 
 @click.command("send")
@@ -107,7 +107,7 @@ def send_command(
         if request_id is not None or wait == "settled" or queue:
             raise click.UsageError("--request-id, --wait settled and --queue are for one message that is not numbered")
         payloads = _lines_of(file) if lines else [file.read()]
-        # Somebody who chose no id will not come back for the rest.
+        # A caller who chose no id will not come back for the rest.
         own_sender = sender or f"shadowtree send {os.urandom(8).hex()}"
         return _send_many(session, own_sender, targets, payloads, excluding, quality, deadline, as_)
     with session.connect() as names:
@@ -127,7 +127,7 @@ def send_command(
 
 
 def _require_names(targets: tuple[str, ...]) -> None:
-    """Raise `UsageError`, before anything is read, where the text of the message stands among its targets."""
+    """Raise `UsageError`, before reading anything, if the text of the message is given as a target."""
     for text in targets[1:]:
         if "@" not in text:
             raise click.UsageError(
@@ -136,7 +136,7 @@ def _require_names(targets: tuple[str, ...]) -> None:
 
 
 def _require_datagram(sender: str | None, request_id: str | None, wait: Wait | None, *, queue: bool) -> None:
-    """Raise `UsageError` where more is asked for than a datagram has."""
+    """Raise `UsageError` if the options ask for more than a datagram offers."""
     if sender is not None or request_id is not None:
         raise click.UsageError("a datagram has no number and no request id: nothing remembers that it was sent")
     if wait == "settled":
@@ -178,7 +178,7 @@ def _send_many(
             try:
                 out.send(targets, payload, excluding=excluding, quality=quality, deadline=deadline, as_=as_)
             except (InvalidRequest, LimitExceeded) as error:
-                # What becomes of those before is raised here, and then stands for both.
+                # `flush` raises the error of an earlier message, which then takes precedence.
                 out.flush()
                 raise type(error)(_with_place(error.message, count), error.facts) from None
             count += 1
@@ -196,7 +196,7 @@ def _print_count(count: int, session: Session) -> None:
 
 
 def _with_place(message: str, accepted: int) -> str:
-    """What is wrong with a message, and for who is to go on from there, how many came before it."""
+    """Return the error of a message, with the number of messages before it, from which the caller can continue."""
     return f"{message}; accepted before it: {accepted:,}" if accepted else message
 
 
@@ -206,7 +206,7 @@ def _lines_of(file: BinaryIO) -> Iterable[bytes]:
 
 def _print_sent(sent: Sent, session: Session) -> None:
     is_datagram = sent.quality == "datagram"
-    # Of a message that is accepted, nobody has said yet who gets it; of a datagram nobody ever does.
+    # The receivers of an accepted message are not counted yet; those of a datagram never are.
     is_counted = sent.state == "settled" or (bool(sent.pending) and sent.state != "queued")
     if session.is_json:
         print_json(sent)

@@ -1,4 +1,4 @@
-"""`shadowtree serve`: runs one name server. The settings and the server are below the client, and loaded only here."""
+"""`shadowtree serve`: run one name server. Settings and server are layers below the client, loaded only here."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def serve_command(
       shadowtree serve --subnet ubc.example --database sqlite:///names.db
       shadowtree serve --config names.toml --check-config
     """
-    # Whoever asks for the settings to be read again, while they are read for the first time, must not end the server.
+    # A request to reload the settings during the first load must not end the server.
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
     from nameserver.config.declared import SettingsError

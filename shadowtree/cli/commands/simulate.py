@@ -1,4 +1,4 @@
-"""`shadowtree simulate`: many name servers in one process, by chance or by a schedule, and everything checked."""
+"""`shadowtree simulate`: run many name servers in one process, randomly or by a schedule, and check all invariants."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from simulation.run import Tally
 
 SHRINK_SECONDS = 30.0
-"""How long a smaller failure is looked for."""
+"""Time for shrinking a failing schedule, in seconds."""
 
 
 @click.command("simulate")

@@ -1,4 +1,4 @@
-"""`shadowtree status`: how the server is."""
+"""`shadowtree status`: show the state of the server."""
 
 from __future__ import annotations
 

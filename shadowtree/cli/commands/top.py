@@ -1,4 +1,4 @@
-"""`shadowtree top`: one screen of how a server and its peers are, again and again."""
+"""`shadowtree top`: show the state of a server and its peers on one screen, updated periodically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`shadowtree import` and `shadowtree export`: whole graphs from and to files."""
+"""`shadowtree import` and `shadowtree export`: transfer whole graphs from and to files."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def _sentence(summary: ImportSummary) -> str:
 
 
 def import_progress_display() -> AbstractContextManager[ImportProgress | None]:
-    """Show the progress of an import to a person; gives None where nobody watches."""
+    """Return a progress display for an import, or one that yields None if no person watches standard error."""
     if not is_watched():
         return nullcontext()
     from shadowtree.cli.render.terminal import import_progress
@@ -205,7 +205,7 @@ def import_progress_display() -> AbstractContextManager[ImportProgress | None]:
 
 
 def export_progress_display() -> AbstractContextManager[Callable[[int], None] | None]:
-    """Show the progress of an export to a person; gives None where nobody watches."""
+    """Return a progress display for an export, or one that yields None if no person watches standard error."""
     if not is_watched():
         return nullcontext()
     from shadowtree.cli.render.terminal import export_progress

@@ -1,4 +1,4 @@
-"""`shadowtree validate`: a file of steps and expectations, run against a server."""
+"""`shadowtree validate`: run a file of steps and expectations against a server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shadowtree.cli.support.options import Session, everywhere, in_session
 from shadowtree.errors import BadFile
 
 FILE_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""Of steps: some hundred thousand, which take a minute to read."""
+"""Maximum size of a file: some hundred thousand steps, which take a minute to read."""
 
 
 @click.command("validate")

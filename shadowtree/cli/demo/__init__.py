@@ -1,1 +1,1 @@
-"""What `shadowtree demo` shows, and on what."""
+"""The tours of `shadowtree demo`, and the servers and programs that they run on."""

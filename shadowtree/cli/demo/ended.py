@@ -1,4 +1,4 @@
-"""How a demo ends: by a signal, too, with nothing left running."""
+"""The end of a demo, also by a signal: no process keeps running."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import click
 
 
 def how_to_find_the_command() -> str:
-    """What to do first, where the shell would not find `shadowtree`, as after `make run` in a fresh clone."""
+    """Return the hint to activate the environment, if the shell would not find `shadowtree`; else an empty text.
+
+    The command is not found, for example, after `make run` in a fresh clone.
+    """
     activate = Path(sys.executable).with_name("activate")
     if shutil.which("shadowtree") is not None or not activate.is_file():
         return ""
@@ -22,7 +25,9 @@ def how_to_find_the_command() -> str:
 
 
 class _Ended(BaseException):
-    """A signal came. No `KeyboardInterrupt`: raised while text is executed, it makes CPython end by SIGINT."""
+    """A signal came. Not a `KeyboardInterrupt`, which makes CPython end by SIGINT when it is raised while text is
+    executed.
+    """
 
 
 @contextmanager

@@ -11,14 +11,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A file of arcs, and how many groups of each subnet are in it."""
+    """A file of arcs, and the number of its groups in each subnet."""
 
     file: Path
     groups_of_subnets: Counter[str]
 
 
 def write_part(example: Path, group: str, folder: Path) -> Part:
-    """Write the arcs that lead down from a group into a file of the same format."""
+    """Write the arcs below a group into a file of the same format."""
     below: dict[str, list[tuple[str, str]]] = {}
     for parent, child, kind in _rows(example):
         below.setdefault(parent, []).append((child, kind))

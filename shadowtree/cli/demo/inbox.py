@@ -1,7 +1,7 @@
-"""The inboxes of everybody in the demo of mail: a mail server that takes what comes, and writes it down.
+"""The inboxes of all people in the mail demo: a mail server that accepts and records messages.
 
-`python -m shadowtree.cli.demo.inbox FILE SECONDS` says `inbox on HOST:PORT`. FILE gets the messages, as JSON; each
-takes about so many seconds, as if it were written to a slow disk. People at `gone.example` are refused.
+`python -m shadowtree.cli.demo.inbox FILE SECONDS` prints `inbox on HOST:PORT`. FILE receives the messages as JSON. Each
+message takes about SECONDS, as if written to a slow disk. Recipients at `gone.example` are refused.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Final
 
 GONE: Final = "gone.example"
-"""Nobody is there any more."""
+"""Mail domain whose recipients are all refused."""
 
 WAITING_LIMIT: Final = 256
-"""Connections that wait to be taken: Postfix opens twenty at once."""
+"""Maximum number of connections that wait to be accepted. Postfix opens twenty at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A message that was taken, for some people."""
+    """A message that was accepted for some people."""
 
     sender: str
     people: list[str]
@@ -34,7 +34,7 @@ class Taken:
 
 
 class Reader:
-    """Reads what the inboxes have written."""
+    """Reader of the messages that the inboxes have recorded."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -42,7 +42,7 @@ class Reader:
         self._taken: list[Taken] = []
 
     def taken(self) -> list[Taken]:
-        """All that has come so far."""
+        """Return all messages so far."""
         with self._file.open("rb") as lines:
             lines.seek(self._read)
             whole, end, _ = lines.read().rpartition(b"\n")
@@ -52,7 +52,7 @@ class Reader:
 
 
 class Inbox(socketserver.ThreadingTCPServer):
-    """All of them."""
+    """The server of all inboxes."""
 
     request_queue_size = WAITING_LIMIT
     daemon_threads = True
@@ -63,7 +63,7 @@ class Inbox(socketserver.ThreadingTCPServer):
         self._seconds = itertools.cycle(share * seconds for share in (0.5, 1.0, 1.5, 2.0))
 
     def take(self, message: Taken) -> None:
-        """Write a message down."""
+        """Record a message."""
         time.sleep(next(self._seconds))
         os.write(self._file, json.dumps(asdict(message)).encode() + b"\n")
 
@@ -74,7 +74,7 @@ class _Session(socketserver.StreamRequestHandler):
     server: Inbox
 
     def handle(self) -> None:
-        # The gateway is killed in the demo.
+        # The demo kills the gateway, which breaks its connections.
         with suppress(ConnectionError):
             self._talk()
 
@@ -115,7 +115,7 @@ class _Session(socketserver.StreamRequestHandler):
 
 
 def main() -> None:
-    """Take messages, for ever."""
+    """Accept messages until the process is killed."""
     inbox = Inbox(Path(sys.argv[1]), float(sys.argv[2]))
     host, port = inbox.server_address[:2]
     sys.stdout.write(f"inbox on {host!s}:{port}\n")

@@ -13,17 +13,19 @@ from shadowtree.cli.demo.milter import RESULTS
 
 AUTHOR: Final = "ann@people.example"
 MAIL_SERVER: Final = "mx.ubc.example"
-"""The name under which the mail server of the demo says who wrote a message."""
+"""Name under which the mail server of the demo confirms the author of a message."""
 CONFIRMED: Final = f"{MAIL_SERVER}; dkim=pass header.d=people.example; dmarc=pass header.from=people.example"
 
 SAFE: Final = 250
 
 How = Literal["lmtp", "smtp"]
-"""To the gateway itself, as a mail server would hand it over; or to Postfix."""
+"""`lmtp`: to the gateway itself, as a mail server delivers; `smtp`: to Postfix."""
 
 
 def letter(*lists: str, subject: str, results: str | None = CONFIRMED) -> EmailMessage:
-    """A letter of Ann's to some lists; `results`: what mail servers on its way found out about who wrote it."""
+    """Return a letter of Ann to some lists; `results`: authentication results that mail servers on the way have
+    added.
+    """
     found = EmailMessage(policy=SMTP)
     if results is not None:
         found["Authentication-Results"] = results
@@ -37,9 +39,9 @@ def letter(*lists: str, subject: str, results: str | None = CONFIRMED) -> EmailM
 
 
 def post(how: How, port: int, message: EmailMessage, sender: str, *recipients: str) -> None:
-    """Hand a message over; returns once it is safe for all recipients, and raises `smtplib.SMTPException` else.
+    """Deliver a message; return once it is safe for all recipients, or raise `smtplib.SMTPException`.
 
-    Postfix takes out what comes under its name: there the milter of the demo says it.
+    Postfix removes authentication results under its own name. The milter of the demo adds them instead.
     """
     results = message["Authentication-Results"]
     if how == "smtp" and results is not None and results.startswith(MAIL_SERVER):

@@ -1,4 +1,4 @@
-"""Finds an arc to close a loop with, and draws what became of a loop. Pure."""
+"""Find an arc that would close a loop, and draw the tree of a loop. Pure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _FADED = "faded: "
 
 
 def is_faded(line: str) -> bool:
-    """True if a line of a drawing names an arc that faded."""
+    """Return True if a line of a drawing names an arc that faded."""
     return line.startswith(_FADED)
 
 
 def arc_to_turn_round(walk: Sequence[WalkStep]) -> tuple[GroupId, GroupId] | None:
-    """An arc parent -> child of the walk between groups that are in no loop; the deepest that leads to a group."""
+    """Return an arc parent -> child of the walk between groups outside loops: the deepest arc to a group."""
     in_loops = {group for loop in loops_of(walk) for group in loop}
     found = None
     for step in walk:

@@ -1,4 +1,4 @@
-"""The mail gateways of the demo, each with inboxes behind it: processes of their own, with a folder for each."""
+"""The mail gateways of the demo and their inboxes, each in its own process, with a folder for each gateway."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from shadowtree.cli.demo.processes import DemoProcess
 from shadowtree.cli.support.free_ports import unused_ports
 
 ORGANISATIONS: Final = ("ubc", "sfu", "uvic")
-"""Each has the subnet `NAME.example`, and the mail domain `lists.NAME.example`."""
+"""Organisations. Each has the subnet `NAME.example` and the mail domain `lists.NAME.example`."""
 DOMAIN: Final = "lists.ubc.example"
 
 LONGEST_WAIT_S: Final = 60
-"""A tour ends: what does not come for so long is an error."""
+"""Maximum wait in seconds, so that a tour always ends. A longer delay is an error."""
 
 PAUSE_S: Final = 0.05
 
 SECONDS_OF_A_TRANSACTION: Final = 0.1
-"""So that there is time to kill a gateway before it is done."""
+"""Duration of an SMTP transaction. It leaves time to kill a gateway before the gateway is done."""
 
 SETTINGS: Final = """\
 server = "{server}"
@@ -50,7 +50,7 @@ fanout = "shares"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What is told of the part of one organisation."""
+    """State of the share of one organisation, as the gateway reports it."""
 
     server: str
     state: str
@@ -61,7 +61,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """What is told of a message that the gateway has."""
+    """State of a message, as the gateway reports it."""
 
     id: str
     state: str
@@ -73,10 +73,12 @@ class Queued:
 
 
 class MailGateway:
-    """One gateway, and the inboxes that its copies come to."""
+    """One gateway, and the inboxes that receive its copies."""
 
     def __init__(self, name: str, folder: Path, server: str, *, smtp_port: int | None) -> None:
-        """Write settings, and start inboxes. `smtp_port`: of a mail server that is put between; None: there is none."""
+        """Write the settings, and start the inboxes. `smtp_port`: port of a mail server in between; None if there is
+        none.
+        """
         self.name = name
         self.subnet, self.domain = f"{name}.example", f"lists.{name}.example"
         folder.mkdir()
@@ -107,7 +109,7 @@ class MailGateway:
 
     @property
     def pid(self) -> int:
-        """Of the gateway."""
+        """Process id of the gateway."""
         return self._running.pid
 
     @property
@@ -122,32 +124,32 @@ class MailGateway:
         return self._gateway
 
     def start(self) -> str:
-        """Start the gateway, on what it had if it ran before; returns what it says."""
+        """Start the gateway with its existing database, if any; return its first line of output."""
         arguments = ["shadowtree", "mail", "serve", "--config", str(self.settings)]
         self._gateway = DemoProcess.launch(self.folder, "gateway", arguments)
         return self._gateway.first_line()
 
     def start_milter(self) -> int:
-        """Start what says to a Postfix who wrote a letter; returns its port."""
+        """Start the milter that confirms to a Postfix the author of a letter; return its port."""
         self._milter = DemoProcess.launch(self.folder, "milter", ["shadowtree.cli.demo.milter"])
         return int(self._milter.first_line().rpartition(":")[2])
 
     def kill(self) -> None:
-        """End the gateway as a crash would."""
+        """Kill the gateway, like a crash."""
         self._running.kill()
 
     def stop(self) -> None:
-        """End gateway, inboxes and milter."""
+        """End the gateway, the inboxes and the milter."""
         for process in (self._gateway, self.inbox, self._milter):
             if process is not None:
                 process.stop()
 
     def printed(self) -> str:
-        """What `mail postfix` prints."""
+        """Return the output of `mail postfix`."""
         return self._run("postfix")
 
     def tell(self, *arguments: str) -> list[Queued]:
-        """What the running gateway answers to one of its commands."""
+        """Return the answer of the running gateway to one of its commands."""
         told: list[dict[str, Any]] = json.loads(self._run(*arguments, "--format", "json"))["messages"]
         return [
             Queued(
@@ -175,12 +177,12 @@ class MailGateway:
         return found.stdout
 
     def copies(self, subject: str) -> list[Taken]:
-        """What the inboxes have of the letters of a subject."""
+        """Return the copies in the inboxes of letters with a subject."""
         pattern = re.compile(rf"^Subject: .*{re.escape(subject)}\r?$", re.M)
         return [each for each in self._letters.taken() if pattern.search(each.data.partition("\r\n\r\n")[0])]
 
     def wait_until_done(self, id_: str) -> Queued:
-        """What the gateway says of a message, once nothing more becomes of it."""
+        """Return the state of a message once the gateway has finished it."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while (told := self.tell("queue", id_)[0]).state not in ("done", "dropped"):
             if time.monotonic() > deadline:
@@ -190,22 +192,22 @@ class MailGateway:
 
 
 class MailGateways:
-    """The gateways of all organisations; the first takes the letters of the tour."""
+    """The gateways of all organisations. The first one takes the letters of the tour."""
 
     def __init__(self, every: Sequence[MailGateway]) -> None:
         self.all = tuple(every)
 
     @property
     def first(self) -> MailGateway:
-        """Of the organisation whose lists are written to."""
+        """Gateway of the organisation whose lists get the letters."""
         return self.all[0]
 
     def copies(self, subject: str) -> list[Taken]:
-        """What all inboxes have of the letters of a subject."""
+        """Return the copies in all inboxes of letters with a subject."""
         return [copy for gateway in self.all for copy in gateway.copies(subject)]
 
     def wait_for(self, subject: str, count: int) -> list[Taken]:
-        """The copies of a letter, once so many people have one."""
+        """Return the copies of a letter once `count` people have one."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while True:
             copies = self.copies(subject)

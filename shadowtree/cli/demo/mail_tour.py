@@ -1,4 +1,4 @@
-"""The tour of mailing lists: what is sent, in which order, and what is said about it. Figures are of inboxes."""
+"""The tour of mailing lists: its letters, their order and its explanations. Figures come from the inboxes."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ OWNER: Final[MemberId] = "chair@people.example"
 NOBODY: Final[MemberId] = f"pat@{GONE}"
 LOOP: Final = (ALL, LAB, CHOIR, ALL)
 PEOPLE: Final = {ALL: ("staff", 500), LAB: ("student", 400), CHOIR: ("singer", 300), NEWS: ("reader", 200)}
-"""Of each list, what its own people are called, and how many they are."""
+"""For each list, the name and the number of its own people."""
 
 IN_LOOP: Final = 1_200
 READERS: Final = 1_400
 SOME: Final = 400
-"""Have a letter when the gateway is killed."""
+"""Number of people who have the letter when the gateway is killed."""
 AWAY: Final = 2
-"""The organisation that is away for a while."""
+"""Index of the organisation that is away for a while."""
 
 
 class MailTour:
-    """Shows mailing lists, on name servers that run."""
+    """Tour of mailing lists on running name servers."""
 
     def __init__(self, screen: Screen, names: Client, servers: DemoServers, gateways: MailGateways) -> None:
         self._screen = screen
@@ -56,11 +56,11 @@ class MailTour:
         self._how: How = "lmtp"
 
     def goes_through_postfix(self, port: int) -> None:
-        """Letters are given to a Postfix at this port."""
+        """Send the letters to a Postfix at this port."""
         self._port, self._how = port, "smtp"
 
     def fill(self) -> None:
-        """Make the groups."""
+        """Create the groups."""
         screen = self._screen
         screen.heading("Lists in lists, over three servers, in a loop")
         screen.say(
@@ -76,7 +76,7 @@ class MailTour:
             screen.answer(f"{len(self._names.resolve(group).processes):,} people")
 
     def run(self) -> None:
-        """Send letters, and look at what comes."""
+        """Send letters, and show the copies that arrive."""
         self._until_all_listen()
         self._to_two_lists()
         self._somebody_is_gone()
@@ -130,7 +130,7 @@ class MailTour:
         self._count(self._gateways.wait_for(subject, IN_LOOP))
 
     def _until_named(self, id_: str, name: str) -> Queued:
-        """What the gateway says of a letter once it knows that the share of a server waits."""
+        """Return the state of a letter once the gateway knows that the share of a server waits."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while True:
             (told,) = self._gateway.tell("queue", id_)
@@ -141,7 +141,7 @@ class MailTour:
             time.sleep(PAUSE_S)
 
     def _until_all_listen(self) -> None:
-        """From then on each gateway is sent its share."""
+        """Wait until every gateway listens. From then on each gateway is sent its share."""
         deadline = time.monotonic() + LONGEST_WAIT_S
         while not all(self._listens(subnet) for subnet in SUBNETS):
             if time.monotonic() > deadline:
@@ -232,7 +232,7 @@ class MailTour:
 
 def _people() -> Iterator[Arc]:
     for group, (name, count) in PEOPLE.items():
-        # One of each is somebody that the tour speaks of.
+        # The first person of each list is one whom the tour names.
         for number in range(2, count + 1):
             yield Arc(group, f"{name}-{number}@{group.partition('@')[2]}", "process")
     yield Arc(ALL, AUTHOR, "process")
@@ -243,7 +243,7 @@ def _people() -> Iterator[Arc]:
 
 
 def _people_of(copies: Sequence[Taken]) -> Counter[str]:
-    """How often each person got a copy."""
+    """Return the number of copies that each person got."""
     return Counter(person for copy in copies for person in copy.people)
 
 
@@ -253,6 +253,6 @@ def _fields(copy: Taken, *names: str) -> list[str]:
 
 
 def _id_of(copy: Taken) -> str:
-    """What the gateway calls the letter: it stands in its trace."""
+    """Return the gateway's id of the letter, from its trace field."""
     (trace,) = _fields(copy, "Shadowtree-Trace")
     return trace.split()[1].rstrip(";")

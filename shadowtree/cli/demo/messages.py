@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from shadowtree.client.synchronous.streams import Listener
 
 LONGEST_WAIT: Final[Seconds] = 60
-"""A tour ends: what does not come for so long is an error."""
+"""Maximum wait, so that a tour always ends. A longer delay is an error."""
 
 
 class MessageTour:
-    """Shows messages, on servers that have their data."""
+    """Tour of messages on servers that have loaded their data."""
 
     def __init__(self, screen: Screen, servers: DemoServers, clients: Mapping[str, Client], group: GroupId) -> None:
-        """`clients`: one of each server, by the server's name."""
+        """`clients`: one client of each server, by the server's name."""
         self._screen = screen
         self._servers = servers
         self._clients = clients
@@ -35,11 +35,11 @@ class MessageTour:
         self._home = next(name for name, each in status.items() if each.server == home)
         others = [server for server in servers.all if server.name != self._home]
         self._least: DemoServer = min(others, key=lambda server: status[server.name].arcs)
-        """It is there again soonest."""
+        """Server with the fewest arcs, which restarts soonest."""
         self._subnets = {name: each.subnets for name, each in status.items()}
 
     def run(self) -> None:
-        """Send, and listen."""
+        """Send messages and listen."""
         people = self._clients[self._home].resolve(self._group).processes
         listening = {
             name: person
@@ -75,7 +75,7 @@ class MessageTour:
         screen, down = self._screen, self._least
         screen.heading("A server is killed, and a message comes")
         if down.name in listeners:
-            # So that what its person has handled is on disk.
+            # Closing the listener makes its acknowledgements durable before the server is killed.
             listeners.pop(down.name).close()
         down.process.kill()
         screen.literal(f"kill -9 {down.process.pid}  # {down.name}")

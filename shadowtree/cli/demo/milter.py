@@ -1,7 +1,7 @@
-"""A milter for a Postfix of the demo: it takes the part of one that checks DMARC.
+"""A milter for the Postfix of the demo, in place of one that checks DMARC.
 
-`python -m shadowtree.cli.demo.milter` says `milter on HOST:PORT`. It finds out nothing: what a letter asks for in
-`Demo-Results` it writes into `Authentication-Results`, where OpenDMARC puts it.
+`python -m shadowtree.cli.demo.milter` prints `milter on HOST:PORT`. It checks nothing: it copies the field
+`Demo-Results` of a letter into `Authentication-Results`, where OpenDMARC puts its results.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Final
 
 RESULTS: Final = "Demo-Results"
-"""The field that a letter asks by. It is taken out."""
+"""Field with the requested results. The milter removes the field."""
 
 _VERSION: Final = 6
 _ADDS_AND_CHANGES: Final = 0x01 | 0x10
@@ -22,7 +22,7 @@ _NUMBER: Final = struct.Struct("!I")
 
 
 class Milter(socketserver.ThreadingTCPServer):
-    """One that answers, on loopback, until it is closed."""
+    """A milter that answers on loopback until it is closed."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -33,17 +33,17 @@ class Milter(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """Port on which Postfix finds it."""
+        """Port for Postfix."""
         return int(self.server_address[1])
 
     def close(self) -> None:
-        """End it."""
+        """Stop the milter."""
         self.shutdown()
         self.server_close()
 
 
 class _Conversation(socketserver.StreamRequestHandler):
-    """One connection of Postfix: a number of bytes, a letter, and the data of each packet."""
+    """One connection of Postfix. A packet is a length in bytes, a command letter and data."""
 
     def handle(self) -> None:
         asked = list[bytes]()
@@ -80,7 +80,7 @@ class _Conversation(socketserver.StreamRequestHandler):
 
 
 def main() -> None:
-    """Answer until the process ends; the first line says where."""
+    """Answer until the process ends; the first line has the address."""
     milter = Milter()
     sys.stdout.write(f"milter on 127.0.0.1:{milter.port}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""A Postfix of one's own, which root alone starts: in a folder, on loopback, with the printed lines of a gateway."""
+"""A private Postfix in a folder, on loopback, with the configuration lines of a gateway. Only root can start it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shadowtree.cli.support.free_ports import unused_ports
 
 PATIENCE_S: Final = 60
 SBIN: Final = ("/usr/sbin", "/sbin", "/usr/local/sbin")
-"""Where Postfix is, though the paths of users lack it."""
+"""Folders of Postfix's programs, which the PATH of users may lack."""
 
 MAIN: Final = """\
 compatibility_level = 3.6
@@ -64,40 +64,40 @@ postlog unix-dgram n - n - 1 postlogd
 
 
 class PostfixError(Exception):
-    """It cannot be started; the message says why."""
+    """Postfix cannot be started. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Postfix:
-    """One that runs."""
+    """A running Postfix."""
 
     folder: Path
     port: int
 
     @property
     def stop_command(self) -> str:
-        """What ends it."""
+        """Shell command that stops it."""
         return f"{_program('postfix')} -c {self.folder / 'etc'} stop"
 
     def log(self) -> str:
-        """What it has written."""
+        """Return the contents of its log."""
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
     def stop(self) -> None:
-        """End it, and remove what it left."""
+        """Stop it, and remove its folder."""
         command = [_program("postfix"), "-c", str(self.folder / "etc"), "stop"]
         subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_S)  # noqa: S603 - a program of the system
         shutil.rmtree(self.folder)
 
 
 def program(name: str) -> str | None:
-    """The path of one of Postfix's programs; None: it is not installed."""
+    """Return the path of one of Postfix's programs; None if it is not installed."""
     return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *SBIN)))
 
 
 def why_not() -> str | None:
-    """Why none can be started here; None: it can."""
+    """Return why Postfix cannot be started here; None if it can."""
     if program("postfix") is None:
         return "Postfix is not installed"
     if os.geteuid() != 0:
@@ -108,17 +108,17 @@ def why_not() -> str | None:
 def start_postfix(
     printed: str, *, inbox_port: int, host: str, port: int | None = None, milter: int | None = None
 ) -> Postfix:
-    """Start one whose `main.cf` and `master.cf` end with these lines, as they were printed. Raises `PostfixError`.
+    """Start a Postfix whose `main.cf` and `master.cf` end with the printed lines. Raises `PostfixError`.
 
-    All mail but that of lists goes to `inbox_port`; `host` is the name that it has. `port`: where it listens; None: on
-    one that is free. `milter`: the port of what looks at each message; None: nothing does.
+    All mail except list mail goes to `inbox_port`. `host` is the name of the mail server. `port`: port to listen on;
+    None for a free port. `milter`: port of a milter for each message; None for no milter.
     """
     import pwd
 
     if (why := why_not()) is not None:
         raise PostfixError(why)
     main, _, master = printed.partition("\n\n")
-    # Not in a folder that its own user may not enter.
+    # The folder must be one that the user postfix may enter.
     folder = Path(tempfile.mkdtemp(prefix="postfix-", dir="/tmp"))
     folder.chmod(0o755)
     port = port or unused_ports(1)[0]

@@ -1,4 +1,4 @@
-"""The programs that a demo starts: each a process with what it says in one folder, gone when the demo ends."""
+"""The programs that a demo starts. Each is a process with its log in one folder, and ends with the demo."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Final
 import click
 
 STOP_PATIENCE_S: Final = 15
-"""A server drains within ten seconds; after this it is killed."""
+"""Time for a server to drain, which takes up to ten seconds, before it is killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoProcess:
-    """A program of ours that runs, in a folder."""
+    """A running program of this project, in a folder."""
 
     name: str
     folder: Path
@@ -28,7 +28,7 @@ class DemoProcess:
     def launch(
         cls, folder: Path, name: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None
     ) -> DemoProcess:
-        """Start `python -m ARGUMENTS`, with `variables` in its environment; what it reports goes to a log."""
+        """Start `python -m ARGUMENTS` with `variables` in its environment; standard error goes to a log."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         with (folder / f"{name}.log").open("a", encoding="utf-8") as log:
             running = subprocess.Popen(  # noqa: S603 - our own program
@@ -38,20 +38,22 @@ class DemoProcess:
                 stderr=log,
                 text=True,
                 env={**environment, **(variables or {})},
-                # The path of a socket may be too long from elsewhere.
+                # The path of a socket could be too long from another folder.
                 cwd=folder,
-                # Ctrl-C is for the demo, which then ends what it has started; what is kept outlives the terminal.
+                # Ctrl-C is for the demo, which then ends its processes. With --keep they outlive the terminal.
                 start_new_session=True,
             )
         return cls(name, folder, running)
 
     @property
     def pid(self) -> int:
-        """Its number."""
+        """Process id."""
         return self.running.pid
 
     def first_line(self) -> str:
-        """Its first line, once it says it: then it runs. Raises `click.ClickException` where it ends before."""
+        """Return the program's first line of output, after which it runs. Raises `click.ClickException` if it ends
+        before.
+        """
         try:
             line = self.running.stdout.readline() if self.running.stdout is not None else ""
         except BaseException:
@@ -64,16 +66,16 @@ class DemoProcess:
         return line.rstrip("\n")
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """Kill the program, like a crash."""
         self.running.kill()
         self.running.wait()
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the program to end."""
         self.running.terminate()
 
     def stop(self) -> None:
-        """End it, and wait until it is gone."""
+        """End the program, and wait until it is gone."""
         self.terminate()
         try:
             self.running.wait(STOP_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""How the demo speaks: headings, explanations, commands, answers; in colour at a terminal, plain in a pipe."""
+"""Output of the demo: headings, explanations, commands, answers; in colour at a terminal, plain in a pipe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 import click
 
 LISTED: Final = 5
-"""How many of a long list are shown."""
+"""Number of names that are shown of a long list."""
 
 WIDEST: Final = 100
 
@@ -22,11 +22,11 @@ WORD: Final = re.compile(r"--\S+ (?!-)\S+|(?:'[^']*'|\S)+")
 
 PROMPT: Final = "  $ "
 GOES_ON: Final = " \\"
-"""At the end of a line that goes on in the next one."""
+"""Mark at the end of a line that continues on the next one."""
 
 
 class Screen:
-    """Prints the tour; `click` leaves the colours out where nobody sees them."""
+    """Printer of the tour. `click` omits the colours if standard output is no terminal."""
 
     def __init__(self) -> None:
         self._width = min(shutil.get_terminal_size((WIDEST, 24)).columns, WIDEST)
@@ -41,7 +41,7 @@ class Screen:
         click.secho("-" * len(text), fg="cyan")
 
     def say(self, text: str) -> None:
-        """Explain."""
+        """Print an explanation."""
         click.echo(textwrap.fill(text, self._width, break_long_words=False, break_on_hyphens=False))
 
     def command(self, arguments: str) -> None:
@@ -49,25 +49,25 @@ class Screen:
         self.literal(f"shadowtree {arguments}")
 
     def literal(self, line: str) -> None:
-        """Show a line for the shell; one that is too long goes on in the next, as a shell takes it."""
+        """Show a line for the shell; a line that is too long is folded with backslashes."""
         parts = _folded(line, self._width - len(PROMPT), GOES_ON)
         for number, part in enumerate(parts):
             click.secho(f"{PROMPT if number == 0 else ' ' * len(PROMPT)}{part}", fg="yellow")
 
     def answer(self, *lines: str) -> None:
-        """Show what came back."""
+        """Show an answer."""
         for line in lines:
             click.secho(f"    {line}", fg="green")
 
     def some(self, names: Sequence[str]) -> None:
-        """Show the first of a list."""
+        """Show the first names of a list."""
         self.answer(*names[:LISTED])
         if len(names) > LISTED:
             self.answer(f"... and {len(names) - LISTED:,} more")
 
     @contextmanager
     def timed(self) -> Iterator[Stopwatch]:
-        """Measure what is done inside."""
+        """Measure the time of the enclosed block."""
         watch = Stopwatch()
         try:
             yield watch
@@ -76,7 +76,7 @@ class Screen:
 
 
 def _folded(line: str, width: int, goes_on: str) -> list[str]:
-    """Return the lines of one command, none longer than `width` where its words are shorter."""
+    """Return the lines of one command, none longer than `width` if its words are shorter."""
     lines: list[str] = []
     words = WORD.findall(line)
     current = words[0]
@@ -91,7 +91,7 @@ def _folded(line: str, width: int, goes_on: str) -> list[str]:
 
 
 class Stopwatch:
-    """How long something took."""
+    """Duration of a block."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter()

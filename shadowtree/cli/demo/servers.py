@@ -1,4 +1,4 @@
-"""The servers of the demo: processes of their own, on free ports, each with a database of its own in one folder."""
+"""The servers of the demo: separate processes on free ports, each with its own database in one folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES: Final = ("north", "south", "west")
 
 @dataclass(frozen=True, slots=True)
 class DemoServer:
-    """A server that runs."""
+    """A running server."""
 
     name: str
     process: DemoProcess
@@ -26,14 +26,14 @@ class DemoServer:
 
 @dataclass(slots=True)
 class DemoServers:
-    """Servers that know of one another."""
+    """Servers that are peers of one another."""
 
     folder: Path
     all: list[DemoServer]
 
     @classmethod
     def start(cls, folder: Path, shares: Sequence[Sequence[str]]) -> DemoServers:
-        """Start one server for each share of subnets; returns once all take calls."""
+        """Start one server for each share of subnets; return once all take calls."""
         addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
         for name, subnets, address in zip(NAMES, shares, addresses, strict=True):
             (folder / f"{name}-subnets.txt").write_text("\n".join(subnets) + "\n", encoding="utf-8")
@@ -52,7 +52,7 @@ class DemoServers:
         return cls(folder, servers)
 
     def start_again(self, server: DemoServer) -> None:
-        """Start a server that has ended on the database that it had; returns once it takes calls."""
+        """Restart a server that has ended, with its database; return once it takes calls."""
         again = replace(server, process=_launch(self.folder, server.name, server.address))
         self.all[self.all.index(server)] = again
         again.process.first_line()
@@ -66,7 +66,7 @@ class DemoServers:
 
 
 def deal(weights: Mapping[str, int], shares: int) -> list[list[str]]:
-    """Deal subnets out into so many shares of about the same weight; sorted."""
+    """Divide subnets into so many shares of about the same weight. Each share is sorted."""
     dealt: list[list[str]] = [[] for _ in range(shares)]
     loads = [0] * shares
     for subnet in sorted(weights, key=lambda subnet: (-weights[subnet], subnet)):
@@ -77,7 +77,7 @@ def deal(weights: Mapping[str, int], shares: int) -> list[list[str]]:
 
 
 def command_of(name: str) -> str:
-    """The command that starts one of the servers, as one would type it in its folder."""
+    """Return the command that starts one of the servers, as typed in its folder."""
     peers = " ".join(f"--peer @{other}-as-peer.txt" for other in NAMES if other != name)
     return f"serve --subnet @{name}-subnets.txt {peers} --database sqlite:///{name}.db"
 

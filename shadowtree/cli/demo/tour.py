@@ -1,4 +1,4 @@
-"""The tour itself: what is asked, in which order, and what is said about it. Every fact comes from the servers."""
+"""The tour: its questions, their order and its explanations. Every fact comes from the servers."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 NOBODY: Final = "nobody@nowhere.example"
 
 PEOPLE_TRIED: Final = 40
-"""Of so many members the one with the longest path is shown."""
+"""Number of members that are checked for the longest path to show."""
 
 LOOPS_TRIED: Final = 10
 LOOP_SIZES: Final = range(3, 9)
-"""A loop that is worth a picture and has room on the screen."""
+"""Sizes of loops that are worth a picture and fit on the screen."""
 
 
 class Tour:
-    """Shows servers around, once their data is loaded."""
+    """Tour of running servers whose data is loaded."""
 
     def __init__(self, screen: Screen, clients: Mapping[str, Client], group: GroupId) -> None:
-        """`clients`: one of each server, by the server's name; the first is asked where nothing else is said.
+        """`clients`: one client of each server, by the server's name. The first is the default.
 
-        `group`: the one that all others are below.
+        `group`: the group that is above all others.
         """
         self._screen = screen
         self._group = group
@@ -68,7 +68,7 @@ class Tour:
             )
 
     def run(self) -> None:
-        """Ask, explain, change, and change back."""
+        """Run all chapters: questions, explanations, a change and its reversal."""
         found = self._who_is_in()
         person = self._is_somebody_in(found)
         self._whoever_is_asked(person)
@@ -221,6 +221,6 @@ class Tour:
 
 
 def _how_telling(loop: list[GroupDescription]) -> tuple[int, bool, int]:
-    """Sorts loops worth a picture last: through several servers, with arcs that faded, long."""
+    """Return a sort key that puts the best loop for a picture last: several servers, arcs that faded, long."""
     homes = {description.home for description in loop}
     return len(homes), "faded" in " ".join(draw_loop(loop)), len(loop)

@@ -1,1 +1,1 @@
-"""How answers look: as lines and JSON, and to a person at a terminal."""
+"""The form of answers: lines, JSON, and tables for a person at a terminal."""

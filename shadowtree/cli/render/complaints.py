@@ -1,4 +1,4 @@
-"""Errors and warnings on standard error: one line of text, or one line of JSON where `--format json` was given.
+"""Errors and warnings on standard error: one line of text, or one line of JSON with `--format json`.
 
     text    shadowtree: there is no group staff@ubc.example
     JSON    {"error": {"reason": "GROUP_NOT_FOUND", "message": "there is no group ...", "facts": {"group": "..."}}}
@@ -19,7 +19,7 @@ import click
 from shadowtree.cli.support.standard_streams import OutputError
 
 WRONG_USAGE_REASON: Final = "INVALID_REQUEST"
-"""Reason of a command line that cannot be carried out: the reason that a server gives for such a request."""
+"""Reason of an invalid command line: the reason that a server gives for such a request."""
 
 INCOMPLETE_REASON: Final = "UNAVAILABLE"
 """Reason of an answer that lacks the data of a server."""
@@ -27,7 +27,7 @@ INCOMPLETE_REASON: Final = "UNAVAILABLE"
 SERVER_FAILED_REASON: Final = "SERVER_FAULT"
 
 FAILED_REASON: Final = "COMMAND_FAILED"
-"""Reason of a failure on this computer, for which Python has exceptions of its own: a missing library, a full disk."""
+"""Reason of a failure on this computer for which Python has its own exceptions: a missing library, a full disk."""
 
 
 class Speaker(Protocol):
@@ -76,11 +76,11 @@ def _speaker() -> Speaker | None:
 
 def _print_json(kind: str, value: dict[str, Any]) -> None:
     text = json.dumps({kind: value}, ensure_ascii=False)
-    # What would act on a terminal is escaped.
+    # Control characters, which would act on a terminal, are escaped.
     _print(text if text.isprintable() else json.dumps({kind: value}))
 
 
 def _print(text: str) -> None:
-    # Where standard error takes nothing either, the status still tells.
+    # If standard error fails too, the exit status still reports the error.
     with suppress(OutputError):
         click.echo(text, err=True)

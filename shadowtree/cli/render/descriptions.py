@@ -1,4 +1,4 @@
-"""One group as a person at a terminal sees it: short, in the words of users; and with all that the protocol keeps."""
+"""One group at a terminal: a short view in the words of users, and a full view with the protocol's data."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from shadowtree.cli.render.plurals import counted, counted_for_people
 from shadowtree.cli.render.terminal import add_some
 
 NAMED_AT_MOST: Final = 3
-"""Groups above, and other groups of a loop, that are named: the others are counted."""
+"""Maximum number of groups above, and of other groups of a loop, that are named. The others are counted."""
 
 SHOWN_AT_LEAST: Final = 12
-"""Direct members that are shown on a screen of any height."""
+"""Minimum number of direct members that are shown, on a screen of any height."""
 
 _OTHER_LINES: Final = 10
 """Lines of a description besides its members, and the prompt."""
@@ -28,7 +28,7 @@ _STATE_STYLES: Final = {"normal": "default", "shadow": "green", "fade": "dim", "
 
 
 def show_description(found: results.GroupDescription) -> None:
-    """Show what users ask about a group, on one screen: of many members, as many as there is room for."""
+    """Show a group for users, on one screen, with as many of its members as fit."""
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
     console.print(_named("in", found.parents) if found.parents else "in no other group")
@@ -42,7 +42,7 @@ def show_description(found: results.GroupDescription) -> None:
         kinds = f"{counted(groups, 'group')}, {counted(len(found.children) - groups, 'process', 'processes')}"
         console.print(f"{counted(len(found.children), 'direct member')}: {kinds}")
     room = max(SHOWN_AT_LEAST, shutil.get_terminal_size().lines - _OTHER_LINES)
-    # Groups first: behind each there may be many.
+    # Groups come first, because each may contain many members.
     children = sorted(found.children, key=lambda child: (child.kind != "group", child.id))
     table = Table.grid(padding=(0, 2))
     table.add_column(overflow="fold")
@@ -67,7 +67,7 @@ def _named(lead: str, groups: Sequence[results.Parent]) -> str:
 
 
 def show_internals(found: results.GroupDescription) -> None:
-    """Draw one group, and all that is known of the arcs around it."""
+    """Draw one group and all data about the arcs around it."""
     console = Console(highlight=False)
     tree = Tree(f"[bold]{escape(found.group)}[/]  (home: {escape(found.home)})")
     if found.virtual_node is not None:

@@ -1,12 +1,12 @@
-"""Long lists as people are told them: the first few, and how many more there are."""
+"""Long lists for people: the first few, and the number of the rest."""
 
 from __future__ import annotations
 
 SHOWN = 3
-"""Where people read: a server may own hundreds of subnets, and a message have thousands of recipients. JSON has all."""
+"""Number of names shown. A server may own hundreds of subnets, a message have thousands of recipients. JSON has all."""
 
 
 def first_few(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Names as people are told: the first, and how many more there are."""
+    """Return the first names, and the number of the rest."""
     more = len(names) - SHOWN
     return (*names[:SHOWN], f"... {more:,} more") if more > 0 else names

@@ -1,4 +1,4 @@
-"""Finds loops in the walk of a resolution. Pure."""
+"""Search for loops in the walk of a resolution. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shadowtree.vocabulary import GroupId
 
 
 def loops_of(walk: Iterable[WalkStep]) -> list[tuple[GroupId, ...]]:
-    """The loops that a walk went through, sorted by size: the groups that its shadow steps connect."""
+    """Return the loops that a walk went through, sorted by size: the groups that its shadow steps connect."""
     neighbours: dict[GroupId, list[GroupId]] = {}
     for step in walk:
         if step.state == "shadow":

@@ -1,6 +1,6 @@
-"""Prints answers: JSON with the keys of the results, or plain text, one thing a line and tabs between its parts.
+"""Output of answers: JSON with the keys of the results, or plain text, one item a line with tabs between its parts.
 
-A person at a terminal gets tables and trees from `shadowtree.cli.render.terminal` instead, which is loaded only then.
+At a terminal `shadowtree.cli.render.terminal` prints tables and trees instead. That module is loaded only then.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IN_JSON_WHEN_TRUE = {
 
 
 def is_terminal() -> bool:
-    """Whether a person reads standard output."""
+    """Return True if a person reads standard output."""
     return sys.stdout.isatty()
 
 
@@ -44,14 +44,14 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """Print one of many results as one line of JSON, at once."""
+    """Print one of many results as one line of JSON, and flush."""
     text = json.dumps(as_json(value), ensure_ascii=False)
-    # What would act on a terminal is left as it was sent, but escaped.
+    # Control characters, which would act on a terminal, are escaped; all other text stays as it was sent.
     click.echo(text if text.isprintable() else json.dumps(as_json(value)))
 
 
 def as_json(value: Any) -> Any:
-    """Turn results into what `json` knows, key by key."""
+    """Convert results to values that `json` can encode, key by key."""
     if is_dataclass(value):
         return {
             field.name: as_json(getattr(value, field.name))
@@ -67,7 +67,7 @@ def as_json(value: Any) -> Any:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print many lines at once."""
+    """Print many lines with one write."""
     text = "\n".join(lines)
     if text:
         click.echo(text)
@@ -85,13 +85,13 @@ def print_row(*columns: object) -> None:
 
 
 def warn_unreachable(unreachable: tuple[str, ...]) -> None:
-    """Tell which groups could not be entered, or which servers not be asked: the answer is incomplete."""
+    """Report an incomplete answer: groups that could not be entered, or servers that could not be asked."""
     facts = {"unreachable": "\n".join(unreachable)}
     complain(f"incomplete: out of reach: {', '.join(unreachable)}", INCOMPLETE_REASON, facts)
 
 
 def print_change(change: results.Change, *, is_json: bool) -> None:
-    """Print what a write did."""
+    """Print the effects of a write."""
     if is_json:
         print_json(change)
     elif is_terminal():
@@ -105,10 +105,10 @@ def print_change(change: results.Change, *, is_json: bool) -> None:
 def print_change_if_needed(
     change: results.Change, *, found: str, in_words: str, names: tuple[str, ...], is_json: bool
 ) -> None:
-    """Print what a write did that is done if needed.
+    """Print the effects of a write that is done only if needed.
 
-    `found`: how the state is called in which nothing is to be done; the key `found` of JSON is null where something was
-    done. `in_words`: the same for people and pipes, which get it with the names concerned.
+    `found`: value of the JSON key `found` if the write was not needed; the key is null if something was done.
+    `in_words`: the same text for people and pipes, printed with the names concerned.
     """
     if is_json:
         print_json({**as_json(change), "found": found if change.unchanged else None})

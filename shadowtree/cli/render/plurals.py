@@ -11,12 +11,12 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def counted_for_people(number: int, one: str, many: str = "") -> str:
-    """Return the same with commas between thousands, such as "2,000 groups"."""
+    """Return the number and the fitting noun, with commas between thousands, such as "2,000 groups"."""
     return f"{number:,} {_fitting(number, one, many)}"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return the names as a sentence has them: "a", "a and b", "a, b and c"."""
+    """Return the names as a list in a sentence: "a", "a and b", "a, b and c"."""
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
 

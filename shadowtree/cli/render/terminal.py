@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: tables, trees and progress bars. The only module that loads rich."""
+"""Output for a person at a terminal: tables, trees and progress bars. The only module that loads rich."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shadowtree.cli.render.first_few import first_few
 from shadowtree.cli.render.plurals import counted_for_people
 
 SHOWN_AT_MOST: Final = 50
-"""Lines of one list; a pipe or JSON has all of them."""
+"""Maximum number of lines of one list. A pipe or JSON has all of them."""
 
 _EFFECT_SENTENCES: Final = {
     "formed": "a loop was closed; these groups are now one virtual node",
@@ -31,7 +31,7 @@ _EFFECT_SENTENCES: Final = {
 
 
 def show_change(change: results.Change) -> None:
-    """Tell what a write did."""
+    """Print the effects of a write."""
     console = Console(highlight=False)
     console.print(f"[green]done[/], revision {escape(change.revision)}")
     for effect in change.effects:
@@ -63,7 +63,7 @@ _COUNTS = (
 
 
 def show_status(found: results.ServerStatus) -> None:
-    """Tell how a server is, as a table."""
+    """Print the state of a server, as a table."""
     table = Table(title=f"name server {escape(found.server)}", show_header=False)
     table.add_column(style="bold")
     table.add_column()
@@ -94,7 +94,7 @@ def show_status(found: results.ServerStatus) -> None:
 
 
 def show_peers(found: results.PeerList) -> None:
-    """Tell how the connections with other servers stand, as a table."""
+    """Print the state of the connections with other servers, as a table."""
     title = "other name servers"
     if found.version:
         title += f" (asked: {escape(found.server)}, version {escape(found.version)}, protocol {found.protocol_version})"
@@ -129,7 +129,7 @@ def _version(peer: results.PeerState) -> str:
 
 
 def _life(peer: results.PeerState) -> str:
-    """What is thought of a server, through whom it is reached, why, and what was measured."""
+    """Return the status of a server, its relay, the reason and the measurements."""
     life = f"{peer.life} via {peer.via}" if peer.via else peer.life
     heard = [] if peer.last_heard_seconds is None else [f"heard {peer.last_heard_seconds:.1f} s ago"]
     way = [] if peer.round_trip_ms is None else [f"round trip {peer.round_trip_ms:.1f} ms"]
@@ -181,7 +181,7 @@ def snapshot_progress() -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def time_passing(what: str) -> Iterator[None]:
-    """Say on standard error what is under way, and for how long."""
+    """Show on standard error that an operation is running, and its duration."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -206,7 +206,7 @@ def _progress() -> Progress:
 
 
 def add_some(tree: Tree, lines: list[str]) -> None:
-    """Add lines to a tree, as many as a person reads, and how many more there are."""
+    """Add lines to a tree, up to SHOWN_AT_MOST, and the number of the rest."""
     for line in lines[:SHOWN_AT_MOST]:
         tree.add(line)
     if len(lines) > SHOWN_AT_MOST:

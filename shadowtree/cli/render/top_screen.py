@@ -1,4 +1,4 @@
-"""The screen of `shadowtree top`: a table that is drawn again and again in its place."""
+"""The screen of `shadowtree top`: a table that is redrawn in place."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from rich.text import Text
 from shadowtree import results
 
 PEERS_SHOWN = 20
-"""Those that are not up come first."""
+"""Maximum number of peers shown. Peers that are not up come first."""
 
 _LIFE_STYLES = {"up": "green", "restarting": "yellow", "suspected": "yellow", "never met": "dim"}
 
 
 class TopScreen:
-    """One screen, as long as it is entered."""
+    """A screen that is shown while its context is entered."""
 
     def __init__(self) -> None:
         self._live = Live(Text("asking the server ..."), auto_refresh=False, screen=True)
@@ -35,11 +35,11 @@ class TopScreen:
         self._live.stop()
 
     def show(self, status: results.ServerStatus, peers: results.PeerList) -> None:
-        """Draw what was found."""
+        """Draw the state of a server and its peers."""
         self._live.update(Group(_of_server(status, peers), _of_peers(peers)), refresh=True)
 
     def show_trouble(self, why: str) -> None:
-        """Say why nothing was found."""
+        """Show why there is no state."""
         self._live.update(Text(why, style="red"), refresh=True)
 
 

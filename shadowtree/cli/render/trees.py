@@ -1,4 +1,4 @@
-"""Draws who is in a group as a tree of text: by memberships, or by the walk that found everybody. Pure.
+"""The members of a group as a tree of text: by memberships, or by the walk of the resolution. Pure.
 
 The walk crosses some arcs inside a loop from the member to the group, so it is no tree of memberships:
 
@@ -19,22 +19,24 @@ from shadowtree.results import Child, WalkStep
 from shadowtree.vocabulary import ArcState, GroupId, MemberId
 
 ChildrenOf = Callable[[GroupId], Sequence[Child]]
-"""Asks for the immediate members of a group."""
+"""Function that returns the immediate members of a group."""
 
 LoopArcs = Mapping[tuple[GroupId, GroupId], ArcState]
-"""The memberships between groups of one loop, as (parent, child)."""
+"""Memberships between groups of one loop, as (parent, child), with their arc states."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Lines of text. `missing` were found by the walk, but by no membership: these changed meanwhile."""
+    """Lines of text. `missing`: members of the walk for which no membership was found, because memberships changed
+    meanwhile.
+    """
 
     lines: tuple[str, ...]
     missing: tuple[MemberId, ...] = ()
 
 
 def arcs_in_loops(walk: Sequence[WalkStep], children_of: ChildrenOf) -> LoopArcs:
-    """The memberships inside the loops that a walk went through; asks for the children of each group in one."""
+    """Return the memberships inside the loops of a walk. Calls `children_of` for each group in a loop."""
     found = {}
     for loop in map(frozenset, loops_of(walk)):
         for group in loop:
@@ -45,7 +47,7 @@ def arcs_in_loops(walk: Sequence[WalkStep], children_of: ChildrenOf) -> LoopArcs
 
 
 def draw_memberships(group: GroupId, walk: Sequence[WalkStep], in_loops: LoopArcs, *, with_guides: bool) -> Drawing:
-    """Draw each member once, below a group that it is an immediate member of, as near to the top as can be."""
+    """Draw each member once, below a group that has it as an immediate member, as near to the top as possible."""
     children: dict[GroupId, list[MemberId]] = {}
     for parent, child in in_loops:
         children.setdefault(parent, []).append(child)
@@ -66,7 +68,7 @@ def draw_memberships(group: GroupId, walk: Sequence[WalkStep], in_loops: LoopArc
 
 
 def draw_walk(group: GroupId, walk: Iterable[WalkStep], in_loops: LoopArcs, *, with_guides: bool) -> Drawing:
-    """Draw each node below the one from which the walk comes to it, over an arc down (`->`) or up (`<-`)."""
+    """Draw each node below its predecessor in the walk, over an arc down (`->`) or up (`<-`)."""
     below: dict[GroupId, list[tuple[str, MemberId]]] = {}
     for step in walk:
         goes_up = step.state == "shadow" and in_loops.get((step.source, step.target)) != "shadow"
@@ -79,9 +81,9 @@ def draw_walk(group: GroupId, walk: Iterable[WalkStep], in_loops: LoopArcs, *, w
 def _draw(
     root: GroupId, below: Mapping[GroupId, Sequence[tuple[str, MemberId]]], *, with_guides: bool
 ) -> Iterator[str]:
-    """Yield the lines of a tree of labels and nodes: with lines drawn for a person, else only indented."""
+    """Yield the lines of a tree of labels and nodes: with guide lines for a person, else only indented."""
     yield root
-    # One entry for each node to draw: what stands before it, and whether it is the last of its parent.
+    # Each entry is a node to draw: its prefix, and True if it is the last child of its parent.
     stack = _entries(below.get(root, ()), "")
     while stack:
         lead, is_last, label, node = stack.pop()

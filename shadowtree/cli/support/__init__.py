@@ -1,1 +1,1 @@
-"""What commands share: options, exit codes, streams, and what they need of the machine."""
+"""Shared parts of commands: options, exit codes, streams, and access to the machine."""

@@ -19,7 +19,7 @@ FAILED: Final = 4
 """Refused or failed; a write was not done."""
 
 INTERRUPTED: Final = 130
-"""Ended by Ctrl-C, as shells say it."""
+"""Ended by Ctrl-C: 128 plus SIGINT, as in shells."""
 
 BROKEN_PIPE: Final = 141
-"""Nobody reads what is printed, as shells say it."""
+"""The reader of the output has gone: 128 plus SIGPIPE, as in shells."""

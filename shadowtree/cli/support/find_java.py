@@ -1,4 +1,4 @@
-"""Finds the Java that Spark runs on: 17 or 21."""
+"""Search for the Java that Spark runs on: 17 or 21."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 VERSIONS: Final = (17, 21)
-"""What Spark 4 is tested with."""
+"""Versions of Java with which Spark 4 is tested."""
 
 ANSWER_SECONDS: Final = 20
 
@@ -36,14 +36,14 @@ INSTALLERS: Final = (
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """The home of a Java that will do: that of JAVA_HOME, the one on the PATH, or one in the usual folders."""
+    """Return the home of a suitable Java: that of JAVA_HOME, the one on the PATH, or one in the usual folders."""
     return next((home for home in _homes(environment) if version_of(home) in VERSIONS), None)
 
 
 def version_of(home: Path) -> int | None:
-    """The major version of the Java in a folder; None where none answers."""
+    """Return the major version of the Java in a folder; None if no Java answers."""
     try:
-        told = subprocess.run(  # noqa: S603 - where Java usually is, or where the user says
+        told = subprocess.run(  # noqa: S603 - a usual place of Java, or the user's choice
             [home / "bin/java", "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
@@ -53,7 +53,7 @@ def version_of(home: Path) -> int | None:
 
 
 def how_to_install() -> str:
-    """The command that brings one to this machine."""
+    """Return the command that installs a Java on this machine."""
     return next((command for tool, command in INSTALLERS if shutil.which(tool)), "see https://adoptium.net")
 
 

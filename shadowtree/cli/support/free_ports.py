@@ -1,4 +1,4 @@
-"""Ports for servers that must be told one another's addresses before any of them runs."""
+"""Unused ports for servers that must know one another's addresses before any of them runs."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Final
 LOWEST: Final = 10_000
 EPHEMERAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LOWEST_EPHEMERAL: Final = 32_768
-"""Where a system does not say from which port on it gives them away itself."""
+"""Default of the lowest ephemeral port, for systems that do not publish it."""
 
 _given: set[int] = set()
 
 
 def unused_ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that nobody uses.
+    """Return unused ports of 127.0.0.1.
 
-    The system gives none of them to a connection, nor to a program that asks for any port: they are still unused when
-    the servers bind them. No two calls in one process return the same one.
+    The system assigns none of them to a connection, nor to a program that asks for any port. Therefore they are still
+    unused when the servers bind them. No two calls in one process return the same port.
     """
     found: list[int] = []
     with ExitStack() as held:
@@ -36,7 +36,7 @@ def unused_ports(count: int) -> list[int]:
 
 
 def _candidates() -> list[int]:
-    """In no order, so that programs that run beside this one do not choose the same."""
+    """Return the ports in random order, so that programs running at the same time choose different ports."""
     ports = list(range(LOWEST, max(_lowest_ephemeral(), LOWEST + 1_000)))
     random.shuffle(ports)
     return ports

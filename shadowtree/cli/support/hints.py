@@ -1,4 +1,4 @@
-"""What may help after an error: the option, or the command, that the error line names. Pure."""
+"""Hints after an error: the option, or the command, that may help. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RESOLVE, _DESCRIBE, _CREATE = "resolve", "describe", "create"
 
 
 def what_helps(error: ShadowtreeError, command: str) -> str:
-    """The end of the line that tells a person of the error; empty where nothing is known to help."""
+    """Return the hint for the end of an error line; empty if no help is known."""
     hint = _hint(error, command)
     return f"; {hint}" if hint else ""
 

@@ -17,18 +17,20 @@ if TYPE_CHECKING:
 DEFAULT_SERVER: Final = "127.0.0.1:7400"
 
 PATIENCE_S: Final = 7.5
-"""How long servers that cannot be reached are tried again without --timeout: one that was started just now takes calls
-within a second or two, and on a busy machine within some more. With the start of the command it makes the documented
-8 seconds."""
+"""Retry time for servers that cannot be reached, without --timeout.
+
+A server that was just started takes calls within a second or two, and on a busy machine within some more. With the
+start of the command, the total is the documented 8 seconds.
+"""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Seconds(click.FloatRange):
-    """A time that ends."""
+    """A finite duration in seconds."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number; a usage error where it is none, out of range, or no time at all."""
+        """Return the number; a usage error if it is no number, out of range or not finite."""
         seconds = super().convert(value, param, ctx)
         if not math.isfinite(seconds):
             self.fail(f"{value} is no time.", param, ctx)
@@ -37,21 +39,21 @@ class Seconds(click.FloatRange):
 
 @dataclass
 class Session:
-    """What the options said. Those after the command's name win over those before it."""
+    """Values of the common options. Options after the command's name win over those before it."""
 
     server: str = DEFAULT_SERVER
     format: str = "text"
     timeout: float | None = None
     at_least_revision: str | None = None
     is_write: bool = False
-    """Whether the command asks for an update."""
+    """True if the command asks for an update."""
     command: str = ""
-    """Its name, without those of the groups of commands that it is in."""
+    """Name of the command, without the groups of commands that contain it."""
     has_complained: bool = False
     """True if an error was printed."""
 
     def connect(self) -> Client:
-        """Make a client of the server that was asked for, which may be starting yet."""
+        """Return a client of the chosen server, which may still be starting."""
         from shadowtree.client.synchronous.client import Client
         from shadowtree.errors import InvalidRequest
 
@@ -62,19 +64,19 @@ class Session:
 
     @property
     def is_json(self) -> bool:
-        """Whether to print JSON."""
+        """True if the output is JSON."""
         return self.format == "json"
 
 
 in_session = click.make_pass_decorator(Session, ensure=True)
-"""Passes the session to a command, as its first argument."""
+"""Decorator that passes the session to a command, as its first argument."""
 
 
 def _remember(context: click.Context, option: click.Parameter, value: object) -> None:
     session = context.find_root().ensure_object(Session)
     session.command = context.info_name or ""
     if option.name == "at_least_revision" and value == "":
-        # Such as of a variable that is not set: a read would not wait for the write, and nobody would notice.
+        # An unset variable gives an empty text: a read would not wait for the write, without a notice.
         raise click.BadParameter("the revision is empty", context, option)
     if value is not None and option.name is not None:
         setattr(session, option.name, value)
@@ -89,11 +91,11 @@ format_option = click.option(
     help="How to print the answer. [default: text]",
     **_COMMON,
 )
-"""For commands that ask no name server; it is among those that all others take."""
+"""Option of commands that ask no name server. It is among the options that all other commands take."""
 
 
 def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
-    """Add the options that all commands take, before and after their names; `is_root`: of `shadowtree` itself."""
+    """Add the options that all commands take, before and after their names; `is_root`: for `shadowtree` itself."""
 
     def add(function: Function) -> Function:
         for option in reversed(
@@ -132,7 +134,7 @@ def everywhere(*, is_root: bool = False) -> Callable[[Function], Function]:
 def _remember_write(context: click.Context, option: click.Parameter, request_id: str | None) -> str | None:
     context.find_root().ensure_object(Session).is_write = True
     if request_id == "":
-        # Such as of a variable that is not set: the write could not be repeated safely, and nobody would notice.
+        # An unset variable gives an empty text: the write could not be repeated safely, without a notice.
         raise click.BadParameter("the id is empty", context, option)
     return request_id
 
@@ -143,17 +145,17 @@ request_id_option = click.option(
     callback=_remember_write,
     help="Your name for this update: repeated with the same, it is done once and gives the first answer again.",
 )
-"""For commands that write, and for these alone: what fails then was done, or not, or that is unknown."""
+"""Option of write commands alone: it marks the session as a write, whose failure may leave the outcome unknown."""
 
 if_missing_option = click.option(
     "--if-missing", is_flag=True, help="If it is there already, change nothing: no error, status 0."
 )
-"""For writes that make something."""
+"""Option of writes that create something."""
 
 if_there_option = click.option(
     "--if-there", is_flag=True, help="If it is not there, change nothing: no error, status 0."
 )
-"""For writes that end something."""
+"""Option of writes that delete something."""
 
 effects_option = click.option(
     "--effects",
@@ -161,4 +163,4 @@ effects_option = click.option(
     is_flag=True,
     help="Also print what became controlled or released. Costs a look at everything above and below what is changed.",
 )
-"""For writes that change few arcs: an import never says what became controlled."""
+"""Option of writes that change few arcs. An import never reports what became controlled."""

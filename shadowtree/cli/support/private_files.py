@@ -1,4 +1,4 @@
-"""Files that a command makes are its user's alone, unless they are opened to others with `--mode`."""
+"""Private files: files that a command creates belong to its user alone, unless `--mode` opens them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def mode_option(command: _Command) -> _Command:
 
 @contextmanager
 def private_files(mode: int = PRIVATE) -> Iterator[None]:
-    """Files that are made meanwhile get this mode, and folders may be entered by who may read them."""
+    """Give this mode to files created in the context. Folders may be entered by those who may read the files."""
     before = os.umask(0o777 & ~(mode | (mode >> 2 & 0o111)))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Names that differ from others in letter case alone: warned of, or with `--strict` refused.
+"""Names that differ from others in letter case alone: warnings, or with `--strict` a refusal.
 
 Names are compared with case. Mail and most directories compare them without: two spellings are usually a mistake.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shadowtree.client.synchronous.client import Client
 
 NAMED_AT_MOST: Final = 20
-"""Pairs of names that are told one by one."""
+"""Maximum number of names that are reported one by one."""
 
 strict_option = click.option(
     "--strict", "is_strict", is_flag=True, help="Refuse a name that differs from another name in letter case alone."
@@ -27,7 +27,7 @@ strict_option = click.option(
 def refuse_other_spellings(names: Client, given: Iterable[str]) -> None:
     """Raise `InvalidRequest` if one of the names has another spelling in use, or two are spellings of one another.
 
-    Two writers at once can both get past this: it looks before the write.
+    Two concurrent writers can both pass this check, because it precedes the write.
     """
     from shadowtree.client.spellings import other_spellings
 
@@ -40,9 +40,9 @@ def refuse_other_spellings(names: Client, given: Iterable[str]) -> None:
 
 
 def sentences(names: Client, given: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each name with another spelling, and one that says how many more there are.
+    """Yield a warning for each name with another spelling, and one with the number of further names.
 
-    The write is done: where nobody can tell by now, that is no error.
+    The write is done, so a failed check is no error.
     """
     from shadowtree.client.spellings import other_spellings
 
@@ -59,6 +59,6 @@ def sentences(names: Client, given: Iterable[str]) -> Iterator[str]:
 
 
 def sentence(name: str, others: tuple[str, ...]) -> str:
-    """Return what is said of one name."""
+    """Return the warning about one name."""
     are = "are other names" if len(others) > 1 else "is another name"
     return f"{name} differs in letter case alone from {', '.join(others)}, which {are}"

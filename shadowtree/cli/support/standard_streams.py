@@ -1,6 +1,6 @@
-"""Standard output and standard error, whose failures are told from those of any other file.
+"""Standard output and standard error, whose failures are distinguished from those of other files.
 
-A command that could not print its answer has failed; left to itself, Python would end it with the status of a "no".
+A command that could not print its answer has failed. Python alone would end it with the status of a "no".
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ if TYPE_CHECKING:
 
 
 class OutputError(OSError):
-    """Standard output, or standard error, takes nothing more; `cause` is what the system said."""
+    """Standard output, or standard error, cannot be written; `cause` is the error of the system."""
 
     def __init__(self, cause: OSError) -> None:
-        # With the number of a broken pipe, libraries would take it for theirs, and end with a status of their own.
+        # No errno is passed on: libraries would take a broken pipe for their own, and exit with a status of their own.
         super().__init__(cause.strerror or str(cause))
         self.cause = cause
 
 
 class _Output(io.BufferedWriter):
-    """An interrupt between two lines here finds what was written noted as written: no line is printed twice."""
+    """A writer that notes written data even if an interrupt comes between two lines, so that no line is printed
+    twice.
+    """
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:
@@ -40,22 +42,22 @@ class _Output(io.BufferedWriter):
 
 
 def prepare_streams() -> None:
-    """Let both raise `OutputError`, and print names, which are Unicode, as UTF-8, whatever the locale says."""
+    """Let both streams raise `OutputError`, and print names, which are Unicode, as UTF-8 in any locale."""
     sys.stdout, sys.stderr = _prepared(sys.stdout), _prepared(sys.stderr)
 
 
 def has_output() -> bool:
-    """Whether there is a standard output: none where it was closed before the program began."""
+    """Return True if there is a standard output. None exists if it was closed before the program began."""
     return sys.stdout is not None
 
 
 def is_watched() -> bool:
-    """Whether a person reads standard error."""
+    """Return True if a person reads standard error."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 def let_go_of_streams() -> None:
-    """Keep the interpreter from trying again, when it ends, what could not be written."""
+    """Flush the streams, and keep the interpreter from flushing again at its end after a failure."""
     for stream in (sys.stdout, sys.stderr):
         if stream is None:
             continue

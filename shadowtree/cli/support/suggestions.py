@@ -24,7 +24,7 @@ _CALLED_OTHERWISE: Final = {
     "info": "describe",
     "who": "resolve",
 }
-"""Usual words of directories and list managers."""
+"""Commands of this program for the usual words of directories and list managers."""
 
 
 def suggest_command(context: click.Context, words: list[str], commands: Iterable[str]) -> None:

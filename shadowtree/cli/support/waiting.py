@@ -1,4 +1,4 @@
-"""Tells a person at a terminal why nothing happens yet: the server cannot be reached, and is tried again."""
+"""Notice for a person at a terminal that the server cannot be reached and is retried."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import click
 from shadowtree.cli.support.standard_streams import is_watched
 
 TOLD_AFTER_S: Final = 1.0
-"""A server that was started just now mostly takes less."""
+"""Delay of the notice. A server that was just started mostly takes less."""
 
 
 class Waiting:
-    """Is told why the client waits; says it once, on standard error."""
+    """Callback of the client's retries. Prints the reason once, on standard error."""
 
     def __init__(self) -> None:
         self._begun = time.monotonic()
         self._is_told = False
 
     def __call__(self, error: Exception) -> None:
-        """Take note of a failure, whose text is one line, after which it is tried again."""
+        """Take note of a failure, whose text is one line, before the next attempt."""
         if self._is_told or time.monotonic() < self._begun + TOLD_AFTER_S or not is_watched():
             return
         self._is_told = True

@@ -1,1 +1,1 @@
-"""Files of steps and expectations: read, and run."""
+"""Files of steps and expectations: reader and runner."""

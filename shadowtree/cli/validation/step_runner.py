@@ -1,4 +1,4 @@
-"""Runs steps against a server, in order, and says which did not do what the file says."""
+"""Run steps against a server, in order, and report those whose result differs from the file."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _NAMES_SHOWN = 5
 
 
 def _names_a_group(step: Step) -> bool:
-    """Whether the member of a step is known to be a group by the step alone."""
+    """Return True if the step alone shows that its member is a group."""
     return "#" in step.member or step.options.get("kind") == "group"
 
 
 class ValidationRun:
     """One run over a file.
 
-    A group is created where it is first mentioned; a node is a group if a step names it as one, or if its name holds
-    a `#`. Self-arcs are passed over, an arc that is there already counts as joined, deleting forces, and an unknown
-    group is an empty answer.
+    A group is created where it is first mentioned. A node is a group if a step names it as one, or if its name holds a
+    `#`. Self-arcs are skipped, an existing arc counts as joined, deletions are forced, and an unknown group is an empty
+    answer.
     """
 
     def __init__(self, names: Client, steps: Sequence[Step]) -> None:
@@ -51,7 +51,7 @@ class ValidationRun:
         self._made: set[GroupId] = set()
 
     def failure_of(self, step: Step) -> str | None:
-        """Run one step; returns what is wrong, or None. A server that is out of reach ends the run with its error."""
+        """Run one step; return its failure, or None. A server that is out of reach ends the run with its error."""
         try:
             if step.is_expectation:
                 return self._expect(step)
@@ -100,7 +100,7 @@ class ValidationRun:
         if step.options.get("drop_self"):
             got.discard(asked)
         if step.options.get("reflexive") or step.options.get("self_in_cycle") is False:
-            # Systems differ about a group in its own answer; the file says that it is of another opinion.
+            # Systems differ about a group in its own answer; the file declares a different convention.
             want.discard(asked)
             got.discard(asked)
         return _difference_of_sets(want, got)

@@ -1,4 +1,4 @@
-"""Reads a file of steps and expectations (YAML), checking all of it before anything is run.
+"""Reader of a file of steps and expectations (YAML). The whole file is checked before any step runs.
 
 steps:
   - {op: join, group: staff@ubc.example, member: ann@ubc.example}
@@ -57,7 +57,7 @@ _TYPE_NAMES: Final = {str: "a text", bool: "true or false", int: "a number", lis
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step; `number` counts from 1, `line` is where it begins."""
+    """One step. `number` counts from 1; `line` is its first line in the file."""
 
     number: int
     line: int
@@ -69,12 +69,12 @@ class Step:
 
     @property
     def is_expectation(self) -> bool:
-        """Whether the step asks, and changes nothing."""
+        """True if the step asks, and changes nothing."""
         return self.op.startswith("expect_")
 
 
 def read_steps(path: str, text: bytes) -> list[Step]:
-    """Read all steps; raises `BadFile` for the first that makes no sense."""
+    """Read all steps; raise `BadFile` for the first invalid step."""
     decoded = _decoded(path, text)
     try:
         loader = yaml.SafeLoader(decoded)
