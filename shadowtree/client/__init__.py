@@ -1,1 +1,3 @@
-"""The Python client: `sync` and `asynchronous` carry out the calls that `calls` describes and `answers` reads."""
+"""The Python client: the packages `synchronous` and `asynchronous` make the calls of `calls`; `answers` reads the
+responses.
+"""

@@ -1,4 +1,4 @@
-"""Limits of what one answer of a server may hold in this process: a server sends as much as it likes."""
+"""Limits of one answer of a server in this process, because a faulty server could send without end."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 from shadowtree.errors import ServerFault
 
 NAMES_LIMIT: Final = 5_000_000
-"""Names of one answer, and other items that come in lists. A server holds no more of one import or one resolution."""
+"""Maximum number of names and other list items in one answer. One import or resolution of a server has no more."""
 ANSWER_BYTES_LIMIT: Final = 512 * 1024 * 1024
-"""Bytes of the messages of one answer: 5,000,000 names of 100 characters."""
+"""Maximum size of the messages of one answer: 5,000,000 names of 100 characters."""
 
 
 class AnswerSize:
@@ -20,7 +20,7 @@ class AnswerSize:
         self._bytes = 0
 
     def add(self, message: Any, names: int) -> None:
-        """Count a message with some names. Raises `ServerFault` if the answer is larger than any answer may be."""
+        """Count a message with some names. Raises `ServerFault` if the answer exceeds a limit."""
         self._names += names
         self._bytes += message.ByteSize()
         if self._names > NAMES_LIMIT:

@@ -1,4 +1,4 @@
-"""Reads the messages that servers send into the values of `shadowtree.results`. Pure."""
+"""Conversion of messages from servers to the values of `shadowtree.results`. Pure."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ _NODE_KINDS: Final[dict[int, NodeKind]] = {
     names_pb2.CHILD_KIND_PROCESS: "process",
 }
 _LAST_INSTANT_MS: Final = 253_402_300_800_000
-"""The end of the year 9999."""
+"""End of the year 9999, in milliseconds since 1970."""
 _PHI_DIGITS: Final = 2
 _SECONDS_DIGITS: Final = 3
 _MILLISECONDS_DIGITS: Final = 3
-"""More would only look precise."""
+"""Digits after the decimal point. More digits would suggest a precision that does not exist."""
 _ANSWERS: Final[tuple[bool | None, ...]] = (None, True, False, *[None] * 253)
-"""By the byte that a server sends; one that this client does not know is no answer."""
+"""Answers by the byte that a server sends. A byte that this client does not know means no answer."""
 
 Answer_co = TypeVar("Answer_co", covariant=True)
 Word = TypeVar("Word", bound=str)
 
 
 class Collector(Protocol[Answer_co]):
-    """Takes the messages of a stream in turn, then gives the answer they make up."""
+    """Accumulator of the messages of a stream, which returns their combined answer at the end."""
 
     def add(self, message: Any) -> None:
         """Take the next message."""
 
     def finish(self) -> Answer_co:
-        """Give the answer, after the last message."""
+        """Return the answer, after the last message."""
 
 
 def _word(words: dict[int, Word], number: int) -> Word:
@@ -83,21 +83,21 @@ class CertainCheck(Protocol):
 
     @property
     def is_member(self) -> bool:
-        """Whether the member is in the group."""
+        """True if the member is in the group."""
 
     @property
     def pathname(self) -> Sequence[MemberId]:
-        """Names from the group to the member, where a path was asked for."""
+        """Names from the group to the member, if a path was asked for."""
 
     @property
     def revision(self) -> Revision:
-        """The state of the server that the answer is of."""
+        """State of the server that the answer reflects."""
 
 
 class _Draft:
-    """A check while it is filled: the same slots as `results.Check`, but not frozen yet.
+    """A check under construction: the same slots as `results.Check`, but not frozen.
 
-    The constructor of a frozen dataclass takes three times as long as filling a draft and giving it its class.
+    The constructor of a frozen dataclass takes three times as long as filling a draft and changing its class.
     """
 
     __slots__ = ("group", "is_member", "member", "pathname", "revision", "unreachable")
@@ -127,9 +127,9 @@ def read_check(message: CertainCheck, *, group: GroupId, member: MemberId) -> re
 def read_bulk_checks(
     message: name_service_pb2.CheckBulkResponse, groups: tuple[GroupId, ...], members: tuple[MemberId, ...]
 ) -> Iterator[results.Check]:
-    """Read the answers to the first pairs of a batch: as many as the message has.
+    """Yield the checks of the first pairs of a batch, as many as the message answers.
 
-    A check that is made only when its turn comes costs the garbage collector nothing if the caller drops it.
+    Each check is made only when its turn comes. A check that the caller drops then costs the garbage collector nothing.
     """
     revision, nothing = printable(message.revision), ()
     unreachable = tuple(sorted(map(printable, message.unreachable)))
@@ -208,7 +208,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
         tombstones=message.tombstones,
         node_numbers=message.node_numbers,
         free_node_numbers=message.free_node_numbers,
-        arcs_suspended=max(message.arcs_suspended, len(message.suspended)),  # Servers of before list all.
+        arcs_suspended=max(message.arcs_suspended, len(message.suspended)),  # Older servers list all suspended arcs.
         mailboxes=message.mailboxes,
         log_entries=message.log_entries,
         log_bytes=message.log_bytes,
@@ -261,14 +261,16 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
 
 
 def _instant(milliseconds: int) -> str:
-    """Return an instant as text, of milliseconds since 1970; empty if there is none, or its year has five digits."""
+    """Return an instant, given in milliseconds since 1970, as text; empty if there is none, or its year has five
+    digits.
+    """
     if not 0 < milliseconds < _LAST_INSTANT_MS:
         return ""
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def read_peers(message: admin_pb2.PeerList) -> results.PeerList:
-    """Read which other servers a server knows."""
+    """Read the peers of a server."""
     return results.PeerList(
         peers=tuple(
             sorted(
@@ -328,7 +330,7 @@ def _read_faults(faults: Iterable[admin_pb2.PeerList.Fault]) -> tuple[results.Pe
 
 
 def read_import_summary(message: name_service_pb2.ImportSummary) -> results.ImportSummary:
-    """Read what an import did; which lines were left out the server cannot know."""
+    """Read the summary of an import. The server does not know which lines of the file were left out."""
     return results.ImportSummary(
         arcs=message.arcs,
         groups_created=message.groups_created,
@@ -339,12 +341,12 @@ def read_import_summary(message: name_service_pb2.ImportSummary) -> results.Impo
 
 
 def read_processes(chunk: name_service_pb2.ResolveChunk) -> tuple[MemberId, ...]:
-    """The members in one message of a resolution."""
+    """Return the members in one message of a resolution."""
     return cleaned(tuple(chunk.processes))
 
 
 class Unreachable:
-    """Collects what the messages of a stream say is out of reach, in their order."""
+    """Names of unreachable groups or servers from the messages of a stream, in their order."""
 
     def __init__(self) -> None:
         self._names: list[str] = []
@@ -361,19 +363,21 @@ class Unreachable:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All of them."""
+        """All unreachable names."""
         return tuple(self._names)
 
 
 def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:
-    """The error for an export that lacks the groups of some servers. `file`: where nothing was written for that."""
+    """Return the error for an export without the groups of some servers. `file`: the file that was not written for
+    this.
+    """
     facts = {"unreachable": "\n".join(unreachable)} | ({} if file is None else {"file": file})
     nothing = "" if file is None else f"nothing was written to {file}: "
     return Unavailable(f"{nothing}the export is incomplete: out of reach: {', '.join(unreachable)}", facts)
 
 
 def incomplete_resolution(group: GroupId, unreachable: Sequence[str]) -> Unavailable:
-    """The error for processes that were told one by one, and are not all. Without `unreachable`: an update is why."""
+    """Return the error for a list of processes that is incomplete. Without `unreachable`, an update is the cause."""
     why = f"out of reach: {', '.join(unreachable)}" if unreachable else "an update was under way all the time"
     return Unavailable(
         f"not everybody in {group} was told: {why}", {"group": group, "unreachable": "\n".join(unreachable)}
@@ -381,7 +385,9 @@ def incomplete_resolution(group: GroupId, unreachable: Sequence[str]) -> Unavail
 
 
 def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
-    """Read the arcs of one message of an export: each of its names ends up on a line of a file."""
+    """Yield the arcs of one message of an export. Names must be printable, because each becomes part of a line of a
+    file.
+    """
     if not (are_printable(message.parents) and are_printable(message.children)):
         raise ServerFault("the server sent a name that is none")
     for parent, child, kind in zip(message.parents, message.children, message.kinds, strict=True):
@@ -389,7 +395,7 @@ def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
 
 
 def read_left(member: MemberId, message: name_service_pb2.LeaveEverywhereResponse) -> results.LeftGroups:
-    """Read what a member left."""
+    """Read the groups that a member left."""
     change = read_change(message.change)
     return results.LeftGroups(member, tuple(message.left), change.effects, change.revision)
 
@@ -398,13 +404,13 @@ _KNOWS_NO_DIRECT: Final = "the server does not know direct memberships: it is ol
 
 
 class ResolutionCollector:
-    """Puts a resolution together. Chunks come sorted, so members are never looked at one by one."""
+    """Collector of a resolution. Chunks come sorted, so members need no individual processing."""
 
     def __init__(self, group: GroupId, targets: tuple[Target, ...] = (), *, is_direct: bool = False) -> None:
-        """`targets`: what was asked for, where it is more than one group without exceptions."""
+        """`targets`: the targets, if the request was more than one group without exceptions."""
         self._group = group
         self._is_all = is_direct
-        """True while the answer may be one of all members, though direct ones alone were asked for."""
+        """True while the answer may list all members although only direct members were requested."""
         self._targets = targets
         self._process_targets: list[int] = []
         self._group_targets: list[int] = []
@@ -422,7 +428,7 @@ class ResolutionCollector:
         self._size = AnswerSize()
 
     def add(self, message: name_service_pb2.ResolveChunk) -> None:
-        """Take the next part. Raises `ServerFault` if there are too many."""
+        """Take the next part. Raises `ServerFault` if there are too many names."""
         names = len(message.processes) + len(message.groups) + len(message.unreachable) + len(message.elsewhere)
         others = len(message.why_unreachable) + len(message.counts) + len(message.hidden) + len(message.walk)
         self._size.add(message, names + others)
@@ -453,9 +459,9 @@ class ResolutionCollector:
             )
 
     def finish(self) -> results.Resolution:
-        """Give the resolution; raises `ServerFault` where members of several groups come without them.
+        """Return the resolution; raise `ServerFault` if members of several groups come without their targets.
 
-        The same where a server answers with all members, though direct ones were asked for.
+        Also raises `ServerFault` if the server lists all members although only direct members were requested.
         """
         if self._is_all:
             raise ServerFault(_KNOWS_NO_DIRECT)
@@ -504,19 +510,19 @@ def read_spellings(message: name_service_pb2.FindSpellingsResponse, names: tuple
 
 
 class MembershipsCollector:
-    """Puts the groups of a member together; they come sorted."""
+    """Collector of the groups of a member. Chunks come sorted."""
 
     def __init__(self, member: MemberId, *, is_direct: bool = False) -> None:
         self._member = member
         self._is_all = is_direct
-        """True while the answer may be one of all groups, though direct ones alone were asked for."""
+        """True while the answer may list all groups although only direct ones were requested."""
         self._groups: list[GroupId] = []
         self._unreachable: list[GroupId] = []
         self._revision = ""
         self._size = AnswerSize()
 
     def add(self, message: name_service_pb2.ListMembershipsChunk) -> None:
-        """Take the next part. Raises `ServerFault` if there are too many."""
+        """Take the next part. Raises `ServerFault` if there are too many names."""
         self._size.add(message, len(message.groups) + len(message.unreachable))
         self._is_all = self._is_all and not message.is_direct
         self._groups += message.groups[:]
@@ -524,7 +530,7 @@ class MembershipsCollector:
         self._revision = self._revision or message.revision
 
     def finish(self) -> results.Memberships:
-        """Give the memberships; raises `ServerFault` where a server answers with all groups instead of direct ones."""
+        """Return the memberships; raise `ServerFault` if the server lists all groups instead of direct ones."""
         if self._is_all:
             raise ServerFault(_KNOWS_NO_DIRECT)
         return results.Memberships(
@@ -536,7 +542,7 @@ class MembershipsCollector:
 
 
 class Pages:
-    """Puts the pages of a list of groups together."""
+    """Collector of the pages of a list of groups."""
 
     def __init__(self) -> None:
         self._groups: list[GroupId] = []
@@ -544,12 +550,14 @@ class Pages:
         self._size = AnswerSize()
 
     def add(self, page: name_service_pb2.ListGroupsResponse) -> str:
-        """Take a page; returns the token of the next one, empty after the last. Raises `ServerFault` for too many."""
+        """Take a page; return the token of the next page, empty after the last. Raises `ServerFault` for too many
+        names.
+        """
         self._size.add(page, len(page.groups) + len(page.unreachable))
         self._groups += page.groups[:]
         self._unreachable.update(page.unreachable)
         return page.next_page_token
 
     def finish(self) -> results.GroupList:
-        """Give the list."""
+        """Return the list."""
         return results.GroupList(groups=tuple(self._groups), unreachable=tuple(sorted(self._unreachable)))

@@ -1,10 +1,10 @@
-"""Many checks over one stream: packs pairs into requests, matches responses to them, keeps a window under way.
+"""Many checks over one stream: batches of pairs, responses in the same order, and a window of batches under way.
 
               pairs -> [ batch ][ batch ][ batch ] -> server
     user <- checks  <-  answers of the oldest batch  <-
 
-The pairs are taken in the caller's own thread, and never more of them than a few batches ahead of what was answered.
-Batches without an answer are kept, to be asked again over another stream where one breaks.
+The pairs are taken in the caller's own thread, and at most a few batches ahead of the answers. Batches without an
+answer are kept, so that they can be repeated over another stream if one breaks.
 """
 
 from __future__ import annotations
@@ -21,23 +21,25 @@ from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import GroupId, MemberId, Revision
 
 BATCH_PAIRS: Final = 3000
-"""A message costs little per pair."""
+"""Pairs in one batch. A message of this size costs little per pair."""
 
 LONG_NAMES_CHARACTERS: Final = 400_000
-"""Characters of the names of one message, each of up to 4 bytes: servers take 2 MiB. A larger batch goes in parts."""
+"""Maximum number of characters of the names of one message, each of up to 4 bytes: servers take 2 MiB. Larger batches
+are split.
+"""
 
 PART_PAIRS: Final = 800
-"""Even the longest legal names, of 1,274 bytes, stay under that limit."""
+"""Pairs in a part of a large batch. Even the longest legal names, of 1,274 bytes, stay under the limit of servers."""
 
 WINDOW_BATCHES: Final = 8
-"""So that the server has work while the answers are read."""
+"""Batches under way, so that the server has work while the answers are read."""
 
 Pair = tuple[GroupId, MemberId]
 _Batch = tuple[tuple[GroupId, ...], tuple[MemberId, ...]]
 
 
 def batches(pairs: Iterable[Pair]) -> Generator[list[Pair], None, None]:
-    """Cut pairs into batches; the last one is shorter than the others, or empty."""
+    """Cut pairs into batches. The last batch is shorter than the others, or empty."""
     if not isinstance(pairs, Iterable):
         raise _no_pairs(f"not {pairs!r:.80}")
     iterator = iter(pairs)
@@ -49,7 +51,7 @@ def batches(pairs: Iterable[Pair]) -> Generator[list[Pair], None, None]:
 
 
 async def awaited_batches(pairs: AsyncIterable[Pair]) -> AsyncGenerator[list[Pair], None]:
-    """The same, of pairs that come one after the other."""
+    """Cut pairs of an asynchronous iterable into batches, as `batches` does."""
     batch: list[Pair] = []
     async for pair in pairs:
         batch.append(pair)
@@ -60,7 +62,7 @@ async def awaited_batches(pairs: AsyncIterable[Pair]) -> AsyncGenerator[list[Pai
 
 
 class BulkCheck:
-    """The state of many checks; does no input or output."""
+    """State of many checks, without input or output."""
 
     def __init__(self, at_least_revision: Revision | None) -> None:
         self._at_least_revision = at_least_revision or ""
@@ -70,7 +72,7 @@ class BulkCheck:
         self._was_cut_short = False
 
     def begin_stream(self) -> Iterator[name_service_pb2.CheckBulkRequest]:
-        """Ask again, over a new stream, what was asked and not answered."""
+        """Repeat, over a new stream, the requests that were not answered."""
         if self._was_cut_short:
             raise _ended_early()
         self._is_first = True
@@ -79,11 +81,11 @@ class BulkCheck:
 
     @property
     def has_room(self) -> bool:
-        """Whether the next batch should be asked now."""
+        """True if the next batch should be sent now."""
         return not self._is_exhausted and len(self._under_way) < WINDOW_BATCHES
 
     def ask(self, batch: Sequence[Pair]) -> Iterator[name_service_pb2.CheckBulkRequest]:
-        """Take the next batch; gives the requests for it, or nothing where it is empty."""
+        """Take the next batch; yield the requests for it, none for an empty batch."""
         self._is_exhausted = len(batch) < BATCH_PAIRS
         size = PART_PAIRS if _has_long_names(batch) else BATCH_PAIRS
         for start in range(0, len(batch), size):
@@ -93,16 +95,16 @@ class BulkCheck:
 
     @property
     def is_sent(self) -> bool:
-        """Whether no request will follow those given so far."""
+        """True if no request will follow those given so far."""
         return self._is_exhausted
 
     @property
     def is_finished(self) -> bool:
-        """Whether every pair was sent and answered."""
+        """True if every pair was sent and answered."""
         return self._is_exhausted and not self._under_way
 
     def read(self, response: name_service_pb2.CheckBulkResponse) -> Iterator[Check]:
-        """Read the answers to the oldest batch under way. Fewer than it has pairs: an error will follow."""
+        """Read the answers to the oldest batch under way. Fewer answers than pairs mean that an error will follow."""
         if not self._under_way or self._was_cut_short:
             raise ServerFault("the server answered checks that were not asked")
         groups, members = self._under_way.popleft()
@@ -112,7 +114,7 @@ class BulkCheck:
         return read_bulk_checks(response, groups, members)
 
     def end_of_stream(self) -> None:
-        """Make sure, after the last response, that every pair was answered."""
+        """Check, after the last response, that every pair was answered."""
         if not self.is_finished or self._was_cut_short:
             raise _ended_early()
 
@@ -134,7 +136,7 @@ def _has_long_names(batch: Sequence[Pair]) -> bool:
     try:
         return sum(len(group) + len(member) for group, member in batch) > LONG_NAMES_CHARACTERS
     except (TypeError, ValueError):
-        # Not pairs of texts, which is said when they are sent.
+        # The batch has items that are no pairs of texts, which is reported when they are sent.
         return False
 
 

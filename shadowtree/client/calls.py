@@ -1,6 +1,6 @@
-"""Describes every call as a value: which method, which message, how to read what comes back. Pure.
+"""Every call as a value: its method, its request message and the reader of its response. Pure.
 
-The synchronous and the asynchronous client carry out the same calls; nothing here knows which of them does.
+The synchronous and the asynchronous client make the same calls. This module depends on neither.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shadowtree.v1 import admin_pb2, name_service_pb2, names_pb2
 from shadowtree.vocabulary import Address, ChildKind, Consistency, GroupId, MemberId, RequestId, Revision, SubnetName
 
 PAGE_SIZE: Final = 10_000
-"""Groups asked for in one page of a list: about half a megabyte."""
+"""Groups in one page of a list: about half a megabyte."""
 
 _CHILD_KINDS: Final = {
     "auto": names_pb2.CHILD_KIND_AUTO,
@@ -38,7 +38,7 @@ Chosen = TypeVar("Chosen")
 
 @dataclass(frozen=True, slots=True)
 class UnaryCall(Generic[Answer]):
-    """One message out, one back. `request_id` is set for writes alone."""
+    """A call with one request and one response. `request_id` is set for writes alone."""
 
     method: str
     request: Any
@@ -48,24 +48,24 @@ class UnaryCall(Generic[Answer]):
 
 @dataclass(frozen=True, slots=True)
 class StreamCall(Generic[Answer]):
-    """One message out, many back; each attempt puts them together in a collector of its own."""
+    """A call with one request and many responses. Each attempt collects them in a collector of its own."""
 
     method: str
     at_once: str
-    """The call whose one message is the whole answer, if it is small."""
+    """Method whose single response is the whole answer, if the answer is small."""
     request: Any
     collect: Callable[[], answers.Collector[Answer]]
 
 
 def new_request_id() -> RequestId:
-    """Make a request id that nobody else has."""
+    """Make a unique request id."""
     return os.urandom(16).hex()
 
 
 def request_id_or_new(request_id: RequestId | None) -> RequestId:
-    """The request id, or a new one; raises `InvalidRequest` for an empty one.
+    """Return the request id, or a new one; raise `InvalidRequest` for an empty id.
 
-    The server would choose one in its place, and the write could not be repeated safely.
+    A server would replace an empty id by one of its own, so that the write could not be repeated safely.
     """
     if request_id == "":
         raise InvalidRequest(
@@ -75,14 +75,14 @@ def request_id_or_new(request_id: RequestId | None) -> RequestId:
 
 
 def given(name: str | None, field: str) -> str:
-    """What a request says for a name that may be left out; raises `InvalidName` for an empty one: it would mean all."""
+    """Return the request field for an optional name; raise `InvalidName` for an empty name, which would mean all."""
     if name == "":
         raise InvalidName(f"invalid name '': it is empty (field: {field})", {"name": "", "field": field})
     return "" if name is None else name
 
 
 UNCHANGED: Final = results.Change("", unchanged=(1,))
-"""The answer to an operation that was not needed, from a server of a version that refuses it."""
+"""Answer to an operation that was not needed, from an older server that refuses it."""
 
 
 def create_group(
@@ -93,7 +93,7 @@ def create_group(
     if_missing: bool = False,
     take_over: bool = False,
 ) -> UnaryCall[results.Change]:
-    """Make a group without members; with `take_over` of a process that is in groups."""
+    """Create a group without members. `take_over`: convert a process that is in groups."""
     request_id = request_id_or_new(request_id)
     request = message_of(
         name_service_pb2.CreateGroupRequest,
@@ -109,7 +109,7 @@ def create_group(
 def delete_group(
     group: GroupId, *, force: bool, effects: bool, request_id: RequestId | None, if_there: bool = False
 ) -> UnaryCall[results.Change]:
-    """Remove a group; `force` leaves its parents and children first."""
+    """Delete a group. `force`: leave its parents and children first."""
     request_id = request_id_or_new(request_id)
     request = message_of(
         name_service_pb2.DeleteGroupRequest,
@@ -132,7 +132,7 @@ def join(
     request_id: RequestId | None,
     if_missing: bool = False,
 ) -> UnaryCall[results.Change]:
-    """Add the arc parent -> member; with `offline`, as soon as the servers of both are there."""
+    """Add the arc parent -> member. `offline`: as soon as the servers of both are in reach."""
     request_id = request_id_or_new(request_id)
     request = message_of(
         name_service_pb2.JoinRequest,
@@ -199,7 +199,7 @@ def rename_group(
 def apply(
     operations: Iterable[Join | Leave], *, effects: bool, request_id: RequestId | None
 ) -> UnaryCall[results.Change]:
-    """Carry out all operations as one atomic update."""
+    """Apply all operations as one atomic update."""
     request_id = request_id_or_new(request_id)
     operations = list(all_of(operations, (Join, Leave), "operation"))
     request = message_of(
@@ -259,7 +259,7 @@ def resolve(
     named_servers: Iterable[str] | None = None,
     direct: bool = False,
 ) -> StreamCall[results.Resolution]:
-    """Ask who is in a group, or in several; with `direct`, to whom one arc leads from it."""
+    """Ask for the members of a group, or of several. `direct`: immediate members alone."""
     targets = targets_of(asked, excluding, as_kept)
     first = targets[0]
     is_set = len(targets) > 1 or bool(first.excluding)
@@ -281,13 +281,13 @@ def resolve(
 
 
 def confirm(basis: str) -> UnaryCall[bool]:
-    """Ask whether answers of a basis still hold."""
+    """Ask whether answers of a basis are still valid."""
     request = message_of(name_service_pb2.ConfirmRequest, basis=basis)
     return UnaryCall("Confirm", request, lambda answer: answer.holds)
 
 
 def _excepted_from_all(targets: Sequence[Target]) -> list[GroupId]:
-    """Sent once: a request is no longer than what was asked."""
+    """Return the exceptions of all targets, which are sent once, so that the request is no longer than the question."""
     return sorted(set(targets[0].excluding).intersection(*(target.excluding for target in targets)))
 
 
@@ -304,7 +304,7 @@ def _wire_targets(targets: Sequence[Target]) -> list[names_pb2.Target]:
 
 
 def processes(group: GroupId, at_least_revision: Revision | None) -> tuple[str, Any]:
-    """Ask who is in a group, to be read as they come."""
+    """Ask for the members of a group, to be read as they arrive."""
     call = resolve(group, groups=False, consistency="datagram", walk=False, at_least_revision=at_least_revision)
     return call.method, call.request
 
@@ -326,7 +326,7 @@ def check(
 def memberships(
     member: MemberId, *, direct: bool, at_least_revision: Revision | None
 ) -> StreamCall[results.Memberships]:
-    """Ask which groups a member is in; with `direct`, as an immediate member."""
+    """Ask for the groups of a member. `direct`: groups with the member as an immediate member."""
     request = message_of(
         name_service_pb2.ListMembershipsRequest,
         member=member,
@@ -338,7 +338,7 @@ def memberships(
 
 
 def spellings(names: Iterable[MemberId], at_least_revision: Revision | None) -> UnaryCall[results.Spellings]:
-    """Ask which names in use equal given names but for letter case."""
+    """Ask for names in use that equal given names but for letter case."""
     asked = tuple(names)
     request = message_of(name_service_pb2.FindSpellingsRequest, names=asked, at_least_revision=at_least_revision or "")
     return UnaryCall("FindSpellings", request, partial(answers.read_spellings, names=tuple(map(as_kept, asked))))
@@ -352,12 +352,12 @@ def export(subnet: SubnetName | None, at_least_revision: Revision | None) -> nam
 
 
 def status() -> UnaryCall[results.ServerStatus]:
-    """Ask a server how it is."""
+    """Ask a server for its status."""
     return UnaryCall("GetStatus", admin_pb2.GetStatusRequest(), answers.read_status)
 
 
 def snapshot(cut: str) -> admin_pb2.ExportSnapshotRequest:
-    """Ask for all that a server holds, at a cut or (an empty name) at an instant of its own."""
+    """Ask for all data of a server, at a cut or, with an empty name, at an instant of its own."""
     return message_of(admin_pb2.ExportSnapshotRequest, cut=cut)
 
 
@@ -372,13 +372,13 @@ def peers() -> UnaryCall[results.PeerList]:
 
 
 def add_peer(subnet: SubnetName, address: Address) -> UnaryCall[results.PeerList]:
-    """Tell a server where that of another subnet is."""
+    """Tell a server the address of the server of another subnet."""
     request = message_of(admin_pb2.AddPeerRequest, subnet=subnet, address=address)
     return UnaryCall("AddPeer", request, answers.read_peers)
 
 
 def remove_peer(subnet: SubnetName, *, force: bool) -> UnaryCall[results.PeerList]:
-    """Tell a server that a subnet is nobody's any more."""
+    """Tell a server that no server owns a subnet any more."""
     request = message_of(admin_pb2.RemovePeerRequest, subnet=subnet, force=force)
     return UnaryCall("RemovePeer", request, answers.read_peers)
 
@@ -390,17 +390,20 @@ def drain(*, restart_grace: float | None) -> UnaryCall[bool]:
 
 
 def as_kept(name: str) -> str:
-    """The name as servers keep it, its domain in lower case. What is no name stays: the server says what is wrong."""
+    """Return the name as servers keep it, with its domain in lower case.
+
+    An invalid name is returned unchanged: the server reports what is wrong.
+    """
     if not isinstance(name, str):
         raise InvalidRequest(f"a name is text, not {name!r}")
     return _as_kept(name) if len(name) <= NAME_REMEMBERED_LIMIT else _as_kept.__wrapped__(name)
 
 
 NAMES_REMEMBERED: Final = 10_000
-"""Names whose kept form is remembered: a client asks for the same ones again and again."""
+"""Number of names whose kept form is cached: a client asks for the same names again and again."""
 
 NAME_REMEMBERED_LIMIT: Final = 100
-"""Characters of such a name: all of them take 5 MB at most."""
+"""Maximum number of characters of a cached name. The whole cache takes 5 MB at most."""
 
 
 @lru_cache(NAMES_REMEMBERED)
@@ -422,7 +425,7 @@ def _parser() -> tuple[Callable[[str], str], type[Exception]]:
 ADMIN_METHODS: Final = frozenset(
     {"GetStatus", "ListPeers", "AddPeer", "RemovePeer", "MakeCut", "ExportSnapshot", "Drain"}
 )
-"""Those of the AdminService."""
+"""Methods of the AdminService."""
 
 DELIVERY_METHODS: Final = frozenset(
     {
@@ -439,15 +442,15 @@ DELIVERY_METHODS: Final = frozenset(
         "DropDeadLetters",
     }
 )
-"""Those of the DeliveryService; all that are of neither are of the NameService."""
+"""Methods of the DeliveryService. All other methods belong to the NameService."""
 
 Message = TypeVar("Message")
 
 
 def message_of(message_type: Callable[..., Message], /, **fields: object) -> Message:
-    """Build a message; raises `InvalidRequest` naming each value of a wrong type.
+    """Build a message; raise `InvalidRequest` naming each value of a wrong type.
 
-    Text that is no Unicode (a command line in another encoding) is a bad name.
+    Text that is not Unicode (a command line in another encoding) raises `InvalidName`.
     """
     try:
         return message_type(**fields)
@@ -471,7 +474,7 @@ def message_of(message_type: Callable[..., Message], /, **fields: object) -> Mes
 
 
 _ARGUMENTS: Final = {"child": "member", "report_control": "effects", "restart_grace_seconds": "restart_grace"}
-"""What callers know a field as."""
+"""Names of request fields in the public interface, where they differ."""
 
 
 def _fits(message_type: Callable[..., object], name: str, value: object) -> bool:
@@ -486,7 +489,7 @@ Item = TypeVar("Item")
 
 
 def all_of(items: Iterable[Item], kinds: tuple[type, ...], what: str) -> Iterator[Item]:
-    """The items, each of one of these kinds; raises `InvalidRequest` naming the first other one, from 1."""
+    """Yield the items, each of one of these kinds; raise `InvalidRequest` naming the first other item, from 1."""
     names = " or ".join(kind.__name__ for kind in kinds)
     if not isinstance(items, Iterable):
         raise InvalidRequest(f"{what}s are wanted, each a {names}, not {items!r:.80}")
@@ -497,12 +500,12 @@ def all_of(items: Iterable[Item], kinds: tuple[type, ...], what: str) -> Iterato
 
 
 def choice(choices: Mapping[str, Chosen], chosen: str, what: str) -> Chosen:
-    """What a word of the public interface stands for; raises `InvalidRequest` for another one."""
+    """Return the value for a word of the public interface; raise `InvalidRequest` for an unknown word."""
     if not isinstance(chosen, str) or chosen not in choices:
         raise InvalidRequest(f"{what} must be one of {', '.join(choices)}, not {chosen!r}", {what: chosen})
     return choices[chosen]
 
 
 def as_it_is(message: Any) -> Any:
-    """For answers that are put together later."""
+    """Return the message unchanged, for answers that are combined later."""
     return message

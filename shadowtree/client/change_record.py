@@ -1,6 +1,6 @@
-"""The record of changes, as the client reads it and follows it. Which client carries the calls out, nothing here knows.
+"""The record of changes: requests, responses and resumption of its streams, for either client.
 
-A stream that is followed is asked for anew, after the last update that was told, when its server ends it.
+A stream that a server ends is requested again, after the last update that was reported.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEMBER_KINDS: Final[dict[int, NodeKind]] = {
     names_pb2.CHILD_KIND_PROCESS: "process",
 }
 RESUME_S: Final = 60.0
-"""How long a server that ended a stream is waited for: longer than it takes to start on a large database."""
+"""Retry time in seconds for a server that ended a stream: longer than a start on a large database takes."""
 
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -39,7 +39,7 @@ _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def list_request(
     group: GroupId | None, subnet: SubnetName | None, since: datetime | None, after_revision: Revision | None
 ) -> messages.ListChangesRequest:
-    """Ask for what is recorded; raises `InvalidRequest` for a time that could be any of many."""
+    """Ask for recorded changes; raise `InvalidRequest` for a time without a time zone, which is ambiguous."""
     if since is not None and not isinstance(since, datetime):
         raise InvalidRequest(f"`since` is a datetime, not {since!r:.80}", {"field": "since"})
     if since is not None and since.tzinfo is None:
@@ -57,7 +57,7 @@ def list_request(
 def watch_request(
     group: GroupId | None, subnet: SubnetName | None, after_revision: Revision | None
 ) -> messages.WatchRequest:
-    """Ask for what comes, or for what came after a revision."""
+    """Ask for changes from now on, or after a revision."""
     return message_of(
         messages.WatchRequest,
         group=given(group, "group"),
@@ -67,7 +67,7 @@ def watch_request(
 
 
 def read_updates(chunk: messages.ChangesChunk) -> Iterator[RecordedUpdate]:
-    """The updates of one message."""
+    """Return the updates of one message."""
     return map(_read_update, chunk.updates)
 
 
@@ -98,18 +98,18 @@ def _read_update(message: messages.RecordedUpdate) -> RecordedUpdate:
 
 
 class Resumption:
-    """When a stream that ended is asked for again, on the clock of its caller."""
+    """Decision when a stream that ended is requested again, on the clock of the caller."""
 
     def __init__(self) -> None:
         self._give_up: Seconds | None = None
         self._pause = FIRST_PAUSE_S
 
     def goes_on(self) -> None:
-        """Something came."""
+        """Take note that a response came."""
         self._give_up, self._pause = None, FIRST_PAUSE_S
 
     def pause_after(self, error: ShadowtreeError, now: Seconds) -> Seconds:
-        """How long to wait; raises the error where its server has been away for too long."""
+        """Return the pause before the next attempt; raise the error if the server has been away for too long."""
         self._give_up = now + RESUME_S if self._give_up is None else self._give_up
         if now >= self._give_up:
             raise error

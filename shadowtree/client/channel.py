@@ -1,4 +1,4 @@
-"""Where a client connects to and with which options: one server of several, until it cannot be reached."""
+"""Addresses and channel options of a client, which uses one of several servers until that cannot be reached."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shadowtree.vocabulary import Address
 DEFAULT_ADDRESS: Final = "127.0.0.1:7400"
 
 MESSAGE_LIMIT_BYTES: Final = 64 * 1024 * 1024
-"""A server splits what it sends into chunks of a few megabytes; this is room to spare, not a way of working."""
+"""Maximum message size. Servers split data into chunks of a few megabytes, so this leaves ample room."""
 
 CONNECT_TIMEOUT_S: Final = 4.0
-"""How long one attempt to connect may take. gRPC's 20 seconds are longer than the patience of the command line."""
+"""Time limit in seconds of one attempt to connect. gRPC's 20 seconds exceed the patience of the command line."""
 
 OPTIONS: Final[tuple[tuple[str, Any], ...]] = (
     ("grpc.max_receive_message_length", MESSAGE_LIMIT_BYTES),
@@ -37,10 +37,10 @@ STREAMS_WITHOUT_THREADS: Final[tuple[tuple[str, Any], ...]] = (
 
 
 class Addresses:
-    """The servers that a client may ask. It stays with one until that cannot be reached, then goes on to the next."""
+    """The servers that a client may ask. The client stays with one until it cannot be reached, then uses the next."""
 
     def __init__(self, addresses: Address | Iterable[Address]) -> None:
-        """One address, several with commas between them, or a list; raises `InvalidRequest`."""
+        """Accept one address, several with commas between them, or a list; raise `InvalidRequest` for anything else."""
         if not isinstance(addresses, Iterable):
             raise _no_address(addresses)
         listed = addresses.split(",") if isinstance(addresses, str) else addresses
@@ -51,11 +51,11 @@ class Addresses:
 
     @property
     def current(self) -> Address:
-        """The one to ask."""
+        """Address of the server to ask."""
         return self.all[self._position]
 
     def leave(self, address: Address) -> None:
-        """Go on to the next, unless somebody else did already."""
+        """Continue with the next address, unless another call did already."""
         if address == self.current:
             self._position = (self._position + 1) % len(self.all)
 

@@ -1,14 +1,14 @@
-"""Checks that one client makes at the same time: those that come while others are under way travel together.
+"""Concurrent checks of one client: checks that arrive while others are under way travel together.
 
-    a check while fewer than two others are under way    Check, as ever
+    a check while fewer than two others are under way    Check
     a check while more are under way                     waits for the next CheckKnown, which carries all that wait
-    no answer, for whatever reason                       Check: errors, deadlines, repetitions are those of one alone
+    no answer, for whatever reason                       Check: errors, deadlines and retries are as for a single check
 
     comes -> waits in `_Pending` -> CheckKnown under way -> YES or NO: the result
                                                          -> UNANSWERED, or the call failed: Check
 
-Few CheckKnown of a connection are under way at a time, so that as many checks travel together as come meanwhile.
-Members of whom other servers know more are asked for alone for a while, by their subnet.
+Few CheckKnown of a connection are under way at a time, so that all checks that arrive meanwhile travel together. A
+member of whom other servers know more is asked for alone for a while, and so is its whole subnet.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ from shadowtree.vocabulary import GroupId, MemberId, Revision, Seconds, SubnetNa
 METHOD: Final = "CheckKnown"
 
 PAIRS_AT_ONCE: Final = 500
-"""Pairs of one request; a server takes 1,000."""
+"""Pairs in one request. A server takes 1,000."""
 
 CALLS_AT_ONCE: Final = 2
-"""CheckKnown under way: the client reads one answer while the server works on the next. So many checks gain nothing by
-travelling together."""
+"""Number of CheckKnown under way: the client reads one answer while the server works on the next.
+
+So few checks at a time gain nothing by travelling together.
+"""
 
 SUBNETS_REMEMBERED: Final = 1_000
-"""Subnets whose members are asked for alone."""
+"""Maximum number of subnets whose members are asked for alone."""
 
 REMEMBERED_SECONDS: Final = 30.0
-"""How long they are: an organisation that gets a server of its own does not get one every minute."""
+"""Time in seconds for which a subnet's members are asked for alone: an organisation rarely gets a server of its own."""
 
 _YES, _NO, _OTHERS_KNOW_MORE = 1, 2, 3
 
 
 class Known(NamedTuple):
-    """A certain answer, as it may be shown. All checks of one response that have the same answer share it."""
+    """A certain answer, made printable. All checks of one response with the same answer share it."""
 
     is_member: bool
     revision: Revision
@@ -52,7 +54,7 @@ class Known(NamedTuple):
 
 
 Response = Known | None
-"""The answer to one check; None: it is to be asked alone."""
+"""Answer to one check. None: the check has to be asked alone."""
 
 
 class Waiting:
@@ -68,7 +70,9 @@ class Waiting:
 
 
 def can_travel(group: object, member: object, revision: object) -> bool:
-    """Whether the arguments of a check are text. What is wrong with others is said to a check that is made alone."""
+    """Return True if the arguments of a check are text. Errors of other arguments are reported by a check made
+    alone.
+    """
     return isinstance(group, str) and isinstance(member, str) and (revision is None or isinstance(revision, str))
 
 
@@ -77,7 +81,7 @@ WaitingT = TypeVar("WaitingT", bound=Waiting)
 
 @dataclass
 class _Pending(Generic[WaitingT]):
-    """Checks that wait to be sent, by the revision that they are to reflect."""
+    """Checks that wait to be sent, by the revision that they must reflect."""
 
     _by_revision: dict[Revision, list[WaitingT]] = field(default_factory=dict)
 
@@ -92,7 +96,7 @@ class _Pending(Generic[WaitingT]):
             together.append(waiting)
 
     def take(self) -> list[WaitingT]:
-        """The next that travel together: of the revision whose checks have waited longest."""
+        """Return the next checks that travel together: those of the revision that has waited longest."""
         revision = next(iter(self._by_revision))
         waiting = self._by_revision.pop(revision)
         if len(waiting) <= PAIRS_AT_ONCE:
@@ -124,7 +128,9 @@ def _subnet(member: str) -> SubnetName:
 
 
 def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | None:
-    """Put checks of one revision into a request; None where a text of theirs is no Unicode: each says so alone."""
+    """Return a request for checks of one revision; None if a text is not Unicode, which each check then reports
+    alone.
+    """
     try:
         return name_service_pb2.CheckKnownRequest(
             groups=[waiting.group for waiting in some],
@@ -136,7 +142,7 @@ def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | No
 
 
 def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse, others: _Others) -> None:
-    """Give each check its answer. A server that answers fewer leaves the rest without one."""
+    """Give each check its answer. If the server answers fewer checks, the rest stay without one."""
     now, revision = time.monotonic(), printable(response.revision)
     certain = {_YES: Known(True, revision), _NO: Known(False, revision)}
     for waiting, answer in zip(some, response.answers, strict=False):
@@ -146,7 +152,7 @@ def _read(some: Iterable[Waiting], response: name_service_pb2.CheckKnownResponse
 
 
 class _Thread(Waiting):
-    """The check of a thread, which sleeps, or carries checks to the server."""
+    """The check of a thread that sleeps, or sends checks to the server."""
 
     __slots__ = ("carries", "is_over", "wakes")
 
@@ -154,19 +160,19 @@ class _Thread(Waiting):
         super().__init__(group, member, revision)
         self.wakes = Event()
         self.carries: list[_Thread] = []
-        """The checks that this thread is to send, its own first; empty where another thread sends it."""
+        """Checks that this thread has to send, its own first. Empty if another thread sends its check."""
         self.is_over = False
-        """Whether its thread does not wait any more."""
+        """True if the thread no longer waits."""
 
 
 SendNow = Callable[[name_service_pb2.CheckKnownRequest, Seconds | None], name_service_pb2.CheckKnownResponse | None]
-"""Makes the call, which may take so long; None where it failed."""
+"""Function that makes the call, with a time limit in seconds; returns None if the call failed."""
 
 
 class ChecksOfThreads:
-    """The checks that threads make over one connection. One of those that wait sends for several.
+    """The checks that threads make over one connection. One of the waiting threads sends for several.
 
-    Nothing waits unless `CALLS_AT_ONCE` threads send.
+    No check waits unless `CALLS_AT_ONCE` threads are sending.
     """
 
     def __init__(self, send: SendNow) -> None:
@@ -175,22 +181,22 @@ class ChecksOfThreads:
         self._under_way = 0
         self._pending = _Pending[_Thread]()
         self._sending = 0
-        """Threads that send, or have been told to."""
+        """Number of threads that send, or have been told to."""
         self._others = _Others()
 
     def begin(self, member: MemberId) -> bool:
-        """Count a check; returns whether it is to travel with others."""
+        """Count a check; return True if it should travel with others."""
         with self._lock:
             self._under_way += 1
             return self._under_way > CALLS_AT_ONCE and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
-        """Count a check that is over."""
+        """Count the end of a check."""
         with self._lock:
             self._under_way -= 1
 
     def answer(self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None) -> Response:
-        """The answer to a check that travels with others; `seconds`: how long to wait for it."""
+        """Return the answer to a check that travels with others; `seconds`: maximum wait."""
         waiting = _Thread(group, member, revision)
         with self._lock:
             if self._sending < CALLS_AT_ONCE:
@@ -207,7 +213,7 @@ class ChecksOfThreads:
         return waiting.response
 
     def _carry(self, some: list[_Thread], seconds: Seconds | None) -> None:
-        """Send some checks, then have another thread send what has come meanwhile."""
+        """Send some checks, then let another thread send the checks that have arrived meanwhile."""
         try:
             request = _request(some)
             response = None if request is None else self._send(request, seconds)
@@ -221,7 +227,7 @@ class ChecksOfThreads:
                 waiting.wakes.set()
 
     def _next(self) -> list[_Thread]:
-        """Give the first that still waits what it is to send."""
+        """Assign the next checks to the first of them whose thread still waits, and return them."""
         while self._pending:
             some = [waiting for waiting in self._pending.take() if not waiting.is_over]
             if some:
@@ -252,7 +258,7 @@ class _Task(Waiting):
         self.deadline = deadline
 
     def wake(self) -> None:
-        """Have its task go on, with the answer if there is one."""
+        """Wake its task, with the answer if there is one."""
         if not self.answered.done():
             self.answered.set_result(self.response)
 
@@ -260,7 +266,7 @@ class _Task(Waiting):
 Send = Callable[
     [name_service_pb2.CheckKnownRequest, Seconds | None], Awaitable[name_service_pb2.CheckKnownResponse | None]
 ]
-"""Makes the call, which may take so long; None where it failed."""
+"""Function that makes the call, with a time limit in seconds; returns None if the call failed."""
 
 
 class ChecksOfTasks:
@@ -274,17 +280,17 @@ class ChecksOfTasks:
         self._tasks: set[asyncio.Task[None]] = set()
         self._others = _Others()
         self._waiting: set[_Task] = set()
-        """Tasks that were not woken. A task that is cancelled leaves its check here until that is answered."""
+        """Checks whose tasks were not woken. The check of a cancelled task stays here until it is answered."""
         self._timer: asyncio.TimerHandle | None = None
-        """Goes off when the first of those that wait has waited long enough, or sooner: one timer serves all."""
+        """Timer for the earliest deadline of the waiting checks, or sooner. One timer serves all."""
 
     def begin(self, member: MemberId) -> bool:
-        """Count a check; returns whether it is to travel with others."""
+        """Count a check; return True if it should travel with others."""
         self._under_way += 1
         return self._under_way > CALLS_AT_ONCE and not self._others.has(member, time.monotonic())
 
     def end(self) -> None:
-        """Count a check that is over."""
+        """Count the end of a check."""
         self._under_way -= 1
         if not self._under_way and self._timer is not None:
             self._timer.cancel()
@@ -293,7 +299,7 @@ class ChecksOfTasks:
     def answer(
         self, group: GroupId, member: MemberId, revision: Revision, seconds: Seconds | None
     ) -> asyncio.Future[Response]:
-        """The answer to a check that travels with others, to be awaited; `seconds`: how long to wait for it."""
+        """Return the answer to a check that travels with others, to be awaited; `seconds`: maximum wait."""
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[Response] = loop.create_future()
         deadline = math.inf if seconds is None else loop.time() + seconds
@@ -329,7 +335,7 @@ class ChecksOfTasks:
             waiting.wake()
 
     async def _carry(self, seconds: Seconds | None) -> None:
-        """Send what waits, as long as anything does."""
+        """Send waiting checks as long as there are any."""
         some: list[_Task] = []
         try:
             while self._pending:
@@ -342,7 +348,7 @@ class ChecksOfTasks:
                 some = []
         finally:
             self._sending -= 1
-            # Where this task is cancelled, as when the client is closed, each check is asked alone.
+            # If this task is cancelled, as when the client is closed, each check is asked alone.
             while self._pending:
                 some += self._pending.take()
             self._wake(some)

@@ -1,4 +1,4 @@
-"""Reads a failed gRPC call: which error of ours it is, and whether the call may have had an effect."""
+"""Conversion of a failed gRPC call to an error of the client, and to whether the call may have had an effect."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ _DETAILS_KEY: Final = "grpc-status-details-bin"
 _NEVER_SENT: Final = ("failed to connect to all addresses", "DNS resolution failed", "Failed to create secure")
 _CANCELLED_HERE: Final = ("Channel closed!", "Locally cancelled")
 _BROKEN_WHILE_SENT: Final = "Internal error from Core"
-"""What gRPC says of a stream that broke, or ended, while a request was being written to it."""
+"""Text of gRPC for a stream that broke, or ended, while a request was being written to it."""
 _WHY_AFTER: Final = ("last error: ", "Failed to connect to remote host: ")
 _HANGS: Final = ("before receiving SETTINGS frame", "FD Shutdown", "connect() timed out")
 """Texts of gRPC for an attempt to connect that reached its time limit."""
 _ADDRESS_BEFORE: Final = re.compile(r"^(?:[A-Z_]+: )?ipv[46]:\S+: ")
 _TOO_LARGE: Final = re.compile(r"SERVER: Received message larger than max \(([0-9]+) vs\. ([0-9]+)\)")
-"""Text of gRPC for a request that it does not take."""
+"""Text of gRPC for a request that is too large."""
 
 _IDLE_FACT: Final = "idle_seconds"
-"""In the refusal of a server that ended a stream on which nothing came."""
+"""Fact in the refusal of a server that ended an idle stream."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
     """One failed attempt.
 
-    `is_answer`: the server refused, and nothing was done. `was_sent`: the call may have reached a server.
-    `may_pass`: the same call may succeed a moment later.
+    `is_answer`    the server refused, and nothing was done
+    `was_sent`     the call may have reached a server
+    `may_pass`     the same call may succeed a moment later
     """
 
     error: ShadowtreeError
@@ -60,7 +61,7 @@ class Failure:
 
 
 def read_failure(error: Any, address: Address) -> Failure:
-    """Turn what gRPC raised (`grpc.RpcError`, `grpc.aio.AioRpcError`) into one of our errors."""
+    """Convert an error of gRPC (`grpc.RpcError`, `grpc.aio.AioRpcError`) to an error of the client."""
     code, details = error.code(), error.details() or ""
     info = _error_info(error.trailing_metadata())
     if info is not None:
@@ -89,32 +90,32 @@ def read_failure(error: Any, address: Address) -> Failure:
 
 
 def read_refusal(reason: str, message: str, facts: Mapping[str, str]) -> ShadowtreeError:
-    """The error for what a server refused."""
-    # Several values of one fact are divided by lines.
+    """Return the error for a refusal of a server."""
+    # Several values of one fact are separated by line ends.
     cleaned = {key: "\n".join(map(printable, value.split("\n"))) for key, value in facts.items()}
     return ERROR_OF_REASON.get(reason, ServerFault)(printable(message), cleaned)
 
 
 def failure_of_refusal(error: ShadowtreeError) -> Failure:
-    """A call that ended with an error of the family, as what a server refused does."""
+    """Return the failure for a call that ended with an error of the client, such as a refusal."""
     if _IDLE_FACT in error.facts:
-        # Whoever gives requests, or takes answers, was slower than the server waits.
+        # The producer of requests, or the consumer of answers, was slower than the server waits.
         return Failure(error, is_answer=False, was_sent=True, may_pass=True)
     return Failure(error, is_answer=type(error) is not OutcomeUnknown, was_sent=True, may_pass=False)
 
 
 def is_unknown_call(error: Any) -> bool:
-    """Whether the server, which is of a version before, does not know the method."""
+    """Return True if the server, which is older than this client, does not know the method."""
     return bool(error.code() is grpc.StatusCode.UNIMPLEMENTED)
 
 
 def client_closed() -> ClientClosed:
-    """The error for whoever calls a client that was closed, or has a call under way then."""
+    """Return the error for a call of a closed client, or one that was under way when the client was closed."""
     return ClientClosed("the client is closed")
 
 
 def outcome_unknown(failure: ShadowtreeError, request_id: RequestId) -> OutcomeUnknown:
-    """The error for a write that may have been done."""
+    """Return the error for a write that may have been done."""
     facts = {**failure.facts, "request_id": request_id}
     message = f"it is unknown whether the update was done: {failure.message} (request id {request_id})"
     if isinstance(failure, DeadlineExceeded):
@@ -144,7 +145,7 @@ def _without_reason(code: grpc.StatusCode, details: str, address: Address) -> Sh
 
 
 def _error_info(trailing_metadata: Any) -> tuple[str, Mapping[str, str]] | None:
-    """Find reason and facts in the details of the status; these messages are loaded only for an error."""
+    """Return reason and facts in the details of the status. The message types are loaded only for an error."""
     packed = next((value for key, value in trailing_metadata or () if key == _DETAILS_KEY), None)
     if packed is None:
         return None

@@ -1,6 +1,6 @@
-"""What servers send is the text of others: here it loses what would act on a terminal, or begin another line.
+"""Sanitizer of texts from servers: replaces characters that would act on a terminal, or begin another line.
 
-Names that are legal hold none of these characters, so they come through as they are.
+Legal names contain none of these characters, so they stay unchanged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _Value = TypeVar("_Value")
 
 
 def cleaned(value: _Value) -> _Value:
-    """A result of a call with all its texts made `printable`: the very same where nothing is to be replaced."""
+    """Return a result of a call with all its texts made `printable`; the same object if nothing is replaced."""
     return cast(_Value, _cleaned(value))
 
 

@@ -1,7 +1,7 @@
-"""A graph on its way to a server: names numbered as they come, arcs as columns of numbers.
+"""A graph on its way to a server: names numbered in order of appearance, arcs as columns of numbers.
 
-Rows are checked as they are added: names, kinds, self-arcs, one role for each name, known subnets. A row that is bad
-leaves no trace. Nothing is sent before the caller has added all of them.
+Rows are checked as they are added: names, kinds, self-arcs, one role for each name, known subnets. A bad row leaves no
+trace. No message is sent before the caller has added all rows.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from shadowtree.v1 import name_service_pb2, names_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
 
 ARCS_IN_CHUNK: Final = 50_000
-"""About half a megabyte of three columns."""
+"""Arcs in one chunk: about half a megabyte of three columns."""
 
 NAMES_IN_CHUNK: Final = 1_500
-"""Names of the greatest legal length, 1.3 kilobytes each, still make a message under the limit of servers, 2 MiB."""
+"""Names in one chunk. Names of the greatest legal length, 1.3 kilobytes, stay under the limit of servers, 2 MiB."""
 
 _GROUP_BYTE: Final[int] = names_pb2.CHILD_KIND_GROUP
 _PROCESS_BYTE: Final[int] = names_pb2.CHILD_KIND_PROCESS
@@ -26,7 +26,7 @@ _PROCESS_BYTE: Final[int] = names_pb2.CHILD_KIND_PROCESS
 _GROUP: Final = "group"
 _PROCESS: Final = "process"
 _MEMBER: Final = "member"
-"""What files say for a process."""
+"""Word for a process in files."""
 
 OnBadRow = Callable[[int, str], None]
 
@@ -36,13 +36,14 @@ def _columns(number: int) -> str:
 
 
 class BadRowError(ValueError):
-    """A row that cannot be part of the graph; the message says why."""
+    """A row that cannot be part of the graph. The message gives the reason."""
 
 
 class GraphColumns:
-    """Collects the arcs of one import.
+    """Collector of the arcs of one import.
 
-    `subnets`: those whose groups may come (None: any). `only_subnet`: arcs from parents elsewhere are left out.
+    `subnets`: subnets whose groups are allowed (None: any). `only_subnet`: arcs from parents in other subnets are left
+    out.
     """
 
     def __init__(self, *, subnets: Collection[SubnetName] | None = None, only_subnet: SubnetName | None = None) -> None:
@@ -53,28 +54,28 @@ class GraphColumns:
         self._children = array("I")
         self._kinds = bytearray()
         self._groups = array("I")
-        # Numbers of names, and of the texts that stood for them, by what they are.
+        # Numbers by kind, for names and for the texts as written.
         self._numbers: dict[str, dict[str, int]] = {_GROUP: {}, _MEMBER: {}}
-        # Those that may be parents.
+        # Numbers of names that may be parents.
         self._parent_numbers = self._numbers[_GROUP] if only_subnet is None else {}
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all arcs and groups, each once."""
+        """Names of all arcs and groups, each once."""
         return tuple(self._names)
 
     @property
     def arc_count(self) -> int:
-        """How many arcs were added."""
+        """Number of arcs that were added."""
         return len(self._parents)
 
     def add_rows(self, rows: Iterable[Sequence[str]], *, first: int, on_bad_row: OnBadRow) -> None:
-        """Add rows of (parent, child, kind); `first` is the number by which `on_bad_row` is told the first of them."""
+        """Add rows of (parent, child, kind); `first` is the number of the first row for `on_bad_row`."""
         parent_numbers = self._parent_numbers
         group_numbers, member_numbers = self._numbers[_GROUP], self._numbers[_MEMBER]
         parents, children, kinds = self._parents, self._children, self._kinds
         for position, row in enumerate(rows):
-            # The fast way, for texts that were all seen before; anything else goes through `add`.
+            # Fast path for texts that were all seen before; other rows go through `add`.
             try:
                 parent, child, kind = row
                 parent_number = parent_numbers[parent]
@@ -102,7 +103,7 @@ class GraphColumns:
         self.add(*row)
 
     def add(self, parent: str, child: str, kind: str) -> None:
-        """Add one arc, or with an empty `child` a group without members; `BadRowError` says what is wrong with it."""
+        """Add one arc, or with an empty `child` a group without members; raise `BadRowError` for a bad one."""
         if kind == _PROCESS:
             kind = _MEMBER
         if kind not in self._numbers:
@@ -141,7 +142,7 @@ class GraphColumns:
             )
 
     def _find(self, text: str, kind: str) -> int | NodeId:
-        """The number of a name that was admitted before, else the name itself, checked."""
+        """Return the number of a name that was admitted before, else the checked name itself."""
         numbers = self._numbers[kind]
         number = numbers.get(text)
         if number is not None:
@@ -161,7 +162,7 @@ class GraphColumns:
         return name
 
     def _admit(self, text: str, kind: str, found: int | NodeId) -> int:
-        """Number a name that is new, and remember the text that stood for it."""
+        """Number a new name, and remember the text as written."""
         numbers = self._numbers[kind]
         if isinstance(found, int):
             number = found

@@ -1,4 +1,4 @@
-"""What both clients do to bring a graph to a server: check it whole, then describe the call."""
+"""Common part of both clients' imports: check the whole graph, then describe the call."""
 
 from __future__ import annotations
 
@@ -20,14 +20,16 @@ from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
 
 ImportProgress = Callable[[str, int, int], None]
-"""Told the phase ("checking" in bytes, "sending" in messages), how much of it is done, and of how much (0: unknown)."""
+"""Function that is told the phase ("checking" in bytes, "sending" in messages), the progress and the total (0:
+unknown).
+"""
 
 _FILE_KINDS = {"group": "group", "process": "member"}
 
 
 @dataclass(frozen=True, slots=True)
 class ImportCall:
-    """One import, checked and ready to be sent, more than once if need be."""
+    """One import, checked and ready to be sent, repeatedly if necessary."""
 
     columns: GraphColumns
     skipped: Skipped
@@ -51,7 +53,7 @@ class ImportCall:
 
 
 def known_subnets(status: results.ServerStatus) -> set[SubnetName]:
-    """All subnets that a server owns or knows the owner of."""
+    """Return all subnets that a server owns or knows the owner of."""
     return {*status.subnets, *(subnet for peer in status.peers for subnet in peer.subnets)}
 
 
@@ -67,7 +69,7 @@ def import_of_file(
     on_names: Callable[[tuple[str, ...]], None] | None = None,
     domain: str | None = None,
 ) -> ImportCall:
-    """Read and check a file; raises `BadFile`, and `UnknownSubnet` where nobody owns `only_subnet`.
+    """Read and check a file; raise `BadFile`, or `UnknownSubnet` if no server owns `only_subnet`.
 
     `domain` completes the names of alias tables that have none.
     """
@@ -90,7 +92,7 @@ def import_of_file(
 
 
 class _FirstUse(GraphColumns):
-    """Finds the row that first uses a name as what it is not."""
+    """Search for the row that first uses a name with a wrong kind."""
 
     def __init__(self, name: str, kind: str) -> None:
         super().__init__()
@@ -110,10 +112,12 @@ _IS_USED = "the name is used as what it is not"
 def at_its_line(
     path: str | PathLike[str], file_format: str | None, domain: str | None, error: NameInUse | WrongKind
 ) -> NameInUse | WrongKind:
-    """The error of an import with the file, and the line that first uses the name otherwise, where it is found."""
+    """Return the error of an import, with the file and, if it is found, the line that first uses the name
+    differently.
+    """
     path = checked_path(path)
-    kind = "member" if isinstance(error, WrongKind) else "group"  # the fact that holds the name is called so too
-    # What was bad before is so now: it was left out then.
+    kind = "member" if isinstance(error, WrongKind) else "group"  # the fact with the name has this key too
+    # Lines that were bad before are bad now: they were left out then.
     uses = _FirstUse(error.facts.get(kind, ""), kind)
     skipped = read_graph(path, format_of(path, file_format), uses, skip_bad=True, domain=domain)
     line = next((each.line for each in skipped.lines if each.reason == _IS_USED), None)
@@ -148,7 +152,7 @@ def import_of_arcs(
     request_id: RequestId | None,
     progress: ImportProgress | None,
 ) -> ImportCall:
-    """Check arcs; raises `InvalidRequest` naming the first bad one by its number, from 1."""
+    """Check arcs; raise `InvalidRequest` naming the first bad one by its number, from 1."""
     columns = GraphColumns(subnets=set(subnets))
     for number, arc in enumerate(all_of(arcs, (Arc,), "arc"), start=1):
         if not (isinstance(arc.parent, str) and isinstance(arc.child, str) and isinstance(arc.kind, str)):

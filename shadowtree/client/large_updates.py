@@ -1,4 +1,4 @@
-"""Atomic updates that are larger than one message: cut into chunks, which the server puts together again. Pure."""
+"""Atomic updates that are larger than one message: cut into chunks, which the server joins. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from shadowtree.v1 import name_service_pb2
 METHOD: Final = "ApplyInChunks"
 
 CHUNK_BYTES: Final = 1024 * 1024
-"""Bytes of one chunk, and of an update that goes in one message; a server takes messages of twice as many."""
+"""Maximum size in bytes of a chunk, and of an update in one message. A server takes messages of twice the size."""
 
 
 def chunks_of(request: name_service_pb2.ApplyUpdatesRequest) -> list[name_service_pb2.ApplyUpdatesChunk]:
-    """Cut an update into chunks. None if it fits one message."""
+    """Cut an update into chunks. Return an empty list if it fits one message."""
     if request.ByteSize() <= CHUNK_BYTES:
         return []
     chunks = [name_service_pb2.ApplyUpdatesChunk(operations=part) for part in _parts(request)]

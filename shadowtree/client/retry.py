@@ -1,7 +1,7 @@
-"""Decides, after a failed attempt, whether to try again and when. Pure: the clients sleep and call.
+"""Retry rules: decide, after a failed attempt, whether and when to try again. Pure: the clients sleep and call.
 
-Reads are safe to repeat, and so are writes, which carry a request id. Only a server that cannot be reached is tried
-again, or the next one of those that the client knows; an answer, whatever it says, is one.
+Reads are safe to repeat, and so are writes, which carry a request id. Only a server that cannot be reached is retried,
+or the next server that the client knows. Every answer, whatever it says, ends the attempts.
 """
 
 from __future__ import annotations
@@ -17,33 +17,34 @@ if TYPE_CHECKING:
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
-"""So that a server that comes back is found soon, and many clients do not drown it."""
+"""Pauses between attempts in seconds: a server that comes back is found soon, and many clients do not overload it."""
 
 LAST_TRY_S: Final = 0.2
 """Time before the end of patience at which the last attempt is made: enough to connect to a server that came back."""
 
 PATIENCE_S: Final = 0.5
-"""How long to try where the caller gave no timeout: enough for a lost connection, short for a program that waits."""
+"""Retry time without a timeout of the caller: enough for a lost connection, short for a program that waits."""
 
 DEFAULT_TIMEOUT_S: Final = 60.0
-"""For calls that give one answer, where the caller gave no timeout: longer than servers wait for one another."""
+"""Time limit of calls with one answer, without a timeout of the caller: longer than servers wait for one another."""
 
 
 class TimeLimit(NamedTuple):
-    """How long all that one verb of a client does may take, on the clock that the client reads."""
+    """Time limit of one method of a client, over all its calls, on the clock that the client reads."""
 
     deadline: Seconds
-    """The instant at which it must be over; infinite where it may take as long as it likes."""
+    """Instant at which the method must end; infinite for no limit."""
     patience: Seconds
-    """How long a server that cannot be reached is tried again, at most until the deadline."""
+    """Time for which a server that cannot be reached is retried, at most until the deadline."""
 
     @classmethod
     def of(
         cls, *, now: Seconds, timeout: Seconds | None, otherwise: Seconds, patience: Seconds = PATIENCE_S
     ) -> TimeLimit:
-        """`timeout` is what the caller gave: then patience lasts as long. `otherwise` holds where it gave none.
+        """`timeout`: time limit of the caller, which is then also the patience. `otherwise`: limit if the caller gave
+        none.
 
-        Raises `DeadlineExceeded` where it leaves no time at all: nothing is sent then.
+        Raises `DeadlineExceeded` if no time is left: nothing is sent then.
         """
         if timeout is None:
             return cls(now + otherwise, patience)
@@ -52,11 +53,11 @@ class TimeLimit(NamedTuple):
         return cls(now + timeout, math.inf)
 
     def remaining(self, now: Seconds) -> Seconds | None:
-        """How much of it is left; None: as long as it likes."""
+        """Return the remaining time; None for no limit."""
         return None if math.isinf(self.deadline) else max(self.deadline - now, 0.0)
 
     def require_time(self, now: Seconds, address: Address) -> None:
-        """Raise `DeadlineExceeded` if nothing is left of it to ask the server at an address in."""
+        """Raise `DeadlineExceeded` if no time is left to ask the server at an address."""
         if now >= self.deadline:
             raise DeadlineExceeded(
                 f"no answer from the name server at {address} in the time given", {"server": address}
@@ -64,7 +65,7 @@ class TimeLimit(NamedTuple):
 
 
 def checked_seconds(seconds: Seconds, what: str) -> Seconds:
-    """Return what was given as a number of seconds; raises `InvalidRequest` where it is none."""
+    """Return a given number of seconds; raise `InvalidRequest` if it is no number."""
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
         raise InvalidRequest(f"{what} is a number of seconds, not {seconds!r:.80}", {what: f"{seconds!r:.80}"})
     return seconds
@@ -74,7 +75,9 @@ class Attempts:
     """The attempts of one call, on the clock that the caller reads."""
 
     def __init__(self, *, limit: TimeLimit, servers: int = 1, request_id: RequestId | None = None) -> None:
-        """`servers`: how many can be asked. All are tried before the first pause, and between two pauses."""
+        """`servers`: number of servers that can be asked. All are tried before the first pause, and between two
+        pauses.
+        """
         self._limit = limit
         self._deadline = limit.deadline
         self._patience = limit.patience
@@ -87,22 +90,22 @@ class Attempts:
         self._may_be_done = False
 
     def timeout(self, now: Seconds) -> Seconds | None:
-        """How long the attempt may take that begins now; None: as long as it likes."""
+        """Return the time limit of an attempt that begins now; None for no limit."""
         if self._began is None:
             self._began = now
         return self._limit.remaining(now)
 
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
-        """Return how long to wait before the next attempt, or raise what the caller is told."""
+        """Return the pause before the next attempt, or raise the error for the caller."""
         if failure.is_answer:
             if self._request_id is not None and self._may_be_done and isinstance(failure.error, Unavailable):
-                # Nothing was done this time; of the time before nobody knows.
+                # Nothing was done this time; an earlier attempt may have been done.
                 raise outcome_unknown(failure.error, self._request_id)
             raise failure.error
         if failure.was_sent:
             self._may_be_done = True
         if self._give_up is None:
-            # A server that does not even take connections costs patience from the first attempt on.
+            # A server that does not even accept connections costs patience from the first attempt on.
             since = now if failure.was_sent or self._began is None else self._began
             self._give_up = min(self._deadline, since + self._patience)
         pause = self._next_pause()
@@ -116,7 +119,7 @@ class Attempts:
         if self._request_id is not None and self._may_be_done and _leaves_doubt(failure):
             raise outcome_unknown(failure.error, self._request_id)
         if failure.may_pass and isinstance(failure.error, ServerFault) and now + pause >= self._deadline:
-            # A stream that its deadline breaks off while a request is being written to it says no more than that.
+            # The deadline breaks a stream while a request is written to it, and gRPC reports only this error.
             raise DeadlineExceeded(f"no answer in the time given: {failure.error.message}", failure.error.facts)
         raise failure.error
 

@@ -1,4 +1,4 @@
-"""Snapshots of all servers, found from the address of one: each tells where its peers are."""
+"""Snapshots of all servers, which are found from the address of one: each server names the addresses of its peers."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from shadowtree.results import Snapshot
 from shadowtree.vocabulary import Address, Seconds
 
 AT_ONCE_LIMIT: Final = 8
-"""Servers that are read at the same time; each keeps the reader some hundred megabytes busy."""
+"""Number of servers that are read at the same time. Each takes some hundred megabytes of the reader."""
 
 ADDRESSES_LIMIT: Final = 1_000
-"""More servers than this nobody has; whoever names more is not believed."""
+"""Maximum number of addresses. No installation has more servers, so a server that names more is not believed."""
 
 ADDRESSES_SHOWN: Final = 10
-"""Addresses in the line that refuses to follow them."""
+"""Number of addresses in the line that refuses to follow them."""
 
 ASKING_SECONDS: Final = 10.0
-"""How long a server may take to say who its peers are, at most: for its snapshot it is asked once more."""
+"""Maximum time in seconds for a server to name its peers. The snapshot itself is a second call."""
 
 Progress = Callable[[Address, int], None]
-"""Told how many rows have come from which server."""
+"""Function that is told the number of rows so far from a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A server of which there is no snapshot, and why."""
+    """A server without a snapshot, and the reason."""
 
     address: Address
     server: str
-    """Its name, where a peer knew it; else empty."""
+    """Name of the server if a peer knew it; else empty."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of all servers that were found; sorted by name and address."""
+    """Results of all servers that were found, sorted by name and address."""
 
     snapshots: tuple[Snapshot, ...]
     missing: tuple[Missing, ...]
@@ -61,13 +61,14 @@ def take_snapshots(
     timeout: Seconds | None = None,
     progress: Progress | None = None,
 ) -> Taken:
-    """Write a snapshot of each server into `folder`, whose earlier snapshots are taken away.
+    """Write a snapshot of each server into `folder`, whose earlier snapshots are deleted.
 
-    `follow`: True if addresses that a server names may be dialled. Without it a server that names others is refused
-    by `InvalidRequest`, which tells the addresses: each server chooses what it names, also hosts of this network.
+    `follow`: True if addresses that a server names may be dialled. Without it, a server that names other servers is
+    refused with `InvalidRequest`, which has the addresses: each server chooses the names, including hosts of this
+    network.
 
-    With `cut` all are of one instant, or none is written and `Unavailable` raised. `timeout` is for each server. Raises
-    `ShadowtreeError` where `first` does not answer, one address or several with commas between them.
+    With `cut` all snapshots show one instant, or none is written and `Unavailable` is raised. `timeout` applies to each
+    server. Raises `ShadowtreeError` if `first` does not answer: one address, or several with commas between them.
     """
     names = _find_servers(first, timeout, follow=follow)
     folder.mkdir(parents=True, exist_ok=True)
@@ -98,7 +99,7 @@ def _take(address: Address, folder: Path, timeout: Seconds | None, progress: Pro
 def _take_at_cut(
     names: dict[Address, str], folder: Path, timeout: Seconds | None, progress: Progress | None
 ) -> tuple[Snapshot, ...]:
-    """All servers are read at the same time; when each has caught up, the first one is asked for the cut."""
+    """Read all servers at the same time; when each has caught up, ask the first one for the cut."""
     cut = os.urandom(16).hex()
     events: SimpleQueue[Address | None] = SimpleQueue()
     with ExitStack() as stack:
@@ -119,7 +120,7 @@ def _take_at_cut(
             behind.discard(events.get() or "")
             failed = next((one for one in taking.values() if one.done() and one.exception() is not None), None)
             if failed is not None:
-                # Leaving closes the clients, which ends the other snapshots.
+                # Leaving the context closes the clients, which ends the other snapshots.
                 failed.result()
         next(iter(clients.values())).make_cut(cut)
         return tuple(sorted((one.result() for one in taking.values()), key=lambda found: found.server))
@@ -145,9 +146,9 @@ def _refuse_to_follow(first: Address, peers: list[tuple[Address, str]]) -> None:
 
 
 def _find_servers(first: Address, timeout: Seconds | None, *, follow: bool) -> dict[Address, str]:
-    """The addresses of all servers, with their names where these are known: peers of peers too, each name once.
+    """Return the addresses of all servers, with their names if known: peers of peers too, each name once.
 
-    `first` is the address of one, or of several with commas between them, of which the first that answers is asked.
+    `first` is one address, or several with commas between them, of which the first that answers is asked.
     """
 
     asking_seconds = min(timeout or ASKING_SECONDS, ASKING_SECONDS)
@@ -184,7 +185,7 @@ def _find_servers(first: Address, timeout: Seconds | None, *, follow: bool) -> d
                 try:
                     names[address], more = one.result()
                 except ShadowtreeError:
-                    # Its snapshot will say why.
+                    # The snapshot of this server will report the reason.
                     continue
                 add(more)
     return {address: name for address, name in names.items() if _is_first_of_its_name(address, name, names)}

@@ -1,4 +1,4 @@
-"""Which of many names have other spellings: names that differ from them in letter case alone."""
+"""Names among many that have other spellings: names in use that differ in letter case alone."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from shadowtree.client.calls import as_kept
 from shadowtree.results import Spellings
 
 ASKED_AT_ONCE: Final = 10_000
-"""Names of one question, as servers take them."""
+"""Maximum number of names of one question, the limit of servers."""
 
 ASKED_CHARACTERS: Final = 400_000
-"""Characters of the names of one question, each of up to 4 bytes: servers take 2 MiB."""
+"""Maximum number of characters of the names of one question, each of up to 4 bytes: servers take 2 MiB."""
 
 
 class AsksForSpellings(Protocol):
@@ -24,7 +24,7 @@ class AsksForSpellings(Protocol):
 
 
 def other_spellings(client: AsksForSpellings, given: Iterable[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield each name that has other spellings, in use or among the given names, with these; sorted by name."""
+    """Yield each name with other spellings, in use or among the given names, and these spellings; sorted by name."""
     each = sorted(set(map(as_kept, given)))
     by_fold: dict[str, list[str]] = {}
     for name in each:

@@ -1,4 +1,4 @@
-"""What is resolved: one group, or several together, each less who is in its exceptions. Pure."""
+"""The targets of a resolution: one group, or several together, each less the members of its exceptions. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from shadowtree.updates import Target
 from shadowtree.vocabulary import GroupId
 
 Asked = GroupId | Target | Iterable[GroupId | Target]
-"""A group, or several; a `Target` has exceptions of its own."""
+"""A group, or several groups. A `Target` has exceptions of its own."""
 
 
 def targets_of(asked: Asked, excluding: Iterable[GroupId], as_kept: Callable[[GroupId], GroupId]) -> tuple[Target, ...]:
-    """Each target once, in the order given, its exceptions with those of all; raises `InvalidRequest`.
+    """Return each target once, in the given order, with its own and the common exceptions; raise `InvalidRequest`.
 
-    `as_kept` gives the form of a name that servers keep.
+    `as_kept` returns the form of a name that servers keep.
     """
     listed = [asked] if isinstance(asked, str | Target) else asked
     if not isinstance(listed, Iterable):

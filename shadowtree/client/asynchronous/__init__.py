@@ -1,7 +1,7 @@
-"""The asynchronous client. The synchronous one is generated from it, but for what the two do differently.
+"""The asynchronous client, from which the synchronous client is generated, except for the modules that differ.
 
-client           the verbs; generated for the other one
-change_stream    updates as they are committed; generated for the other one
-streams          the streams of messages: tasks here, threads there
+client           methods of the client; generated for the synchronous client
+change_stream    updates as they are committed; generated for the synchronous client
+streams          streams of messages: tasks here, threads in the synchronous client
 transport        channels and waiting
 """

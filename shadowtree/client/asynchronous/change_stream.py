@@ -15,10 +15,10 @@ from shadowtree.vocabulary import Revision
 
 
 class ChangeStream(AsyncIterator[RecordedUpdate]):
-    """Updates as they are committed, for ever. `revision` is what to resume after: that of the last one told.
+    """Updates as they are committed, for ever. `revision` is that of the last update returned, from which to resume.
 
-    It begins with the first update that is asked for, or by `open`. A server that cannot be reached is waited for as
-    long as a restart may take (`RESUME_S`): `is_interrupted`.
+    The stream begins with the first update that is asked for, or with `open`. A server that cannot be reached is
+    retried as long as a restart may take (`RESUME_S`); meanwhile `is_interrupted` is true.
     """
 
     is_interrupted = False
@@ -36,13 +36,13 @@ class ChangeStream(AsyncIterator[RecordedUpdate]):
         self._chunks: AsyncGenerator[messages.ChangesChunk, None] | None = None
 
     async def open(self) -> None:
-        """Begin: what is committed after this returns is told."""
+        """Begin the stream: every update committed after the return is reported."""
         if self._chunks is None:
             self._chunks = self._begin(self.revision or None)
             self._take(await anext(self._chunks))
 
     async def __anext__(self) -> RecordedUpdate:
-        """The next update, once it is there; raises what ends the stream for good."""
+        """Return the next update, once there is one; raise an error that ends the stream for good."""
         await self.open()
         while True:
             for update in self._pending:
@@ -57,7 +57,7 @@ class ChangeStream(AsyncIterator[RecordedUpdate]):
                 self._chunks = self._begin(self.revision)
 
     async def close(self) -> None:
-        """Give the stream up."""
+        """End the stream."""
         if self._chunks is not None:
             await self._chunks.aclose()
 

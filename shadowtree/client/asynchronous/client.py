@@ -1,6 +1,6 @@
-"""The client: one method for each verb of the name service.
+"""The client: one method for each operation of the name service.
 
-The synchronous client is generated from this file by `make client`. Parts that it does otherwise are in `transport`.
+The synchronous client is generated from this file by `make client`. The parts that differ are in `transport`.
 """
 
 from __future__ import annotations
@@ -83,12 +83,12 @@ Answer = TypeVar("Answer")
 
 
 class Client:
-    """Asks one name server, which answers for all of them. Threads, or event loops, may share it.
+    """Client of one name server, which answers for all servers. Threads, or event loops, may share it.
 
-    Every call takes `timeout`: how many seconds it may take, with all that is tried again, an iterator from its first
-    step to its last. Without one, that of the client holds; where that is None too, a call may take 60 seconds, and
-    those that move whole graphs or any number of pairs (`import_*`, `export*`, `check_many`, `snapshot`) as long as
-    they like. Writes take `request_id`, reads `at_least_revision`. Errors are `ShadowtreeError`.
+    Every method takes `timeout`: the seconds it may take, including retries; for an iterator, from its first step to
+    its last. Without `timeout` the timeout of the client applies. If that is None too, a call may take 60 seconds.
+    Calls that move whole graphs or any number of pairs (`import_*`, `export*`, `check_many`, `snapshot`) then have no
+    limit. Writes take `request_id`, reads `at_least_revision`. Errors are `ShadowtreeError`.
     """
 
     def __init__(
@@ -99,10 +99,11 @@ class Client:
         patience: Seconds = PATIENCE_S,
         on_wait: Callable[[ShadowtreeError], None] | None = None,
     ) -> None:
-        """Several addresses (a list, or one text with commas): the next is asked where one cannot be reached.
+        """Accept one address, or several (a list, or one text with commas). If one cannot be reached, the next is
+        asked.
 
-        `patience`: for how many seconds servers that cannot be reached are tried again where there is no timeout; with
-        one, as long as that lasts. `on_wait` is told why, before each pause.
+        `patience`: seconds for which servers that cannot be reached are retried without a timeout; with a timeout,
+        retries last as long as it. `on_wait` is called with the error before each pause.
         """
         self._addresses = Addresses(address)
         self._timeout = None if timeout is None else checked_seconds(timeout, "timeout")
@@ -113,11 +114,11 @@ class Client:
 
     @property
     def address(self) -> Address:
-        """Where the next call goes first."""
+        """Address that the next call tries first."""
         return self._addresses.current
 
     async def close(self) -> None:
-        """End all connections; calls under way, and later ones, raise `ClientClosed`."""
+        """End all connections. Calls under way, and later ones, raise `ClientClosed`."""
         await self._connections.close()
 
     async def __aenter__(self) -> Client:
@@ -143,11 +144,12 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make a group without members. With `if_missing` a group that exists is no error, and stays as it is.
+        """Create a group without members. `if_missing`: an existing group is no error, and stays unchanged.
 
-        With `take_over` a process of this id that is in groups becomes the group, and stays in them.
+        `take_over`: a process of this id that is in groups becomes the group, and stays in them.
 
-        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        `effects`: also report groups that became controlled or released, at the cost of examining all nodes that the
+        update affects.
         """
         call = calls.create_group(
             group, effects=effects, request_id=request_id, if_missing=if_missing, take_over=take_over
@@ -169,11 +171,12 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Remove a group; with `force` even one that has parents or children, which are left first.
+        """Delete a group. `force`: even one with parents or children, which are left first.
 
-        With `if_there` a group that does not exist is no error.
+        `if_there`: a group that does not exist is no error.
 
-        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        `effects`: also report groups that became controlled or released, at the cost of examining all nodes that the
+        update affects.
         """
         call = calls.delete_group(group, force=force, effects=effects, request_id=request_id, if_there=if_there)
         try:
@@ -195,10 +198,12 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Make `member` an immediate member of `parent`; with `offline`, as soon as the servers of both are there.
+        """Make `member` an immediate member of `parent`. `offline`: as soon as the servers of both are in reach.
 
-        With `if_missing` a membership that exists is no error, and `unchanged` of the answer says so.
-        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        `if_missing`: an existing membership is no error, and `unchanged` of the answer reports it.
+
+        `effects`: also report groups that became controlled or released, at the cost of examining all nodes that the
+        update affects.
         """
         call = calls.join(
             parent, member, kind=kind, offline=offline, effects=effects, request_id=request_id, if_missing=if_missing
@@ -221,10 +226,12 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Take `member` out of the immediate members of `parent`.
+        """Remove `member` from the immediate members of `parent`.
 
-        With `if_there` a membership that does not exist is no error, and `unchanged` of the answer says so.
-        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        `if_there`: a membership that does not exist is no error, and `unchanged` of the answer reports it.
+
+        `effects`: also report groups that became controlled or released, at the cost of examining all nodes that the
+        update affects.
         """
         call = calls.leave(parent, member, kind=kind, effects=effects, request_id=request_id, if_there=if_there)
         try:
@@ -243,10 +250,10 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.LeftGroups:
-        """Take `member` out of all groups that it is an immediate member of, in one atomic update.
+        """Remove `member` from all groups that have it as an immediate member, in one atomic update.
 
-        With `subnet` only out of groups of that subnet. Raises `Unavailable` where a server is out of reach that may
-        know of more groups; nothing is done then.
+        `subnet`: only from groups of that subnet. Raises `Unavailable` if a server is out of reach that may know more
+        groups. Nothing is done then.
         """
         call = calls.leave_everywhere(member, subnet=subnet, effects=effects, request_id=request_id)
         return await self._call(call, timeout)
@@ -262,8 +269,8 @@ class Client:
     ) -> results.Change:
         """Give a group another name in its subnet, in one atomic update.
 
-        Its parents, members, companions (`+owners`, `+muted`), policy and archive go along. For 30 days `GroupNotFound`
-        for the old name has the new one in its facts, as `renamed_to`.
+        Parents, members, companions (`+owners`, `+muted`), policy and archive keep belonging to the group. For 30 days
+        `GroupNotFound` for the old name has the new name in its facts, as `renamed_to`.
         """
         return await self._call(calls.rename_group(old, new, effects=effects, request_id=request_id), timeout)
 
@@ -275,9 +282,10 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.Change:
-        """Carry out several joins and leaves as one atomic update.
+        """Apply several joins and leaves as one atomic update.
 
-        With `effects` also what became controlled or released: that costs a look at all that the update affects.
+        `effects`: also report groups that became controlled or released, at the cost of examining all nodes that the
+        update affects.
         """
         call = calls.apply(operations, effects=effects, request_id=request_id)
         return await self._apply(call, self._limit(timeout))
@@ -295,12 +303,13 @@ class Client:
         timeout: Seconds | None = None,
         domain: str | None = None,
     ) -> results.ImportSummary:
-        """Bring the graph of a file to the server as one atomic update, once the whole file was found good.
+        """Import the graph of a file as one atomic update, after the whole file was checked.
 
         Raises `BadFile` for the first bad line; with `skip_bad` bad lines are left out and listed in the summary. An
         asynchronous client reads the file in a thread, from which `progress` is called.
-        With `subnet` only arcs whose parent is there are taken. `on_names` is told all names before anything is sent:
-        if it raises, nothing is. `domain` completes the names of an alias table that have none.
+
+        `subnet`: import only arcs whose parent is in this subnet. `on_names` is called with all names before anything
+        is sent; an exception from it cancels the import. `domain` completes the names of an alias table that have none.
         """
         from shadowtree.client.imports import at_its_line, import_of_file, known_subnets
 
@@ -331,7 +340,7 @@ class Client:
         request_id: RequestId | None = None,
         timeout: Seconds | None = None,
     ) -> results.ImportSummary:
-        """Bring a graph to the server as one atomic update; missing groups are created, arcs that exist skipped."""
+        """Import a graph as one atomic update. Missing groups are created, existing arcs skipped."""
         from shadowtree.client.imports import import_of_arcs, known_subnets
 
         limit, status_limit = self._limit(timeout, otherwise=math.inf), self._limit(timeout)
@@ -354,13 +363,14 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
-        """Find everybody in a group, each once; with `groups` also the groups reached, with `walk` the way there.
+        """Return all members of a group, each once. `groups`: also the groups reached. `walk`: also the steps of the
+        walk.
 
-        With `direct` only immediate members: of one group, as its home knows them.
+        `direct`: only immediate members, of one group, as its home knows them.
 
-        Of several groups, which may be `Target`s: whoever is in one of them and in none of its exceptions. `excluding`
-        are exceptions of all. `named_servers`: only processes that one of these has are named, and how many others
-        there are is in `counts`: other servers do not tell the names of their own.
+        For several groups, which may be `Target`s: members of at least one group that are in none of its exceptions.
+        `excluding`: exceptions of all groups. `named_servers`: only processes of these servers are named, and `counts`
+        has the number of the others. Other servers then do not reveal the names of their processes.
         """
         call = calls.resolve(
             group,
@@ -381,9 +391,9 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[MemberId]:
-        """Yield everybody in a group, each once, sorted, as they come: for groups too large to hold.
+        """Yield all members of a group, each once, sorted, as they arrive: for groups too large to hold in memory.
 
-        Raises `Unavailable` after the last one where a part of the graph was out of reach, whose members are missing.
+        Raises `Unavailable` after the last member if a part of the graph was out of reach, whose members are missing.
         """
         unreachable, in_transition = answers.Unreachable(), False
         stream = self._stream(*calls.processes(group, at_least_revision), self._limit(timeout))
@@ -397,9 +407,9 @@ class Client:
             raise answers.incomplete_resolution(group, unreachable.names)
 
     async def confirm(self, basis: str, *, timeout: Seconds | None = None) -> bool:
-        """Find out whether a `Resolution` still holds, by its `basis`; so do all that have the same one.
+        """Return True if a `Resolution` with this `basis` is still valid, and with it all others of the same `basis`.
 
-        Many answers that are kept cost one question then. False where it is not known: resolve anew.
+        One question therefore serves many stored answers. False means unknown: resolve again.
         """
         return bool(basis) and await self._call(calls.confirm(basis), timeout)
 
@@ -412,9 +422,9 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Check:
-        """Find out whether a member is in a group; with `explain` also by which path.
+        """Check whether a member is in a group. `explain`: also return a path.
 
-        Raises `Unavailable` where a part of the graph out of reach could turn a "no" into a "yes".
+        Raises `Unavailable` if a part of the graph out of reach could turn a "no" into a "yes".
         """
         limit = self._limit(timeout)
         connection = self._connections.current()
@@ -442,10 +452,10 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[results.Check]:
-        """Check many pairs of (group, member) over one stream; yields the answers in order, as they come.
+        """Check many pairs of (group, member) over one stream; yield the answers in order, as they arrive.
 
-        Pairs are sent 3,000 at a time, and the rest when the last one has come. An uncertain answer has `is_member`
-        None. A pair that cannot be asked ends the iteration with its error, after the answers before it.
+        Pairs are sent 3,000 at a time; the rest are sent after the last pair. An uncertain answer has `is_member` None.
+        A pair that cannot be asked ends the iteration with its error, after the answers before it.
         """
         bulk, limit = BulkCheck(at_least_revision), self._limit(timeout, otherwise=math.inf)
         attempts = self._attempts(limit)
@@ -486,7 +496,9 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Memberships:
-        """Find every group that a group or process is in, directly or not; with `direct`, as an immediate member."""
+        """Return the groups of a group or process, direct or not. `direct`: only groups with it as an immediate
+        member.
+        """
         call = calls.memberships(member, direct=direct, at_least_revision=at_least_revision)
         return await self._collect(call, timeout)
 
@@ -497,7 +509,7 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Spellings:
-        """Find the names in use that equal given names, at most 10,000, but for letter case."""
+        """Return the names in use that equal given names, at most 10,000, but for letter case."""
         return await self._call(calls.spellings(names, at_least_revision), timeout)
 
     async def describe(
@@ -508,7 +520,7 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.GroupDescription:
-        """Show one group: parents, children, its loop if it is in one, how it is reached."""
+        """Describe one group: its parents, children, loop if it is in one, and pathnames."""
         call = calls.describe(group, pathname_limit=pathname_limit, at_least_revision=at_least_revision)
         return await self._call(call, timeout)
 
@@ -536,10 +548,10 @@ class Client:
         after_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> AsyncIterator[results.RecordedUpdate]:
-        """Yield what updates changed, oldest first, as far as it is kept.
+        """Yield recorded changes of updates, oldest first, as far as they are kept.
 
-        Of one group, or of all groups of the server that owns `subnet`, or else of the server asked. Raises
-        `HistoryForgotten` where more came after `after_revision` than is kept.
+        The changes are those of one group, or of all groups of the server that owns `subnet`, or else of the server
+        asked. Raises `HistoryForgotten` if changes after `after_revision` are no longer kept.
         """
         request = change_record.list_request(group, subnet, since, after_revision)
         limit = self._limit(timeout, otherwise=math.inf)
@@ -556,10 +568,10 @@ class Client:
         after_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> ChangeStream:
-        """Follow what updates change, from now on or after a revision: an iterator that waits for the next one.
+        """Follow changes of updates, from now on or after a revision: an iterator that waits for the next update.
 
-        What is committed after this returned is told. `revision` of the iterator is what to give as `after_revision`
-        to go on where it ended. As `changes` otherwise.
+        Every update committed after the return is reported. To resume an ended iterator, pass its `revision` as
+        `after_revision`. Arguments are otherwise as for `changes`.
         """
         limit = self._limit(timeout, otherwise=math.inf)
         stream = ChangeStream(
@@ -578,7 +590,7 @@ class Client:
     ) -> AsyncIterator[Arc]:
         """Yield all arcs, sorted, and each group without members as an arc with an empty child.
 
-        Raises `Unavailable` after the last one where servers were out of reach, whose groups are missing.
+        Raises `Unavailable` after the last arc if servers were out of reach, whose groups are missing.
         """
         unreachable = answers.Unreachable()
         async with aclosing(self._export(subnet, at_least_revision, timeout)) as chunks:
@@ -600,11 +612,11 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.ExportSummary:
-        """Write all arcs to a file, which is there whole or not at all.
+        """Write all arcs to a file, which exists whole or not at all.
 
-        Raises `Unavailable` where servers are out of reach, whose groups are missing. With `partial`, what is left is
-        written to a file whose name ends with `.partial`, and the summary names them; so it does for standard output
-        and pipes.
+        Raises `Unavailable` if servers are out of reach, whose groups are missing. With `partial`, the remaining groups
+        are written to a file whose name ends with `.partial`, and the summary names the servers. Standard output and
+        pipes are always treated like this.
         """
         from shadowtree.client.files.formats import checked_path, format_of
         from shadowtree.client.files.graph_writer import graph_writer, is_stream
@@ -624,11 +636,13 @@ class Client:
         return results.ExportSummary(lines, unreachable.names)
 
     async def status(self, *, timeout: Seconds | None = None) -> results.ServerStatus:
-        """Ask the server how it is."""
+        """Return the status of the server."""
         return await self._call(calls.status(), timeout)
 
     async def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
-        """Have all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
+        """Let all servers take a cut, one instant of all of them, for the snapshots that wait for the cut of this
+        name.
+        """
         return await self._call(calls.make_cut(name), timeout)
 
     async def snapshot(
@@ -640,11 +654,10 @@ class Client:
         progress: Callable[[int], None] | None = None,
         timeout: Seconds | None = None,
     ) -> results.Snapshot:
-        """Write all that this one server holds, at one revision, to Parquet files in a folder inside `folder`.
+        """Write all data of this one server, at one revision, to Parquet files in a folder inside `folder`.
 
-        With `cut`, the revision is that of the cut of this name, which somebody must make (`make_cut`) once
-        `on_caught_up` was called for every server. `progress` is told how many rows have come. Needs
-        the extra ``audit``.
+        `cut`: use the revision of the cut of this name. The caller must make the cut (`make_cut`) once `on_caught_up`
+        was called for every server. `progress` is called with the number of rows so far. Needs the extra ``audit``.
         """
         from shadowtree.client.files.formats import checked_path
         from shadowtree.client.snapshots.files import Origin, write_tables
@@ -663,30 +676,29 @@ class Client:
         return await in_thread(write_tables, collector.finish(), place, origin)
 
     async def peers(self, *, timeout: Seconds | None = None) -> results.PeerList:
-        """Ask the server which other servers it knows, and how the connections with them stand."""
+        """Return the other servers that the server knows, and the state of the connections with them."""
         return await self._call(calls.peers(), timeout)
 
     async def add_peer(
         self, subnet: SubnetName, address: Address, *, timeout: Seconds | None = None
     ) -> results.PeerList:
-        """Tell the server where that of another subnet is reached; holds at once, and after a restart."""
+        """Tell the server the address of another subnet's server, effective at once and after a restart."""
         return await self._call(calls.add_peer(subnet, address), timeout)
 
     async def remove_peer(
         self, subnet: SubnetName, force: bool = False, *, timeout: Seconds | None = None
     ) -> results.PeerList:
-        """Tell the server that a subnet is nobody's any more.
+        """Tell the server that no server owns a subnet any more.
 
-        `force`: its server is out of reach, and gone for good; all memberships between the two end first, and
-        `memberships_ended` of what is returned says how many there were.
+        `force`: the server of the subnet is out of reach, and gone for good. All memberships between the two servers
+        end first; `memberships_ended` of the result is their number.
         """
         return await self._call(calls.remove_peer(subnet, force=force), timeout)
 
     async def drain(self, *, restart_grace: Seconds | None = None, timeout: Seconds | None = None) -> bool:
-        """End the server as planned; returns whether all that was under way is finished.
+        """End the server as planned; return True if all updates under way were finished.
 
-        `restart_grace`: for how many seconds other servers wait for it, as it is coming back; 0: not at all; None: as
-        it is configured.
+        `restart_grace`: seconds for which other servers wait for its return; 0: no wait; None: as configured.
         """
         return await self._call(calls.drain(restart_grace=restart_grace), timeout)
 
@@ -707,18 +719,19 @@ class Client:
         queue: bool = False,
         timeout: Seconds | None = None,
     ) -> Sent:
-        """Send a message to everybody below a group, or several; less who is below one of `excluding`.
+        """Send a message to all members below a group, or several groups, except those below a group of `excluding`.
 
-        A `Target` has exceptions of its own: they except from that target alone.
+        A `Target` has exceptions of its own, which apply to that target alone.
 
-        Returns once it is durable (`accepted`), or once every server below has it too (`settled`). Where that takes
-        longer than the timeout, or servers are away, what is returned says how far it came. `deadline`: after so many
-        seconds it is handed to nobody any more. `as_`: the process that sends, where a group says who may; it is
-        believed, for nobody is authenticated. Of `quality` ``datagram`` it goes to those alone who listen now: it is
-        never settled, and raises `OutcomeUnknown` where it may have left. Without a `quality` it has that of the group
-        of its first target, as what is returned says; `TakesDatagrams` where more is asked for. `queue`: where the
-        home of the first target is away, the server that is asked keeps the message for it (`queued`), and sends it
-        when that is back.
+        The call returns once the message is durable (`accepted`), or once every server below has it too (`settled`). If
+        that takes longer than the timeout, or servers are away, the result has the state reached. `deadline`: seconds
+        after which the message is no longer handed to anyone. `as_`: the process that sends, for groups that restrict
+        their senders. It is believed, because callers are not authenticated.
+
+        A message of `quality` ``datagram`` reaches only processes that are listening. It is never settled, and raises
+        `OutcomeUnknown` if it may have left. Without a `quality` the message has that of the group of its first target,
+        as the result reports. `TakesDatagrams` is raised if more is asked for. `queue`: while the home of the first
+        target is away, the server that is asked keeps the message (`queued`), and sends it when the home is back.
         """
         message = sending.message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
@@ -760,9 +773,10 @@ class Client:
             return answer.sent
 
     def sender(self, sender: SenderId, *, timeout: Seconds | None = None) -> Sender:
-        """Send many messages without waiting for each, numbered under an id of your own: each is accepted once.
+        """Return a sender of many numbered messages, without a wait for each. Each message is accepted once.
 
-        To be used in a `with`, at whose end all are accepted. One id is for one sender at a time.
+        Use the sender in a `with`, at whose end all messages are accepted. The id `sender` must be your own, and
+        belongs to one sender at a time.
         """
         return Sender(sender, self._way(timeout))
 
@@ -779,19 +793,19 @@ class Client:
     ) -> Listener:
         """Listen for a process, or to the archive of a group: an iterator of messages that waits for the next one.
 
-        A `subscription` has a place of its own, which goes on behind what it acknowledged. `from_` says where one that
-        does not exist yet begins: ``start``, with the oldest message that is kept for the process, or ``now``. A
-        position says that all through it is handled, whoever remembered that.
+        A `subscription` has its own position, and continues behind the messages that it acknowledged. `from_` is the
+        beginning of a subscription that does not exist yet: ``start``, the oldest message that is kept for the process,
+        or ``now``. A position means that all messages through it are handled, wherever the position was stored.
 
-        An `ephemeral` one begins now and ends with the stream: nothing of it is kept, and it needs no mailbox. When the
-        stream breaks, the error is raised, and what comes until somebody listens again is not for it.
+        An `ephemeral` subscription begins now and ends with the stream. Nothing of it is stored, and it needs no
+        mailbox. If the stream breaks, the error is raised, and messages until the next `listen` are missed.
 
         A pattern in place of a process is a *gateway*: ``*``, for all processes that the server asked delivers to, or
-        ``*@debian.org``, for those of one subnet. It is handed each message once, and ``message.recipients`` says for
-        whom. What is sent from its first time on is kept for it.
+        ``*@debian.org``, for those of one subnet. A gateway gets each message once, and ``message.recipients`` has its
+        recipients. Messages are kept for the gateway from its first `listen` on.
 
-        With `groups` or `senders` only what was addressed to one of these (its first target), or is of one of these,
-        is handed out. The rest counts as handed out: it does not come later, either.
+        With `groups` or `senders` only messages addressed to one of these groups (as first target), or sent by one of
+        these senders, are handed out. All others count as handed out: they do not come later, either.
         """
         listening = Listening(
             process, subscription=subscription, from_=from_, ephemeral=ephemeral, groups=groups, senders=senders
@@ -807,33 +821,33 @@ class Client:
         kept: Kept | None = None,
         timeout: Seconds | None = None,
     ) -> Delivery:
-        """Lay down what holds for messages to a group; what is not given stays.
+        """Set the delivery options of a group. An option that is not given stays unchanged.
 
-        `senders`: who may send: ``anyone``, ``members`` (who is below the group), or the id of a group, of any server.
-        `quality`: the most that a message to it can have, and what it has where nothing else is said.
-        `kept`: ``durable``, on disk at each server; or ``memory``: nobody waits for a disk, and a restart of a server
-        loses what it had not handed over yet.
+        `senders`: permitted senders: ``anyone``, ``members`` (all below the group), or the id of a group, of any
+        server. `quality`: the highest quality of a message to the group, and the default. `kept`: ``durable``, on disk
+        at each server; or ``memory``: no call waits for a disk, and a restart of a server loses the messages that it
+        had not handed over yet.
         """
         return await self._call(
             delivery_calls.set_delivery(group, quality=quality, senders=senders, kept=kept), timeout
         )
 
     async def delivery(self, group: GroupId, *, timeout: Seconds | None = None) -> Delivery:
-        """What holds for messages to a group."""
+        """Return the delivery options of a group."""
         return await self._call(delivery_calls.get_delivery(group), timeout)
 
     async def open_mailbox(self, process: MemberId, *, timeout: Seconds | None = None) -> Mailbox:
-        """Have messages kept for a process from now on, whether it listens or not; or those sent to a group itself.
+        """Keep messages for a process from now on, whether it listens or not; or messages sent to a group itself.
 
-        The archive of a group is kept whoever has acknowledged it, until the log of its server is full.
+        The archive of a group is kept in spite of acknowledgements, until the log of its server is full.
         """
         return await self._call(delivery_calls.open_mailbox(process), timeout)
 
     async def close_mailbox(self, process: MemberId, *, force: bool = False, timeout: Seconds | None = None) -> Mailbox:
-        """Have nothing kept any more for a process. What was kept, and its subscriptions, are gone.
+        """Stop keeping messages for a process. Its kept messages and its subscriptions are deleted.
 
-        `force`: close the mailbox of a gateway (``*`` or ``*@SUBNET``). Such a mailbox is closed with it alone, and on
-        the machine of its server alone.
+        `force`: close the mailbox of a gateway (``*`` or ``*@SUBNET``). Such a mailbox is closed only with `force`, and
+        only on the machine of its server.
         """
         return await self._call(delivery_calls.close_mailbox(process, force=force), timeout)
 
@@ -851,7 +865,7 @@ class Client:
                 return
 
     async def dead_letters(self, subnet: SubnetName | None = None, *, timeout: Seconds | None = None) -> DeadLetters:
-        """Give what the server that owns `subnet`, or else the server asked, could not deliver; the oldest first."""
+        """Return the dead letters of the server that owns `subnet`, or else of the server asked; the oldest first."""
         token, limit = "", self._limit(timeout, otherwise=math.inf)
         found: list[DeadLetter] = []
         size = AnswerSize()
@@ -870,7 +884,7 @@ class Client:
         subnet: SubnetName | None = None,
         timeout: Seconds | None = None,
     ) -> Replayed:
-        """Send dead letters by their numbers to the servers that lack them. May be repeated: none is sent twice."""
+        """Send dead letters by their numbers to the servers that lack them. A repetition sends none twice."""
         return await self._call(delivery_calls.replay(numbers, subnet), timeout)
 
     async def drop(
@@ -880,10 +894,10 @@ class Client:
         subnet: SubnetName | None = None,
         timeout: Seconds | None = None,
     ) -> int:
-        """Forget dead letters by their numbers; returns how many there were."""
+        """Delete dead letters by their numbers; return their number."""
         return await self._call(delivery_calls.drop(numbers, subnet), timeout)
 
-    # -- how calls are carried out
+    # -- implementation of calls
 
     def _way(self, timeout: Seconds | None) -> Way:
         limit = self._limit(timeout, otherwise=math.inf)
@@ -912,7 +926,7 @@ class Client:
         return cleaned(call.read(message))
 
     async def _collect(self, call: calls.StreamCall[Answer], timeout: Seconds | None) -> Answer:
-        """The answer in one message where it is small enough, else by a stream."""
+        """Return the answer in one message if it is small enough, else by a stream."""
         limit = self._limit(timeout)
         if not self._large_answers.has(call):
             answer = await self._collect_at_once(call, limit)
@@ -932,7 +946,7 @@ class Client:
         return await self._attempt(attempt, limit, None)
 
     async def _collect_at_once(self, call: calls.StreamCall[Answer], limit: TimeLimit) -> Answer | None:
-        """The answer; None where it is too large, or the server does not know the call."""
+        """Return the answer; None if it is too large, or the server does not know the call."""
 
         async def attempt(connection: Connection, remaining: Seconds | None) -> Answer | None:
             if call.at_once in connection.unknown_calls:
@@ -964,7 +978,7 @@ class Client:
         return self._stream("ExportSnapshot", calls.snapshot(cut or ""), limit)
 
     async def _apply(self, call: calls.UnaryCall[results.Change], limit: TimeLimit) -> results.Change:
-        """Carry out an update, in chunks where it is larger than one message."""
+        """Apply an update, in chunks if it is larger than one message."""
         chunks = large_updates.chunks_of(call.request)
         if not chunks:
             return await self._call_within(call, limit)
@@ -975,7 +989,7 @@ class Client:
             except RpcError as error:
                 if not is_unknown_call(error):
                     raise
-            # A server of the version before takes larger messages. It may be another one the next time.
+            # An older server takes larger messages. The next attempt may reach another server.
             return await connection.call(call.method, call.request, remaining)
 
         return cleaned(call.read(await self._attempt(attempt, limit, call.request_id)))
@@ -989,7 +1003,7 @@ class Client:
         return cleaned(call.read(message))
 
     async def _stream(self, method: str, request: Any, limit: TimeLimit) -> AsyncGenerator[Any, None]:
-        """Yield the messages of a stream; it is tried again until the first of them has come."""
+        """Yield the messages of a stream, with retries until the first of them has come."""
         attempts = self._attempts(limit)
         while True:
             connection, has_begun = self._connections.current(), False

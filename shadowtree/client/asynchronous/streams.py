@@ -1,4 +1,4 @@
-"""Drives the streams of messages for the asynchronous client: a sender has a task that reads, a listener has none."""
+"""Streams of messages of the asynchronous client. A sender has a task that reads; a listener has none."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
-"""How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
+"""Wait for the end of a stream, during which the server makes acknowledgements durable."""
 
 
 class Sender:
-    """Sends messages that are numbered, without waiting for each: `flush` does. Of one event loop.
+    """Sender of numbered messages for one event loop. `send` does not wait for acceptance; `flush` does.
 
-    Whatever breaks meanwhile, each message is accepted once, in order. After an error, which the next call raises,
-    `next_number` of another sender of the same id tells which message to go on with.
+    Each message is accepted once, in order, whatever connection breaks meanwhile. After an error, which the next call
+    raises, create another sender of the same id. Its `next_number` tells the message to continue with.
     """
 
     def __init__(self, sender: SenderId, way: Way) -> None:
@@ -35,7 +35,7 @@ class Sender:
         self._changed = asyncio.Condition()
         self._failure: ShadowtreeError | None = None
         self._stream_number = 0
-        """Of the present stream; nothing is said on earlier ones."""
+        """Number of the present stream. No request is written to earlier streams."""
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
 
@@ -50,9 +50,9 @@ class Sender:
         headers: Mapping[str, str] | None = None,
         as_: MemberId | None = None,
     ) -> None:
-        """Give one message; waits only where 1,000 messages, or 4 MiB, are not accepted yet.
+        """Send one message; wait only while 1,000 messages, or 4 MiB, are not accepted yet.
 
-        Raises what became of an earlier one: then nothing after that was accepted.
+        Raises the error of an earlier message. No message after that one was accepted.
         """
         request = message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
@@ -63,7 +63,10 @@ class Sender:
             self._say()
 
     async def next_number(self, target: MemberId) -> int:
-        """The number of the next message to this first target: 1 more than the messages that it has got, or will."""
+        """Return the number of the next message to this first target.
+
+        The number is 1 more than the number of messages that the target has received or will receive.
+        """
         async with self._changed:
             self._raise_failure()
             self._messages.ask(target)
@@ -74,7 +77,7 @@ class Sender:
         return found
 
     async def flush(self) -> None:
-        """Wait until all messages so far are accepted; raises what became of one that is not."""
+        """Wait until all messages so far are accepted; raise the error of a message that is not."""
         async with self._changed:
             await self._wait_until(lambda: self._messages.unanswered == 0)
 
@@ -94,7 +97,7 @@ class Sender:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Flush; after an exception give up what is not accepted yet."""
+        """Flush and end; after an exception discard messages that are not accepted yet."""
         if kind is None:
             await self.close()
         else:
@@ -141,7 +144,7 @@ class Sender:
         except ShadowtreeError as error:
             self._failure = error
         finally:
-            # Whoever waits finds the task done.
+            # Callers that wait must find the task done, so they are woken in another task.
             asyncio.get_running_loop().create_task(self._tell_end())
 
     async def _tell_end(self) -> None:
@@ -154,7 +157,7 @@ class Sender:
             return not self._is_closing
 
     async def _converse(self, reconnection: Reconnection) -> Failure | None:
-        """One stream, until it ends; returns why, where something is left to say."""
+        """Run one stream until it ends; return the failure if messages are left to send, else None."""
         connection = self._way.connections.current()
         self._messages.begin_stream()
         self._stream_number += 1
@@ -185,7 +188,7 @@ class Sender:
         return None if self._messages.is_silent or self._is_closing else failure
 
     async def _said(self, stream_number: int) -> AsyncGenerator[wire.SendRequest, None]:
-        """What is said on a stream: all that is there, each time."""
+        """Yield the requests of a stream, each with all messages that are due."""
         while True:
             async with self._changed:
                 await self._changed.wait_for(
@@ -199,7 +202,7 @@ class Sender:
 
 
 class _Done:
-    """What may be awaited, and is done."""
+    """An awaitable that is already done."""
 
     def __await__(self) -> Generator[None, None, None]:
         return
@@ -207,7 +210,7 @@ class _Done:
 
 
 class _Speech:
-    """What a listener and its messages, which may outlive it, say on the present stream."""
+    """Requests of a listener on the present stream. Its messages refer to it and may outlive the listener."""
 
     def __init__(self, listening: Listening) -> None:
         self.listening = listening
@@ -217,30 +220,30 @@ class _Speech:
         listening.acknowledge = self.acknowledge
 
     def acknowledge(self, message: Message) -> _Done:
-        """A message is handled."""
+        """Take note of a handled message."""
         self.listening.note_acknowledged(message)
         self._changed.set()
         return _Done()
 
     def take(self) -> Message | None:
-        """The next message that is there."""
+        """Return the next message that has arrived; None if there is none."""
         found = self.listening.take()
         if self.listening.is_due:
             self._changed.set()
         return found
 
     def begin_stream(self) -> AsyncGenerator[wire.SubscribeRequest, None]:
-        """What is said on a new stream."""
+        """Return the requests of a new stream."""
         self._stream_number += 1
         return self._requests(self.listening.begin_stream(), self._stream_number)
 
     def end_stream(self) -> None:
-        """Nothing more is said on the stream that was begun last."""
+        """End the requests of the stream that was begun last."""
         self._stream_number += 1
         self._changed.set()
 
     def end(self) -> None:
-        """What is left is said, and nothing after it."""
+        """Send the remaining acknowledgements, and nothing after them."""
         self.is_ended = True
         self._changed.set()
 
@@ -259,26 +262,29 @@ class _Speech:
 class Listener(AsyncIterator[Message]):
     """Messages as they come, for ever; ended by `close`, or by leaving the loop.
 
-    Begins with the first message that is asked for, or with `open`. A server that cannot be reached is waited for, and
-    listening goes on after the last message that was handed out; but an ephemeral subscription ends with its stream.
+    The stream begins with the first message that is asked for, or with `open`. If the server cannot be reached, the
+    listener retries, and continues after the last message that was handed out. An ephemeral subscription instead ends
+    with its stream.
     """
 
     def __init__(self, listening: Listening, way: Way) -> None:
-        """`listening` is this listener's alone."""
+        """`listening` belongs to this listener alone."""
         self._speech = _Speech(listening)
-        # Not of this object: so a listener that is dropped ends its stream.
+        # The generator has no reference to this object, so dropping the listener ends the stream.
         self._messages = _messages(self._speech, way)
         self._is_begun = False
         self._is_reading = False
 
     async def open(self) -> None:
-        """Begin: what comes after this returned is handed out."""
+        """Begin the stream: every message after the return is handed out."""
         if not self._is_begun:
             self._is_begun = True
             await self._next()
 
     async def __anext__(self) -> Message:
-        """The next message, once it is there; raises what ends the stream for good, such as `TakenOver`."""
+        """Return the next message, once there is one; raise an error that ends the stream for good, such as
+        `TakenOver`.
+        """
         await self.open()
         found = await self._next()
         if found is None:
@@ -286,13 +292,13 @@ class Listener(AsyncIterator[Message]):
         return found
 
     async def close(self) -> None:
-        """End; what was acknowledged is durable then, unless the server cannot be reached."""
+        """End the stream. Acknowledgements are durable on return, unless the server cannot be reached."""
         self._speech.end()
         if not self._is_reading:
             await self._messages.aclose()
 
     async def aclose(self) -> None:
-        """As `close`."""
+        """Alias of `close`."""
         await self.close()
 
     async def __aenter__(self) -> Listener:
@@ -316,7 +322,7 @@ class Listener(AsyncIterator[Message]):
 
 
 async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None, None]:
-    """None once it has begun, then messages; ends once the speech has ended."""
+    """Yield None once the stream has begun, then messages, until `speech` has ended."""
     reconnection = Reconnection(way.begin_attempts, ends_when_broken=speech.listening.is_ephemeral)
     has_begun = False
     while not speech.is_ended:
@@ -355,11 +361,11 @@ async def _messages(speech: _Speech, way: Way) -> AsyncGenerator[Message | None,
 
 
 async def _drain(stream: Any) -> None:
-    """Read a stream to its end, whose other side has ended."""
+    """Read a stream to its end after the client's side has ended."""
     try:
         async with asyncio.timeout(CLOSE_S):
             async for _ in stream:
                 pass
     except (RpcError, TimeoutError):
-        # What was acknowledged and did not get there comes again.
+        # Messages whose acknowledgements were lost come again.
         pass

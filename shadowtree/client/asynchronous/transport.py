@@ -34,11 +34,11 @@ Found = TypeVar("Found")
 Given = ParamSpec("Given")
 
 pause = asyncio.sleep
-"""Let so many seconds pass."""
+"""Sleep for a number of seconds."""
 
 
 class Connection:
-    """The channel to one address, for calls of one event loop: the one that runs."""
+    """The channel to one address, for calls from the running event loop."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -46,7 +46,7 @@ class Connection:
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
-        """Calls that the server, which is of a version before, has said not to know."""
+        """Calls that the server, which is older than this client, does not know."""
         self.checks = ChecksOfTasks(self._check_known)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
@@ -56,7 +56,7 @@ class Connection:
         try:
             return getattr(stub, method)(request, timeout=timeout)
         except grpc.aio.UsageError:
-            # So gRPC refuses a channel that was closed.
+            # gRPC raises UsageError for a channel that was closed.
             raise client_closed() from None
 
     async def _check_known(
@@ -74,11 +74,11 @@ class Connection:
 
 
 Attempt = Callable[[Connection, Seconds | None], Awaitable[Found]]
-"""One attempt of a call, which may take so many seconds."""
+"""Function that makes one attempt of a call, with a time limit in seconds."""
 
 
 class Connections:
-    """Connections of one client, by event loop and address. Those of loops that are over go."""
+    """Connections of one client, by event loop and address. Connections of closed loops are dropped."""
 
     def __init__(self, addresses: Addresses) -> None:
         self._addresses = addresses
@@ -87,9 +87,9 @@ class Connections:
         self._is_closed = False
 
     def current(self) -> Connection:
-        """Return the connection to use in the event loop that runs; raises `ClientClosed`."""
+        """Return the connection to use in the running event loop; raise `ClientClosed` if the client is closed."""
         loop = asyncio.get_running_loop()
-        # Nothing is there once the client is closed.
+        # The dictionary is empty once the client is closed.
         mine = self._by_loop.get(loop)
         known = None if mine is None else mine.get(self._addresses.current)
         if known is not None:
@@ -106,7 +106,7 @@ class Connections:
             return of_loop[address]
 
     async def close(self) -> None:
-        """End all connections; calls under way, and later ones, raise `ClientClosed`."""
+        """End all connections. Calls under way, and later ones, raise `ClientClosed`."""
         with self._lock:
             self._is_closed = True
             by_loop, self._by_loop = self._by_loop, {}
@@ -120,14 +120,14 @@ class Connections:
                     await asyncio.wrap_future(closing)
 
     def tell_if_closed(self, request_id: RequestId | None = None) -> None:
-        """Raise what a call is told that was cancelled by the end of the client, and not with its task."""
+        """Raise the error of a call that was cancelled by closing the client, and not with its task."""
         task = asyncio.current_task()
         if self._is_closed and not (task is not None and task.cancelling()):
             raise client_closed() if request_id is None else outcome_unknown(client_closed(), request_id)
 
     @contextmanager
     def telling_if_closed(self, request_id: RequestId | None = None) -> Iterator[None]:
-        """Do as `tell_if_closed` where what is inside is cancelled."""
+        """Call `tell_if_closed` if the enclosed block is cancelled."""
         try:
             yield
         except asyncio.CancelledError:
@@ -137,7 +137,7 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How streams reach a server, which may have to be opened again."""
+    """Connections and retry rules of streams, which may have to be opened again."""
 
     connections: Connections
     failure: Callable[[RpcError, Connection], Failure]
@@ -146,32 +146,32 @@ class Way:
 
 
 class Requests:
-    """Requests of one stream, as they come."""
+    """Queue of the requests of one stream."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Any] = asyncio.Queue()
 
     def put(self, request: Any) -> None:
-        """Say another one."""
+        """Add a request."""
         self._queue.put_nowait(request)
 
     def end(self) -> None:
-        """Say no more."""
+        """End the stream of requests."""
         self._queue.put_nowait(None)
 
     async def stream(self) -> AsyncIterator[Any]:
-        """Yield the requests until the end is said."""
+        """Yield the requests until their end."""
         while (request := await self._queue.get()) is not None:
             yield request
 
 
 async def once(request: Any) -> AsyncIterator[Any]:
-    """Yield one request: a stream of it alone."""
+    """Yield one request, as a stream."""
     yield request
 
 
 async def batches_of(pairs: Pairs) -> AsyncGenerator[list[Pair], None]:
-    """Yield pairs in batches; the last one is shorter than the others, or empty."""
+    """Yield pairs in batches. The last batch is shorter than the others, or empty."""
     if isinstance(pairs, AsyncIterable):
         async for batch in awaited_batches(pairs):
             yield batch

@@ -1,1 +1,3 @@
-"""File formats: `lines` reads any file safely, `graph_reader` and `graph_writer` know arcs, `update_reader` updates."""
+"""File formats: `lines` reads any file safely; `graph_reader` and `graph_writer` handle arcs, `update_reader`
+updates.
+"""

@@ -41,7 +41,7 @@ class _Entry:
 
     lines: list[int] = field(default_factory=list)
     starts: list[int] = field(default_factory=list)
-    """The offset in the text of each of `lines`."""
+    """Offset in the text of each of `lines`."""
     texts: list[str] = field(default_factory=list)
     length: int = 0
 
@@ -64,7 +64,7 @@ class _Row(NamedTuple):
 
 
 class AliasTable:
-    """One table; `domain` completes the names that have none."""
+    """One alias table. `domain` completes names without a domain."""
 
     def __init__(self, name: str, *, is_virtual: bool, domain: SubnetName | None) -> None:
         self._name = name
@@ -74,7 +74,7 @@ class AliasTable:
         """Each list by its name in lower case: the name as written, and its line."""
 
     def add_to(self, columns: GraphColumns, blocks: Iterable[LineBlock], on_bad_line: OnBadLine) -> None:
-        """Add the arcs of all lines; raises `BadFile` for a name without a domain if none was given.
+        """Add the arcs of all lines; raise `BadFile` for a name without a domain if none was given.
 
         A target may be a list further down, so all entries are read before the first arc is added.
         """
@@ -132,7 +132,7 @@ class AliasTable:
         for start, why in _NOT_ADDRESSES.items():
             if row.target.lower().startswith(start):
                 raise BadRowError(f"{row.target[:40]!r}: {why}")
-        # In aliases(5) `\ann` is the mailbox of ann, even if ann is an alias too.
+        # In aliases(5), `\ann` is the mailbox of ann, even if ann is an alias too.
         is_mailbox = row.target.startswith("\\")
         try:
             target = parse_name(self._completed(row.target.removeprefix("\\"), row.line))

@@ -1,14 +1,14 @@
 """A graph as CSV, which spreadsheets read and write.
 
 The first line names the columns: ``list``, ``address`` and perhaps ``role``, in any order, with commas or semicolons
-between. Both are ids. What somebody is in a list:
+between. Lists and addresses are ids. Roles:
 
     member  a member; where the address is a list of the file, a nested group
     group   a nested group, or with an empty address a list without members
     owner   a member of the group ``NAME+owners@SUBNET``
     muted   a member of the list, and of the group ``NAME+muted@SUBNET``
 
-Without a role it is a member, and a list without members where the address is empty.
+Without a role the address is a member; an empty address stands for a list without members.
 
 A table of a directory, as ``Export-Csv`` writes it, has other columns: `directory_csv`.
 """
@@ -31,9 +31,9 @@ COLUMNS: Final = ("list", "address", "role")
 _LIST, _ADDRESS, _ROLE = COLUMNS
 _SEPARATORS: Final = (",", ";")
 _TYPE_LINE: Final = "#TYPE "
-"""Begins the first line of older versions of ``Export-Csv``."""
+"""Beginning of the first line of older versions of ``Export-Csv``."""
 _OPEN_QUOTE: Final = "unexpected end of data"
-"""What Python says of it."""
+"""Python's error text for a quote that is not closed."""
 _MEMBER, _GROUP, _OWNER, _MUTED = "member", "group", "owner", "muted"
 _ROLES: Final = (_MEMBER, _GROUP, _OWNER, _MUTED)
 _BESIDE: Final = {_OWNER: "+owners", _MUTED: "+muted"}
@@ -47,14 +47,14 @@ class _Row(NamedTuple):
 
 
 def csv_line(*fields: str) -> str:
-    """One line, with its end; what holds a comma or quotes is quoted."""
+    """Return one line with its end; quote fields that contain a comma or quotes."""
     line = io.StringIO()
     csv.writer(line, lineterminator="\n").writerow(fields)
     return line.getvalue()
 
 
 def add_csv(name: str, blocks: Iterable[LineBlock], columns: GraphColumns, on_bad_line: OnBadLine) -> None:
-    """Add the arcs of the lines of a file; raises `BadFile` where the first one names no columns.
+    """Add the arcs of the lines of a file; raise `BadFile` if the first line does not name the columns.
 
     A member may be named as a list further down, so all rows are read before the first arc is added.
     """
@@ -88,7 +88,7 @@ def _add(row: _Row, columns: GraphColumns, lists: set[str]) -> None:
 
 
 def _columns_of(name: str, number: int, line: str) -> tuple[str, dict[str, int]]:
-    """What stands between the columns, and where each is."""
+    """Return the separator of the columns, and the place of each column."""
     for separator in _SEPARATORS:
         names = [column.strip().strip('"').lower() for column in line.split(separator)]
         if _LIST in names and _ADDRESS in names:
@@ -130,10 +130,10 @@ def _directory_rows(
 def _fields(
     lines: Iterable[tuple[int, str]], separator: str, count: int, on_bad_line: OnBadLine
 ) -> Iterator[tuple[int, list[str]]]:
-    """The fields of each good line; lines without anything in them are passed over."""
+    """Yield the fields of each good line. Empty lines are skipped."""
     for number, line in lines:
         try:
-            # Each line by itself: a quote that is not closed must not take in all that follows.
+            # Each line is parsed by itself: a quote that is not closed must not take in all following lines.
             fields = next(csv.reader([line], delimiter=separator, strict=True), [])
         except csv.Error as error:
             why = "a quote is not closed" if str(error) == _OPEN_QUOTE else str(error)
@@ -151,7 +151,7 @@ def _fields(
 def _rows(
     lines: Iterable[tuple[int, str]], separator: str, places: dict[str, int], on_bad_line: OnBadLine
 ) -> Iterator[_Row]:
-    """The good rows."""
+    """Yield the good rows."""
     names: dict[str, str] = {}
     for number, fields in _fields(lines, separator, len(places), on_bad_line):
         role = fields[places[_ROLE]].strip().lower() if _ROLE in places else ""
@@ -163,7 +163,7 @@ def _rows(
 
 
 def _name(text: str, names: dict[str, str]) -> str:
-    """The name as it is kept, one text however often it comes; what is no name as it stands there."""
+    """Return the name as servers keep it, with one text object for equal names; an invalid name stays unchanged."""
     found = names.get(text)
     if found is None:
         try:

@@ -1,8 +1,8 @@
 """Members of groups as Active Directory's ``Export-Csv`` writes them: one line for each group and member.
 
 Columns, in any order and letter case: ``GroupDN`` or ``GroupName``, ``GroupMail``; ``MemberDN`` or ``MemberName``,
-``MemberSamAccountName``, ``MemberMail``, ``MemberUserPrincipalName``, ``MemberObjectClass``. Others are passed over.
-`directory_names` tells how groups and members are named.
+``MemberSamAccountName``, ``MemberMail``, ``MemberUserPrincipalName``, ``MemberObjectClass``. Other columns are ignored.
+`directory_names` defines the names of groups and members.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from shadowtree.client.files.lines import OnBadLine
 from shadowtree.client.graph_columns import BadRowError, GraphColumns
 
 COLUMNS: Final = ("GroupDN", "GroupName", "MemberDN", "MemberName")
-"""Columns by which a table is known: one of the first two, and one of the others."""
+"""Columns that identify such a table: one of the first two, and one of the others."""
 
 _GROUP_COLUMNS: Final = frozenset({"groupdn", "groupname"})
 _MEMBER_COLUMNS: Final = frozenset({"memberdn", "membername", "membersamaccountname"})
 
 Row = Mapping[str, str]
-"""Fields of a line by their column in lower case."""
+"""Fields of a line, by column in lower case."""
 
 
 def is_directory_table(columns: Iterable[str]) -> bool:
@@ -41,14 +41,14 @@ def add_directory_rows(rows: Iterable[tuple[int, Row]], columns: GraphColumns, o
             if row.get("groupdn"):
                 names_of_dns.setdefault(read_dn(row["groupdn"]).key, _group(row))
         except BadRowError:
-            # Its line is reported below.
+            # The second pass reports this line.
             continue
     for line, row in read:
         try:
             group, member = _group(row), _member(row)
             nested = names_of_dns.get(read_dn(row["memberdn"]).key) if row.get("memberdn") else None
             if nested is not None:
-                # By the name that its own lines give it.
+                # The name from the group's own lines is used.
                 columns.add(group, nested, "group")
                 continue
             if not member:

@@ -1,7 +1,7 @@
 """Distinguished names of directories (RFC 4514) as names of the graph.
 
-An entry with a mail address is named by it. Any other entry is named by the value of the first part of its
-distinguished name and the domain of its ``dc`` parts: ``cn=Staff,ou=Groups,dc=ubc,dc=example`` is
+An entry with a mail address has that address as its name. Any other entry is named by the value of the first part of
+its distinguished name and the domain of its ``dc`` parts: ``cn=Staff,ou=Groups,dc=ubc,dc=example`` is
 ``Staff@ubc.example``.
 """
 
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from shadowtree.client.graph_columns import BadRowError
 
 DnKey: TypeAlias = tuple[tuple[str, str], ...]
-"""A distinguished name for comparing: types and values in lower case, first part first."""
+"""Comparison key of a distinguished name: types and values in lower case, first part first."""
 
 _PART: Final = re.compile(r"((?:\\.|[^,\\])*+)(?:,|$)", re.S)
 _ESCAPED: Final = re.compile(r"((?:\\[0-9a-fA-F]{2})+)|\\(.)", re.S)
@@ -28,22 +28,22 @@ class Dn(NamedTuple):
 
     @property
     def key(self) -> DnKey:
-        """A key that all spellings of the name share."""
+        """Key that all spellings of the name share."""
         return tuple((kind, " ".join(value.lower().split())) for kind, value in self.parts)
 
     @property
     def domain(self) -> str:
-        """The domain of the ``dc`` parts; empty without any."""
+        """Domain of the ``dc`` parts. Empty if there are none."""
         return ".".join(value for kind, value in self.parts if kind == _DOMAIN_PART)
 
     @property
     def first(self) -> str:
-        """The value of the first part."""
+        """Value of the first part."""
         return self.parts[0][1]
 
 
 def read_dn(text: str) -> Dn:
-    """Read a distinguished name; raises `BadRowError`."""
+    """Read a distinguished name; raise `BadRowError` if it is invalid."""
     parts = []
     for part in _PART.findall(text.strip()):
         kind, sign, value = part.partition("=")

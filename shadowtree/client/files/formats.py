@@ -1,4 +1,4 @@
-"""Which formats a file can have, and how its name tells."""
+"""File formats for graphs, and their choice by the name of a file."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ class FileFormat(StrEnum):
 
     @property
     def is_compressed(self) -> bool:
-        """Whether the bytes are gzip data."""
+        """True if the bytes are gzip data."""
         return self is FileFormat.TSV_GZ
 
     @property
     def is_alias_table(self) -> bool:
-        """Whether the file is a table of Postfix, whose names may lack a domain."""
+        """True if the file is a table of Postfix, whose names may lack a domain."""
         return self in {FileFormat.ALIASES, FileFormat.VIRTUAL}
 
     @property
     def is_written(self) -> bool:
-        """Whether files are written in it too."""
+        """True if files can be written in the format."""
         return not self.is_alias_table and self is not FileFormat.LDIF
 
     @property
     def is_ending(self) -> bool:
-        """Whether its name is the ending of a file's name."""
+        """True if its name is the ending of a file's name."""
         return not self.is_alias_table
 
 
 STANDARD_STREAM: Final = "-"
-"""In place of a file's name: standard input or output."""
+"""Name that stands for standard input or output."""
 
 
 def checked_path(path: str | PathLike[str]) -> str:
-    """The path of a file as a text; raises `InvalidRequest` where it is none."""
+    """Return the path of a file as a text; raise `InvalidRequest` if it is no path."""
     found = fspath(path) if isinstance(path, str | PathLike) else None
     if not isinstance(found, str):
         raise InvalidRequest(f"the path of a file is wanted, not {path!r:.80}")
@@ -55,7 +55,7 @@ def checked_path(path: str | PathLike[str]) -> str:
 
 
 def format_of(path: str, chosen: str | None = None) -> FileFormat:
-    """Return the format that was chosen, else the one that the file's name tells."""
+    """Return the chosen format, or else the format of the file's name."""
     if chosen is not None:
         if chosen not in list(FileFormat):
             raise InvalidRequest(f"unknown file format {chosen!r}; there are {', '.join(FileFormat)}")

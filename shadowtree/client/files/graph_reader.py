@@ -1,8 +1,8 @@
-"""Reads a whole graph from a file into columns, checking every line.
+"""Reader of a whole graph from a file into columns. Every line is checked.
 
 TSV: ``parent<TAB>child<TAB>group|member``; ``G<TAB><TAB>group`` is a group without members. JSON lines: objects with
-the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`.
-Tables of Postfix: `alias_rows`. LDIF: `ldif_rows`.
+the keys ``parent``, ``child`` and ``kind``, with the same meaning. CSV: `csv_rows`. Tables of Postfix: `alias_rows`.
+LDIF: `ldif_rows`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from shadowtree.results import SkippedLine
 from shadowtree.vocabulary import SubnetName
 
 SKIPPED_KEPT = 1_000
-"""Bad lines that are told one by one; the others are counted."""
+"""Maximum number of bad lines that are reported one by one. The others are counted."""
 
 SKIPPED_LIMIT = 1_000_000
-"""Bad lines that are left out: a file with more of them is no graph."""
+"""Maximum number of bad lines to leave out. A file with more is not a graph."""
 
 _JSON_KEYS = {"parent", "child", "kind"}
 _JSON_KINDS = {"group": "group", "member": "member", "process": "member"}
@@ -35,7 +35,7 @@ class Skipped(NamedTuple):
     """The lines that were left out of a file."""
 
     lines: tuple[SkippedLine, ...]
-    """The first ones."""
+    """The first of these lines."""
     total: int
 
 
@@ -48,9 +48,10 @@ def read_graph(
     progress: Progress | None = None,
     domain: SubnetName | None = None,
 ) -> Skipped:
-    """Add all arcs of a file to `columns`; returns the lines left out. `domain` completes the names of alias tables.
+    """Add all arcs of a file to `columns`; return the lines left out.
 
-    Raises `BadFile` for the first bad line, or with `skip_bad` only for a file that is broken as a whole.
+    `domain` completes the names of alias tables. Raises `BadFile` for the first bad line, or with `skip_bad` only for a
+    file that is broken as a whole.
     """
     skipped: list[SkippedLine] = []
     count = 0

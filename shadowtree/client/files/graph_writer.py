@@ -1,4 +1,4 @@
-"""Writes a graph to a file so that it is there whole or not at all, and reads back to the same graph."""
+"""Writer of a graph to a file that exists whole or not at all, and reads back to the same graph."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ _KINDS: Final = {"group": "group", "process": "member"}
 WriteArc = Callable[[Arc], None]
 
 PARTIAL_SUFFIX: Final = ".partial"
-"""Ends the name of a file that lacks a part of the graph: it never takes the place of a whole one."""
+"""Ending of the name of a file that lacks a part of the graph. Such a file never replaces a whole one."""
 
 
 def is_stream(path: str) -> bool:
-    """Whether lines are read as they are written, and no file takes its place in the end."""
+    """Return True if the output is a stream, which is read while it is written and cannot be replaced at the end."""
     return path == STANDARD_STREAM or (Path(path).exists() and not Path(path).is_file())
 
 
 @contextmanager
 def graph_writer(path: str, file_format: FileFormat, *, is_partial: Callable[[], bool] = bool) -> Iterator[WriteArc]:
-    """Give a function that writes one arc; the file takes its place when the block is left without an error.
+    """Yield a function that writes one arc; the file takes its final name when the block ends without an error.
 
-    `is_partial` is asked then: a file that is partial gets `PARTIAL_SUFFIX`.
+    `is_partial` is called at that point: a partial file gets `PARTIAL_SUFFIX`.
     """
     if not file_format.is_written:
         raise InvalidRequest(f"files are read in the format {file_format}, not written")
     with _sink(path, is_partial) as raw:
         if file_format.is_compressed:
-            # No time and no name inside, so that equal graphs make equal files.
+            # No time and no file name inside, so that equal graphs make equal files.
             with (
                 gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0, compresslevel=6) as packed,
                 BufferedWriter(packed, buffer_size=256 * 1024) as lines,
@@ -99,7 +99,7 @@ def _sink(path: str, is_partial: Callable[[], bool]) -> Iterator[IO[bytes]]:
             finally:
                 part.unlink(missing_ok=True)
     except DeadlineExceeded:
-        # It is an OSError too, of the server and not of the file.
+        # DeadlineExceeded is an OSError too, but concerns the server and not the file.
         raise
     except OSError as error:
         raise BadFile.at(shown_name(path), None, f"cannot write it: {error.strerror or error}") from None

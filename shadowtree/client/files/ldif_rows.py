@@ -1,8 +1,8 @@
 """Groups of an LDIF file (RFC 2849), as directories export them.
 
-Groups are entries of ``groupOfNames``, ``groupOfUniqueNames``, ``group`` (Active Directory) and ``posixGroup``; all
-other entries give names only. A member whose entry is a group of the file is a nested group. `directory_names` tells
-how entries are named. Records of changes are refused.
+Groups are entries of ``groupOfNames``, ``groupOfUniqueNames``, ``group`` (Active Directory) and ``posixGroup``. All
+other entries only give names. A member whose entry is a group of the file is a nested group. `directory_names` defines
+the names of entries. Records of changes are refused.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from shadowtree.client.graph_columns import BadRowError, GraphColumns
 _GROUP_CLASSES: Final = frozenset({"groupofnames", "groupofuniquenames", "groupofmembers", "group", "posixgroup"})
 _MEMBERS: Final = ("member", "uniquemember")
 _BIT_UID: Final = re.compile(r"#'[01]*'B$")
-"""The identifier that may follow the name of a ``uniqueMember``."""
+"""Identifier that may follow the name of a ``uniqueMember``."""
 _RESULT: Final = frozenset({"search", "result", "ref", "matcheddn", "text", "version"})
-"""Fields of what search programs write besides entries."""
+"""Fields that search programs write besides entries."""
 
 
 class _Value(NamedTuple):
@@ -50,12 +50,12 @@ class _Entry(NamedTuple):
 
     @property
     def is_group(self) -> bool:
-        """True if the entry is of a class of groups."""
+        """True if the entry belongs to a class of groups."""
         return any(each.text.strip().lower() in _GROUP_CLASSES for each in self.record.values.get("objectclass", ()))
 
     @property
     def name(self) -> str:
-        """Its name; raises `BadRowError` if it has none."""
+        """Name of the entry. Raises `BadRowError` if it has none."""
         mail = self.record.first("mail")
         return mail.strip() if mail else name_at(self.dn.first, self.dn.domain, self.record.first("dn") or "")
 
@@ -170,12 +170,12 @@ def _field(line: str) -> tuple[str, str] | str:
         decoded = base64.b64decode(rest[1:].strip(), validate=True)
     except binascii.Error:
         return f"the value of {kind} is not base64"
-    # Pictures and certificates are values too: only names are looked at.
+    # Pictures and certificates are values too, but only names are needed.
     return kind, decoded.decode("utf-8", "replace")
 
 
 def _unfolded(blocks: Iterable[LineBlock]) -> Iterator[tuple[int, str]]:
-    """Yield each line with those that continue it, without comments, by the number of its first line."""
+    """Yield each line joined with its continuation lines, without comments, by the number of its first line."""
     begun: tuple[int, list[str]] | None = None
     for block in blocks:
         for number, line in enumerate(block.lines, start=block.first):

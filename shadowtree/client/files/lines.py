@@ -1,7 +1,7 @@
-"""Reads text files line by line, whatever is in them: bounded memory, and a file and line number for every fault.
+"""Safe reader of text files by line: bounded memory, and a file and line number for every fault.
 
-A file that is broken as a whole (not there, cut off, no gzip data) raises `BadFile`. A line that is broken (too long,
-no UTF-8, NUL bytes) is reported to `on_bad_line`, which decides whether to go on.
+A file that is broken as a whole (missing, truncated, not gzip data) raises `BadFile`. A broken line (too long, not
+UTF-8, NUL bytes) is reported to `on_bad_line`, which decides whether to continue.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from shadowtree.client.files.formats import STANDARD_STREAM
 from shadowtree.errors import BadFile
 
 FILE_LIMIT_BYTES: Final = 8 * 1024 * 1024 * 1024
-"""Of lines, decompressed: a hundred times as much as one import takes."""
+"""Maximum size of a file's lines, decompressed: a hundred times as much as one import takes."""
 
 LINE_LIMIT_BYTES: Final = 64 * 1024
-"""The longest legal line has two ids of 255 characters and a domain each: under 3 kilobytes."""
+"""Maximum length of a line. The longest legal line has two ids of 255 characters and a domain each: under 3
+kilobytes.
+"""
 
 BLOCK_BYTES: Final = 1024 * 1024
-"""Read at once: large enough that splitting it into lines is cheap per line."""
+"""Bytes read at once: large enough that splitting into lines is cheap per line."""
 
 OnBadLine = Callable[[int, str], None]
 Progress = Callable[[int, int], None]
-"""Told how many bytes of the file were read, and of how many (0 where that is not known)."""
+"""Function that is told the number of bytes read and the size of the file (0 if unknown)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def read_line_blocks(
     name = shown_name(path)
     try:
         with opened(path) as (raw, size):
-            # `read1` hands over what stands before a fault; `read` would lose it, and with it the line number.
+            # `read1` returns the data before a fault; `read` would lose it, and the line number with it.
             read = gzip.GzipFile(fileobj=raw, mode="rb").read1 if is_compressed else raw.read
             splitter, to_utf8 = _Splitter(on_bad_line), _ToUtf8(name)
             read_bytes = 0
@@ -73,17 +75,17 @@ def read_line_blocks(
 
 
 def shown_name(path: str) -> str:
-    """What messages call the file."""
+    """Return the name of the file in messages."""
     return "standard input" if path == STANDARD_STREAM else path
 
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
-    """A file or, for "-", standard input, and its size (0: not known); raises `BadFile` for a pipe, and `OSError`."""
+    """Yield a file, or standard input for "-", and its size (0: unknown); raise `BadFile` for a pipe, or `OSError`."""
     if path == STANDARD_STREAM:
         yield sys.stdin.buffer, 0
         return
-    # A pipe would be waited for until somebody writes to it.
+    # O_NONBLOCK: opening a pipe would block until a program writes to it.
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -92,7 +94,7 @@ def opened(path: str) -> Iterator[tuple[IO[bytes], int]]:
 
 
 class _ToUtf8:
-    """Recodes a file in UTF-16, as Windows writes it, which begins with a byte order mark; UTF-8 passes as it is."""
+    """Converter of a UTF-16 file, as Windows writes it with a byte order mark, to UTF-8. UTF-8 passes unchanged."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -100,7 +102,7 @@ class _ToUtf8:
         self._decoder: codecs.IncrementalDecoder | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take more of the file."""
+        """Convert more of the file."""
         if self._is_at_start:
             self._is_at_start = False
             if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
@@ -116,7 +118,7 @@ class _ToUtf8:
 
 
 class _Splitter:
-    """Cuts blocks of bytes into lines; holds the unfinished last line, never more of it than the limit."""
+    """Splitter of blocks of bytes into lines. It holds the unfinished last line, up to the limit."""
 
     def __init__(self, on_bad_line: OnBadLine) -> None:
         self._on_bad_line = on_bad_line
@@ -126,9 +128,9 @@ class _Splitter:
         self.next_line = 1
 
     def feed(self, data: bytes) -> Iterator[LineBlock]:
-        """Take more of the file."""
+        """Split more of the file."""
         if self._is_at_start:
-            # Programs of other systems mark UTF-8 so, and end lines with two characters.
+            # Other systems mark UTF-8 with a byte order mark, and end lines with two characters.
             data = (self._rest + data).removeprefix(codecs.BOM_UTF8)
             self._rest = b""
             self._is_at_start = False
@@ -149,7 +151,7 @@ class _Splitter:
             self._on_bad_line(self.next_line, _TOO_LONG)
 
     def finish(self) -> Iterator[LineBlock]:
-        """Take the end of the file."""
+        """Yield the last line at the end of the file."""
         rest, self._rest = self._rest, b""
         if rest:
             yield from self._decode(rest.removesuffix(b"\r"))
@@ -169,7 +171,7 @@ class _Splitter:
         self.next_line += len(lines)
 
     def _decode_one_by_one(self, data: bytes) -> Iterator[LineBlock]:
-        """Look at each line of a block that has bad ones; yield the stretches between these."""
+        """Check each line of a block that has bad lines; yield the runs of good lines between them."""
         first, good = self.next_line, list[str]()
         for number, line in enumerate(data.split(b"\n"), start=self.next_line):
             why = _why_bad(line)

@@ -1,4 +1,4 @@
-"""Reads a file of updates: ``+|-<TAB>parent<TAB>child[<TAB>group|member]``; a blank line ends one atomic update."""
+"""Reader of a file of updates: ``+|-<TAB>parent<TAB>child[<TAB>group|member]``; a blank line ends one atomic update."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FileUpdate:
 
 
 def read_updates(path: str) -> list[FileUpdate]:
-    """Read and check the whole file; raises `BadFile` for the first bad line."""
+    """Read and check the whole file; raise `BadFile` for the first bad line."""
     name = shown_name(path)
 
     def on_bad_line(number: int, why: str) -> None:

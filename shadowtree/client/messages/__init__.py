@@ -1,1 +1,1 @@
-"""Messages, as both clients send them and listen: what is said on each stream is decided here, without any I/O."""
+"""Sending and listening for both clients: the requests on each stream are decided here, without any I/O."""

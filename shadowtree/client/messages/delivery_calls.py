@@ -1,4 +1,4 @@
-"""The calls about mailboxes as values, and how their answers are read. Pure."""
+"""The calls about delivery options, mailboxes and dead letters as values, with their readers. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from shadowtree.vocabulary import GroupId, Kept, MemberId, Quality, SubnetName
 
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST_MS: Final = 253_402_300_799_999
-"""The end of the year 9999, the last that Python knows."""
+"""End of the year 9999, the last year that Python knows, in milliseconds since 1970."""
 
 
 def shown_time(milliseconds: int) -> str:
-    """A time of the wire as text; empty where it is not known."""
+    """Return a time of the wire as text; empty if it is not known."""
     if not 0 < milliseconds <= _LATEST_MS:
         return ""
     seconds, rest = divmod(milliseconds, 1000)
@@ -29,7 +29,7 @@ def shown_time(milliseconds: int) -> str:
 
 @lru_cache(maxsize=16)
 def _shown_seconds(seconds: int) -> str:
-    """Many messages that come together were accepted in the same few seconds."""
+    """Format whole seconds. Cached, because messages that come together were accepted in the same few seconds."""
     return f"{_BEGIN + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
 
 
@@ -42,13 +42,13 @@ KEPT_NAMES: Final[dict[int, Kept]] = {
     wire.KEPT_DURABLE: "durable",
     wire.KEPT_MEMORY: "memory",
 }
-"""Of a server that does not know of it, all is durable."""
+"""Names of values on the wire. A server that does not know the option keeps every message durably."""
 
 
 def set_delivery(
     group: GroupId, *, quality: Quality | None, senders: str | None, kept: Kept | None
 ) -> UnaryCall[Delivery]:
-    """Lay down what holds for messages to a group; what is None stays."""
+    """Set the delivery options of a group. An option that is None stays unchanged."""
     if quality is None and senders is None and kept is None:
         raise InvalidRequest("nothing is said of what is to hold: quality, senders, or kept", {"field": "senders"})
     request = message_of(
@@ -62,7 +62,7 @@ def set_delivery(
 
 
 def get_delivery(group: GroupId) -> UnaryCall[Delivery]:
-    """Ask what holds for messages to a group."""
+    """Ask for the delivery options of a group."""
     return UnaryCall("GetDelivery", message_of(wire.GetDeliveryRequest, group=group), _read_delivery)
 
 
@@ -73,12 +73,12 @@ def _read_delivery(told: wire.Delivery) -> Delivery:
 
 
 def open_mailbox(process: MemberId) -> UnaryCall[Mailbox]:
-    """Ask for messages to be kept for a process."""
+    """Ask a server to keep messages for a process."""
     return UnaryCall("OpenMailbox", message_of(wire.OpenMailboxRequest, process=process), read_mailbox)
 
 
 def close_mailbox(process: MemberId, *, force: bool) -> UnaryCall[Mailbox]:
-    """Ask for nothing to be kept any more."""
+    """Ask a server to keep no messages for a process any more."""
     request = message_of(wire.CloseMailboxRequest, process=process, force=force)
     return UnaryCall("CloseMailbox", request, read_mailbox)
 
@@ -90,7 +90,7 @@ def list_mailboxes(subnet: SubnetName | None, page_token: str) -> UnaryCall[wire
 
 
 def read_mailbox(told: wire.Mailbox) -> Mailbox:
-    """Read what is kept for a process."""
+    """Read the mailbox of a process."""
     found = Mailbox(
         process=told.process,
         server=told.server,
@@ -131,7 +131,7 @@ def replay(numbers: Iterable[int] | Literal["all"], subnet: SubnetName | None) -
 
 
 def drop(numbers: Iterable[int] | Literal["all"], subnet: SubnetName | None) -> UnaryCall[int]:
-    """Ask for dead letters to be forgotten."""
+    """Ask for dead letters to be dropped."""
     request = message_of(
         wire.DropDeadLettersRequest,
         subnet=subnet or "",
@@ -146,7 +146,7 @@ def _dropped(told: wire.DropDeadLettersResponse) -> int:
 
 
 def read_dead_letter(told: wire.DeadLetter) -> DeadLetter:
-    """Read what could not be delivered."""
+    """Read a dead letter."""
     found = DeadLetter(
         number=told.number,
         id=told.id,

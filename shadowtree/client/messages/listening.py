@@ -1,9 +1,9 @@
-"""What is said on a `Subscribe` stream: where it begins, what was handled, how much more may come. Does no I/O.
+"""Requests on a `Subscribe` stream: its beginning, acknowledgements and credit. Does no I/O.
 
     begin, credit -> server --messages--> [ pending ] --take--> user --acknowledge--> due: acknowledged, more credit
 
-A stream that broke is begun again after the last message that was handed to the user. What came and was not handed out
-comes again.
+A stream that broke is begun again after the last message that was handed to the user. Messages that had arrived but
+were not handed out come again.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from shadowtree.vocabulary import GroupId, MemberId, Position, SenderId, Subscri
 
 CREDIT_MESSAGES: Final = 1_000
 CREDIT_BYTES: Final = 1024 * 1024
-"""What a server may have sent, and the user not taken: so much memory a listener takes, and one message more."""
+"""Credit: messages and bytes that a server may have sent and the user has not taken. A listener uses so much memory,
+plus one message.
+"""
 
 _STARTS: Final = {"start": wire.SubscribeRequest.FROM_START, "now": wire.SubscribeRequest.FROM_NOW}
 
 
 IN_MEMORY: Final = "m"
-"""How a position of what is in memory begins."""
+"""Prefix of a position among messages in memory."""
 
 
 class Listening:
-    """One listener: what came and was not handed out, and what is to be said. Its callers lock it."""
+    """State of one listener: messages that were not handed out, and pending requests. Callers must lock it."""
 
     def __init__(
         self,
@@ -46,7 +48,7 @@ class Listening:
         groups: Iterable[GroupId] = (),
         senders: Iterable[SenderId] = (),
     ) -> None:
-        """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for what makes no sense."""
+        """`from_`: `start`, `now`, or a position. Raises `InvalidRequest` for invalid arguments."""
         if not isinstance(from_, str) or not from_:
             raise InvalidRequest(f"from_ is 'start', 'now' or a position, not {from_!r:.80}", {"field": "from"})
         is_start = from_ in _STARTS
@@ -68,17 +70,17 @@ class Listening:
         )
         setattr(self._begin, "from", _STARTS[from_] if is_start else wire.SubscribeRequest.FROM_START)
         self._recipients: list[MemberId] = []
-        """Of a gateway: for whom what comes is."""
+        """Recipients of the following messages, for a gateway."""
         self._are_more_recipients = False
-        """Whether the next response names more of them."""
+        """True if the next response names more of them."""
         self._told_recipients: tuple[MemberId, ...] = ()
-        """The same, once all are named."""
+        """The complete recipients, once all are named."""
         self._places: dict[bool, Position] = {}
-        """Behind the last message that came, of what is durable, and, with True, of what is in memory."""
+        """Positions behind the last message that came, among durable messages (False) and messages in memory (True)."""
         self._pending: deque[tuple[Message, int]] = deque()
-        """With the size of each."""
+        """Messages to hand out, each with its size."""
         self._has_begun = False
-        """Whether the first response of this stream has come."""
+        """True if the first response of this stream has come."""
         self._acknowledged: Position = ""
         self._acknowledged_number = 0
         """Rank of the furthest message that the user acknowledged."""
@@ -86,12 +88,14 @@ class Listening:
         self._is_acknowledging = False
         self._credit_messages = 0
         self._credit_bytes = 0
-        """Of messages that were handed out, and not told yet."""
+        """Credit of messages that were handed out, not yet reported to the server."""
         self.acknowledge: Callable[[Message], Any] = self.note_acknowledged
-        """What a message calls; who drives the stream sets one that also wakes it."""
+        """Function that a message calls. The driver of the stream sets one that also wakes the driver."""
 
     def begin_stream(self) -> wire.SubscribeRequest:
-        """The first request of a new stream. What came on the one before, and was not handed out, comes again."""
+        """Return the first request of a new stream. Messages of the earlier stream that were not handed out come
+        again.
+        """
         self._pending.clear()
         self._places = _parts(self._begin.handed_out)
         self._has_begun = self._is_acknowledging = self._are_more_recipients = False
@@ -105,14 +109,14 @@ class Listening:
         )
 
     def read(self, response: wire.SubscribeResponse) -> None:
-        """Take what came."""
+        """Take a response."""
         for each in (response, *response.more):
             self._read_one(each)
 
     def _read_one(self, response: wire.SubscribeResponse) -> None:
         if not self._has_begun:
             self._has_begun = True
-            # What came after the user began must come after a break, too: also where nothing was handed out yet.
+            # Messages after the user's beginning must come after a break too, even if none was handed out yet.
             self._note_handed_out(self._begin.handed_out or response.position)
         elif not (response.messages or response.recipients):
             raise ServerFault("the server sent nothing that can be handed out")
@@ -130,7 +134,7 @@ class Listening:
             self._told_recipients, self._recipients = tuple(self._recipients), []
 
     def take(self) -> Message | None:
-        """The next message for the user; None where none is there."""
+        """Return the next message for the user; None if there is none."""
         if not self._pending:
             return None
         found, size = self._pending.popleft()
@@ -146,7 +150,7 @@ class Listening:
     def note_acknowledged(self, message: Message) -> None:
         """Record that the user has handled all messages through this one.
 
-        Workers acknowledge in any order. A message that lies before the furthest one changes nothing.
+        Workers acknowledge in any order. A message before the furthest acknowledged one changes nothing.
         """
         if message.position and not self.is_ephemeral and message._number > self._acknowledged_number:
             self._acknowledged, self._acknowledged_number = message.position, message._number
@@ -154,12 +158,12 @@ class Listening:
 
     @property
     def is_due(self) -> bool:
-        """Whether something is to be said. Credit is told half of it at a time."""
+        """True if a request is due. Credit is reported when half of it is used."""
         has_credit = 2 * self._credit_messages >= CREDIT_MESSAGES or 2 * self._credit_bytes >= CREDIT_BYTES
         return self._is_acknowledging or has_credit
 
     def due(self) -> wire.SubscribeRequest | None:
-        """What is to be said; None where there is nothing."""
+        """Return the request that is due; None if there is none."""
         if not self.is_due:
             return None
         told = wire.SubscribeRequest(
@@ -171,7 +175,7 @@ class Listening:
         return told
 
     def _place_behind(self, told: wire.SubscribeResponse.Message) -> Position:
-        """The place behind a message in both orders: of what is durable, and of what is in memory."""
+        """Return the position behind a message in both orders: of durable messages, and of messages in memory."""
         position = printable(told.position)
         if not position:
             return ""
@@ -200,19 +204,21 @@ class Listening:
 
 
 def _parts(position: Position) -> dict[bool, Position]:
-    """Of a place in both orders: the position of what is durable, and, with True, that of what is in memory."""
+    """Split a position into that among durable messages (False) and that among messages in memory (True)."""
     return {part.startswith(IN_MEMORY): part for part in position.split(" ") if part}
 
 
 def _several(names: Iterable[str], field: str) -> list[str]:
-    """Names that are given as a list; a text is not one of letters. Raises `InvalidRequest`."""
+    """Return names that are given as a list; raise `InvalidRequest` for a single text, which is not a list of
+    letters.
+    """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidRequest(f"{field} is a list of names, not {names!r:.80}", {"field": field})
     return list(names)
 
 
 def _size(told: wire.SubscribeResponse.Message) -> int:
-    """As the server counts it: payload and headers."""
+    """Return the size as the server counts it: payload and headers."""
     size = len(told.payload)
     for header in told.headers:
         size += len(header.name.encode()) + len(header.value.encode())

@@ -1,4 +1,4 @@
-"""When a stream of messages is opened again: at once and with patience, as any call, and longer once it has worked."""
+"""Retry rules of a stream of messages: as for any call at first, and longer once the stream has worked."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 class Reconnection:
-    """Decides after each failure of one stream, on the clock of its caller."""
+    """Decision after each failure of one stream, on the clock of the caller."""
 
     def __init__(self, begin_attempts: Callable[[], Attempts], *, ends_when_broken: bool = False) -> None:
-        """`begin_attempts` gives the attempts that the client makes for any call.
+        """`begin_attempts` returns the attempts that the client makes for any call.
 
-        `ends_when_broken`: one that has worked is not opened again.
+        `ends_when_broken`: True if a stream that has worked is not opened again.
         """
         self._ends_when_broken = ends_when_broken
         self._attempts = begin_attempts()
@@ -28,19 +28,19 @@ class Reconnection:
         self._has_worked = False
 
     def timeout(self, now: Seconds) -> Seconds | None:
-        """How long the next stream may take; None: as long as it likes."""
+        """Return the time limit of the next stream in seconds; None for no limit."""
         return self._attempts.timeout(now)
 
     def has_worked(self) -> None:
-        """Something came."""
+        """Take note that a response came."""
         self._has_worked = True
         self._resumption.goes_on()
 
     def pause_after(self, failure: Failure, now: Seconds) -> Seconds:
-        """How long to wait before the next stream; raises what the caller is told where there is none.
+        """Return the pause before the next stream; raise the error for the caller if there is none.
 
-        Once a stream has worked, its server is waited for as long as a restart may take. What was sent meanwhile may be
-        done or not: the next stream tells.
+        Once a stream has worked, its server is retried as long as a restart may take. Messages sent meanwhile may be
+        accepted or not: the next stream tells.
         """
         error = failure.error
         if self._has_worked and self._ends_when_broken:

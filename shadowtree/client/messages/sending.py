@@ -1,4 +1,4 @@
-"""What is said on a `Send` stream: one message alone, or the numbered messages of a sender. Does no I/O.
+"""Requests on a `Send` stream: one message alone, or the numbered messages of a sender. Does no I/O.
 
                         add            due                    answered in order
     user --message--> [ held ] -> [ sent on this stream ] -> accepted: forgotten
@@ -6,8 +6,8 @@
                         | '- next number? -'  asked once a stream for each first target
                         '---- the stream broke: all that is not accepted, in order, on the next one
 
-Messages to one first target are numbered 1, 2, 3, ... So whatever breaks, the number that its home expects next tells
-which of them it has.
+Messages to one first target are numbered 1, 2, 3, ... Therefore the number that its home expects next tells which
+messages the home has, whatever connection breaks.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from shadowtree.vocabulary import GroupId, MemberId, Quality, RequestId, Seconds
 
 WINDOW_MESSAGES: Final = 1_000
 WINDOW_BYTES: Final = 4 * 1024 * 1024
-"""Of messages that a server has not answered: it reads no further."""
+"""Limits of messages that a server has not answered: beyond them the server stops reading."""
 
 PAYLOAD_BYTES: Final = 1024 * 1024
-"""The most that any server takes."""
+"""Maximum size of a payload that any server takes."""
 
 REQUEST_MESSAGES: Final = 200
 REQUEST_BYTES: Final = 256 * 1024
-"""What goes into one request, where so much is there: more would only come later."""
+"""Limits of one request. A larger request would only delay its messages."""
 
 GATHER_S: Final = 0.002
-"""So long what is to be said waits for more, while something before it is not answered: a request of its own costs as
-much as many messages."""
+"""Time in seconds that a request waits for more messages while an earlier one is unanswered.
+
+A request of its own costs as much as many messages.
+"""
 
 _PAYLOADS: Final = (bytes, bytearray, memoryview)
 _LONGEST_DEADLINE_S: Final = 10 * 365 * 86_400.0
@@ -69,7 +71,7 @@ def message_request(
     headers: Mapping[str, str] | None = None,
     as_: MemberId | None = None,
 ) -> wire.SendRequest.Message:
-    """One message, as yet without a number or a request id; raises `InvalidRequest` for what cannot be sent."""
+    """Return one message, without a number or a request id; raise `InvalidRequest` if it cannot be sent."""
     if not isinstance(payload, _PAYLOADS):
         raise InvalidRequest(f"a payload is bytes, not {payload!r:.80}", {"field": "payload"})
     if len(payload) > PAYLOAD_BYTES:
@@ -79,7 +81,7 @@ def message_request(
         )
     has_more = headers is not None or quality is not None or deadline is not None or as_ is not None or excluding != ()
     if isinstance(targets, str) and targets.isascii() and not has_more:
-        # As below, in a fifth of the time.
+        # Fast path with the same result as below, in a fifth of the time.
         plain = wire.SendRequest.Message()
         plain.CopyFrom(_addressed_to(targets))
         plain.payload = bytes(payload)
@@ -108,26 +110,26 @@ def message_request(
 
 @lru_cache(maxsize=64)
 def _addressed_to(target: MemberId) -> wire.SendRequest.Message:
-    """What the messages to one target have in common; not to be changed."""
+    """Return the common part of messages to one target, which must not be changed."""
     return wire.SendRequest.Message(targets=[wire.SendRequest.Target(name=target)])
 
 
 class SingleMessage(NamedTuple):
-    """A message that is sent alone: by its request id it is accepted once.
+    """A message that is sent alone. Its request id ensures that it is accepted once.
 
-    A datagram has none, and is not sent again where it may have been sent.
+    A datagram has no request id, and is not sent again if it may have been sent.
     """
 
     message: wire.SendRequest.Message
     request_id: RequestId | None
     is_plain: bool
-    """Whether its sender leaves it to the group what it is, and asks for nothing that a datagram does not have."""
+    """True if the group decides the quality, and the sender asks for nothing that a datagram lacks."""
 
     @classmethod
     def of(
         cls, message: wire.SendRequest.Message, *, wait: Wait, request_id: RequestId | None, queue: bool
     ) -> SingleMessage:
-        """Raises `InvalidRequest` for what cannot be sent."""
+        """Build a single message; raise `InvalidRequest` if it cannot be sent."""
         is_datagram = message.quality == wire.QUALITY_DATAGRAM
         if queue and is_datagram:
             raise InvalidRequest("a datagram is not queued: it is for who listens now", {"field": "queue"})
@@ -142,21 +144,21 @@ class SingleMessage(NamedTuple):
 
     @property
     def is_datagram(self) -> bool:
-        """Whether nobody keeps it."""
+        """True if the message is a datagram, which no server keeps."""
         return bool(self.message.quality == wire.QUALITY_DATAGRAM)
 
     @property
     def is_answered_once(self) -> bool:
-        """Whether one answer tells all: then no stream is needed."""
+        """True if one answer is final, so that no stream is needed."""
         return bool(self.message.wait == wire.SendRequest.WAIT_ACCEPTED)
 
     @property
     def request(self) -> wire.SendRequest:
-        """What is said, alone."""
+        """Request with the message alone."""
         return wire.SendRequest(messages=[self.message])
 
     def as_datagram(self) -> SingleMessage:
-        """The same as a datagram, for a group that takes no others."""
+        """Return the message as a datagram, for a group that takes only datagrams."""
         message = wire.SendRequest.Message()
         message.CopyFrom(self.message)
         message.quality = wire.QUALITY_DATAGRAM
@@ -165,22 +167,22 @@ class SingleMessage(NamedTuple):
 
 
 def require_unsent(failure: Failure) -> None:
-    """Raise `OutcomeUnknown` where a datagram may have left: it is not sent again."""
+    """Raise `OutcomeUnknown` if a datagram may have left: it is not sent again."""
     if failure.was_sent and not failure.is_answer:
         why = f"it is unknown whether the datagram was sent: {failure.error.message}"
         raise OutcomeUnknown(why, failure.error.facts)
 
 
 class SingleAnswer:
-    """What became of one message, over all attempts to send it."""
+    """Answer to one message, over all attempts to send it."""
 
     def __init__(self, single: SingleMessage) -> None:
         self._is_datagram = single.is_datagram
         self.sent: Sent | None = None
-        """The best that was told: once a message is accepted, it will be delivered, whatever breaks."""
+        """The best answer so far. Once a message is accepted it will be delivered, whatever breaks."""
 
     def add(self, response: wire.SendResponse) -> None:
-        """Take the next response; raises the error of a refusal."""
+        """Take the next response; raise the error of a refusal."""
         for answer in response.answers:
             raise_refusal(answer)
             is_known = answer.quality in QUALITY_NAMES and answer.kept in KEPT_NAMES
@@ -193,14 +195,14 @@ class SingleAnswer:
                 servers=answer.servers,
                 pending=tuple(sorted(answer.pending)),
                 unreachable=tuple(sorted(answer.unreachable)),
-                # A server of before does not say.
+                # Older servers do not say.
                 quality="datagram" if self._is_datagram else QUALITY_NAMES[answer.quality],
                 kept=KEPT_NAMES[answer.kept] if self.sent is None else self.sent.kept,
             )
             self.sent = cleaned(found)
 
     def finish(self) -> Sent:
-        """The answer, at the end of a stream."""
+        """Return the answer, at the end of a stream."""
         if self.sent is None:
             raise ServerFault("the server ended the stream before it had answered")
         return self.sent
@@ -219,25 +221,25 @@ class _Target:
 
     name: MemberId
     next_number: int | None = None
-    """Of the first of them; None where it was never learned."""
+    """Number of the first of them; None if it was never learned."""
     waiting: deque[_Held] = field(default_factory=deque)
     sent_ever: int = 0
-    """How many of them were sent on any stream."""
+    """Number of these messages that were sent on any stream."""
     sent: int = 0
-    """How many of them were sent on this stream."""
+    """Number of these messages that were sent on this stream."""
     is_asked: bool = False
-    """On this stream."""
+    """True if the number was asked on this stream."""
     is_known: bool = False
-    """Whether the number was told on this stream."""
+    """True if the number was told on this stream."""
 
     @property
     def numbered_next(self) -> int | None:
-        """The number that the next message will have."""
+        """Number of the next message. None while it is not known."""
         return None if self.next_number is None else self.next_number + len(self.waiting)
 
 
 class NumberedMessages:
-    """The messages of one sender that are not accepted yet, and what is said on the present stream."""
+    """The messages of one sender that are not accepted yet, and the requests on the present stream."""
 
     def __init__(self, sender: SenderId) -> None:
         if not isinstance(sender, str) or not sender:
@@ -245,28 +247,28 @@ class NumberedMessages:
         self._sender = message_of(wire.SendRequest.Message, sender=sender).sender
         self._targets: dict[MemberId, _Target] = {}
         self._ready: dict[MemberId, _Target] = {}
-        """Where there may be something to say."""
+        """Targets that may have something to send."""
         self._under_way: deque[_Target | tuple[_Target, wire.SendRequest.Message]] = deque()
-        """What was said on this stream and is not answered, in order: questions for a number, and messages."""
+        """Requests on this stream without an answer, in order: questions for a number, and messages."""
         self._answered = 0
         self._bytes = 0
         self._bytes_said = 0
-        """On this stream; of `_bytes`."""
+        """Part of `_bytes` that was sent on this stream."""
         self.unanswered = 0
-        """Messages that are not accepted yet."""
+        """Number of messages that are not accepted yet."""
 
     @property
     def has_room(self) -> bool:
-        """Whether one more message may be taken."""
+        """True if one more message may be taken."""
         return self.unanswered == 0 or (self.unanswered < WINDOW_MESSAGES and self._bytes < WINDOW_BYTES)
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is left to say, or to be answered."""
+        """True if nothing is left to send, or to be answered."""
         return not (self.unanswered or self._ready or self._under_way)
 
     def add(self, request: wire.SendRequest.Message) -> None:
-        """Take one more message; raises `InvalidRequest` for one that cannot be numbered."""
+        """Take one more message; raise `InvalidRequest` if it cannot be numbered."""
         if request.quality == wire.QUALITY_DATAGRAM:
             raise InvalidRequest(
                 "a sender numbers its messages, and a datagram has no number: send it alone", {"field": "quality"}
@@ -280,17 +282,17 @@ class NumberedMessages:
         self._bytes += size
 
     def ask(self, name: MemberId) -> None:
-        """Have the next number to a first target asked, unless it is known."""
+        """Ask for the next number to a first target, unless it is known."""
         target = self._target(name)
         if not target.is_known:
             self._ready[target.name] = target
 
     def next_number(self, name: MemberId) -> int | None:
-        """The number of the next message to a first target; None while it is not known."""
+        """Return the number of the next message to a first target; None while it is not known."""
         return self._target(name).numbered_next
 
     def begin_stream(self) -> None:
-        """All that is not accepted is to be said again."""
+        """Prepare a new stream, on which all messages that are not accepted are sent again."""
         self._under_way.clear()
         self._answered = self._bytes_said = 0
         for target in self._targets.values():
@@ -301,17 +303,17 @@ class NumberedMessages:
 
     @property
     def is_due(self) -> bool:
-        """Whether something is to be said now."""
+        """True if a request is due now."""
         return bool(self._ready)
 
     @property
     def is_enough(self) -> bool:
-        """Whether what is to be said is not to wait for more: it fills a request, or nothing else is under way."""
+        """True if a request should not wait for more messages: it is full, or no other message is under way."""
         unsaid = self.unanswered - len(self._under_way)
         return not self._under_way or unsaid >= REQUEST_MESSAGES or self._bytes - self._bytes_said > REQUEST_BYTES
 
     def due(self) -> wire.SendRequest:
-        """What is to be said now, as far as one request holds it."""
+        """Return the request that is due, up to the limits of one request."""
         request, size = wire.SendRequest(takes_runs=True), 0
         for name in list(self._ready):
             target = self._ready[name]
@@ -331,14 +333,14 @@ class NumberedMessages:
         return request
 
     def read(self, response: wire.SendResponse) -> None:
-        """Take the next answers; raises what ends the stream: the error of a refusal, or a fault of the server."""
+        """Take the next answers; raise the error that ends the stream: a refusal, or a fault of the server."""
         for answer in response.answers:
             self._read(answer)
             for _ in range(answer.message, answer.through):
                 self._read_like()
 
     def _read_like(self) -> None:
-        """One more message is accepted by the answer to the one before it."""
+        """Accept one more message by the answer to the message before it."""
         self._answered += 1
         said = self._under_way.popleft() if self._under_way else None
         if said is None or isinstance(said, _Target):
@@ -358,10 +360,10 @@ class NumberedMessages:
             if not isinstance(said, _Target):
                 error.facts.setdefault("number", str(said[1].number))
             raise
-        # What is refused is still under way: it is said again, or whoever waits for it is told.
+        # A refused message stays under way: it is sent again, or its error is raised to the caller.
         self._under_way.popleft()
         if isinstance(said, _Target):
-            # One that is kept in memory forgets its senders when its home starts again, and takes any number then.
+            # A target kept in memory forgets its senders when its home restarts, and then takes any number.
             is_forgotten = (
                 answer.kept == wire.KEPT_MEMORY and answer.next_number == 1 and target.next_number is not None
             )
@@ -389,7 +391,7 @@ class NumberedMessages:
             yield held
 
     def _learn(self, target: _Target, expected: int) -> None:
-        """What is expected next tells which of the messages sent on earlier streams were accepted."""
+        """Accept messages that were sent on earlier streams, by the number that the home expects next."""
         if expected < 1:
             raise ServerFault("the server told no number")
         accepted = 0 if target.next_number is None else expected - target.next_number

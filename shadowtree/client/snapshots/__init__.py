@@ -1,1 +1,1 @@
-"""Snapshots of name servers: what comes over the wire as tables, and as Parquet files. Needs the extra `audit`."""
+"""Snapshots of name servers: chunks of the wire as tables, and as Parquet files. Needs the extra `audit`."""

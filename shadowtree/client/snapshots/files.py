@@ -1,4 +1,4 @@
-"""Writes snapshots: a folder for each server, with its manifest last, so that a folder that has one is whole."""
+"""Writer of snapshots: a folder for each server. The manifest is written last, so a folder with a manifest is whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from shadowtree.v1 import admin_pb2
 from shadowtree.vocabulary import Address
 
 ROWS_OF_A_GROUP = 250_000
-"""Rows that Spark reads as one task at least."""
+"""Rows of a row group, which Spark reads as one task at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ def write_snapshot(
     on_caught_up: Callable[[], None] | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Snapshot:
-    """Write what a server sends into a folder of its own, inside `folder`; a snapshot that is there is replaced.
+    """Write the chunks from a server into its folder, inside `folder`; an existing snapshot is replaced.
 
-    `on_caught_up` is called when the server waits for the cut; `progress` is told how many rows have come.
+    `on_caught_up` is called when the server waits for the cut. `progress` is told the number of rows so far.
     """
     collector = SnapshotCollector()
     for chunk in chunks:
@@ -55,12 +55,12 @@ def write_snapshot(
 
 
 def write_encoded(chunks: Iterable[bytes], folder: Path, origin: Origin) -> Snapshot:
-    """The same, of serialized chunks."""
+    """Write a snapshot from serialized chunks; see `write_snapshot`."""
     return write_snapshot(map(admin_pb2.SnapshotChunk.FromString, chunks), folder, origin=origin)
 
 
 def write_tables(found: SnapshotTables, folder: Path, origin: Origin | None = None) -> Snapshot:
-    """Write the tables of one server into a folder of its own, inside `folder`."""
+    """Write the tables of one server into its folder, inside `folder`."""
     place = folder / _folder_name(found.manifest["server"])
     place.mkdir(parents=True, exist_ok=True)
     (place / MANIFEST).unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def write_tables(found: SnapshotTables, folder: Path, origin: Origin | None = No
 
 
 def forget_snapshots(folder: Path) -> None:
-    """Take away the snapshots in a folder, and nothing else."""
+    """Delete the snapshots in a folder, and nothing else."""
     for manifest in sorted(folder.glob(f"*/{MANIFEST}")):
         manifest.unlink()
         for name in (*TABLES, *MESSAGE_TABLES):
@@ -95,5 +95,5 @@ def forget_snapshots(folder: Path) -> None:
 
 
 def _folder_name(server: str) -> str:
-    """A name that stays inside the folder and is legal everywhere, whatever a server calls itself."""
+    """Return a name that stays inside the folder and is legal on every system, for any name of a server."""
     return quote(server, safe=" @") if server.strip(". ") else f"server {quote(server)}"

@@ -1,4 +1,4 @@
-"""Puts together what the chunks of a snapshot say of messages: of the rows of one key the latest holds."""
+"""Collector of the message tables in the chunks of a snapshot. The latest row of each key is valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Chunk = admin_pb2.SnapshotChunk
 
 
 class MessageCollector:
-    """Takes chunks in order; ask for the tables after the last one."""
+    """Collector that takes chunks in order. Ask for the tables after the last one."""
 
     def __init__(self) -> None:
         self._log: dict[int, tuple[Any, ...]] = {}
@@ -35,7 +35,7 @@ class MessageCollector:
             self._end = chunk.messages_end
 
     def ends(self) -> dict[str, int] | None:
-        """For the manifest; None where the server has said nothing of messages."""
+        """Return the entries of the manifest; None if the server sent no tables of messages."""
         end = self._end
         if end is None:
             return None
@@ -43,7 +43,7 @@ class MessageCollector:
         return ends | ({"log_gone": end.log_gone} if end.log_gone else {})
 
     def tables(self) -> dict[str, Sequence[tuple[Any, ...]]]:
-        """Rows by table; none where the server has said nothing of messages."""
+        """Return rows by table; empty if the server sent no tables of messages."""
         end = self._end
         if end is None:
             return {}

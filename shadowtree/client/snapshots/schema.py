@@ -1,6 +1,7 @@
-"""The tables of a snapshot, as docs/snapshots.md has them.
+"""The tables of a snapshot, as docs/snapshots.md describes them.
 
-The audit (`spark_graph_jobs`) has the same written down for itself, since neither imports the other; a test compares.
+The audit (`spark_graph_jobs`) has its own copy of this schema, because neither package imports the other. A test
+compares the two.
 """
 
 from __future__ import annotations
@@ -109,4 +110,4 @@ MESSAGE_TABLES: Final[dict[str, pa.Schema]] = {
     ),
     "reached": pa.schema([_column("targets", _STRINGS), _column("mailboxes", pa.binary())]),
 }
-"""All of them are there, or none: then the snapshot says nothing of messages."""
+"""Tables of messages. A snapshot has all of them or none."""

@@ -1,4 +1,4 @@
-"""Puts the chunks of a snapshot together: of the rows of one key those of the latest chunk hold."""
+"""Collector of the chunks of a snapshot. For each key the rows of the latest chunk are valid."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _OWNED, _HELD = 1, 2
 _PRESENT, _SUSPENDED, _TRUTH, _RECORD = 1, 2, 4, 8
 
 SNAPSHOT_BYTES_LIMIT: Final = 4 * 1024**3
-"""Bytes of one snapshot: those of its messages, and `ITEM_BYTES` for each row and each name in a list."""
+"""Maximum size of one snapshot in bytes: its messages, and `ITEM_BYTES` for each row and each name in a list."""
 ITEM_BYTES: Final = 100
-"""Bytes of memory for an item, besides its own: objects of Python, places in columns."""
+"""Bytes of memory for an item besides its own data: objects of Python, places in columns."""
 
 Numbers = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotTables:
-    """One server at one revision: what it says of itself, for the manifest, and its tables by name."""
+    """One server at one revision: facts for the manifest, and tables by name."""
 
     manifest: dict[str, Any]
     tables: dict[str, pa.Table]
@@ -43,11 +43,11 @@ class SnapshotTables:
 
 
 class SnapshotCollector:
-    """Takes chunks in order; `finish` once the last one has come."""
+    """Collector that takes chunks in order. Call `finish` after the last one."""
 
     def __init__(self) -> None:
         self.rows = 0
-        """How many rows have come."""
+        """Number of rows that have come."""
         self._size = 0
         self._node_columns = [_node_columns(admin_pb2.SnapshotChunk.Nodes())]
         self._arc_columns = [_arc_columns(admin_pb2.SnapshotChunk.Arcs())]
@@ -59,7 +59,7 @@ class SnapshotCollector:
         self._ended_at = datetime.now(UTC)
 
     def add(self, chunk: admin_pb2.SnapshotChunk) -> None:
-        """Take the next chunk; raises `ServerFault` for one that makes no sense."""
+        """Take the next chunk; raise `ServerFault` if it is malformed."""
         self._count(chunk.ByteSize())
         with _told_as_a_fault():
             for piece in chunk.pieces:
@@ -90,7 +90,9 @@ class SnapshotCollector:
         self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives) + len(chunk.log)
 
     def finish(self) -> SnapshotTables:
-        """The state of one instant; raises `ServerFault` where the last chunk did not come, or nothing makes sense."""
+        """Return the state at one instant; raise `ServerFault` if the last chunk is missing, or the chunks are
+        inconsistent.
+        """
         end = self._end
         if end is None:
             raise ServerFault("the server ended the snapshot before it was whole")
@@ -183,7 +185,7 @@ class SnapshotCollector:
 
 @contextmanager
 def _told_as_a_fault() -> Iterator[None]:
-    """Columns that do not fit together are the server's fault, wherever it shows."""
+    """Report columns that do not fit together as a fault of the server."""
     try:
         yield
     except (DecodeError, ValueError, IndexError, OverflowError, pa.ArrowException) as error:
@@ -191,7 +193,7 @@ def _told_as_a_fault() -> Iterator[None]:
 
 
 def _items_of(chunk: admin_pb2.SnapshotChunk) -> int:
-    """Count the rows of a chunk, and the names in lists of its rows."""
+    """Return the number of rows of a chunk, plus names in lists of its rows."""
     rows = len(chunk.nodes.ids) + len(chunk.nodes.servers) + len(chunk.arcs.parents)
     rows += len(chunk.ancestor_sets.sets) + len(chunk.virtual_nodes) + len(chunk.under_way)
     rows += len(chunk.log) + len(chunk.audiences) + len(chunk.mailboxes)
@@ -241,7 +243,7 @@ def _arc_columns(arcs: admin_pb2.SnapshotChunk.Arcs) -> tuple[Any, ...]:
 
 
 def _latest(keys: Numbers, batches: Numbers) -> Numbers:
-    """The places of those rows that are in the latest batch of their key, sorted by key."""
+    """Return the places of the rows in the latest batch of their key, sorted by key."""
     order = np.lexsort((batches, keys))
     keys, batches = keys[order], batches[order]
     is_last = np.append(keys[1:] != keys[:-1], True) if len(keys) else np.array([], dtype=bool)
@@ -259,7 +261,7 @@ def _each(numbers: Numbers, look_up: Callable[[int], object]) -> Numbers:
 
 
 def _where(is_there: Numbers, column: Numbers) -> Numbers:
-    """The column, and None where nothing is there."""
+    """Return the column, with None where `is_there` is false."""
     found = column.copy()
     found[~is_there] = None
     return found
@@ -275,5 +277,5 @@ def _table(name: str, rows: dict[str, Any] | Sequence[tuple[Any, ...]]) -> pa.Ta
 
 
 def _plain(column: Any) -> Any:
-    # Given an array of objects, pyarrow would load pandas, which takes a second.
+    # pyarrow would load pandas for an array of objects, which takes a second.
     return column.tolist() if isinstance(column, np.ndarray) and column.dtype == object else column

@@ -16,10 +16,10 @@ from shadowtree.vocabulary import Revision
 
 
 class ChangeStream(Iterator[RecordedUpdate]):
-    """Updates as they are committed, for ever. `revision` is what to resume after: that of the last one told.
+    """Updates as they are committed, for ever. `revision` is that of the last update returned, from which to resume.
 
-    It begins with the first update that is asked for, or by `open`. A server that cannot be reached is waited for as
-    long as a restart may take (`RESUME_S`): `is_interrupted`.
+    The stream begins with the first update that is asked for, or with `open`. A server that cannot be reached is
+    retried as long as a restart may take (`RESUME_S`); meanwhile `is_interrupted` is true.
     """
 
     is_interrupted = False
@@ -37,13 +37,13 @@ class ChangeStream(Iterator[RecordedUpdate]):
         self._chunks: Generator[messages.ChangesChunk, None] | None = None
 
     def open(self) -> None:
-        """Begin: what is committed after this returns is told."""
+        """Begin the stream: every update committed after the return is reported."""
         if self._chunks is None:
             self._chunks = self._begin(self.revision or None)
             self._take(next(self._chunks))
 
     def __next__(self) -> RecordedUpdate:
-        """The next update, once it is there; raises what ends the stream for good."""
+        """Return the next update, once there is one; raise an error that ends the stream for good."""
         self.open()
         while True:
             for update in self._pending:
@@ -58,7 +58,7 @@ class ChangeStream(Iterator[RecordedUpdate]):
                 self._chunks = self._begin(self.revision)
 
     def close(self) -> None:
-        """Give the stream up."""
+        """End the stream."""
         if self._chunks is not None:
             self._chunks.close()
 

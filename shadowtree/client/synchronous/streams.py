@@ -1,4 +1,4 @@
-"""Drives the streams of messages for the synchronous client: a sender has a thread that reads, a listener has none."""
+"""Streams of messages of the synchronous client. A sender has a thread that reads; a listener has none."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from shadowtree.v1 import delivery_pb2 as wire
 from shadowtree.vocabulary import GroupId, MemberId, Quality, Seconds, SenderId
 
 CLOSE_S: Final = 5.0
-"""How long the end of a stream is waited for: until then a server makes durable what was acknowledged."""
+"""Wait for the end of a stream, during which the server makes acknowledgements durable."""
 
 
 class Sender:
-    """Sends messages that are numbered, without waiting for each: `flush` does. May be shared by threads.
+    """Sender of numbered messages; threads may share it. `send` does not wait for acceptance; `flush` does.
 
-    Whatever breaks meanwhile, each message is accepted once, in order. After an error, which the next call raises,
-    `next_number` of another sender of the same id tells which message to go on with.
+    Each message is accepted once, in order, whatever connection breaks meanwhile. After an error, which the next call
+    raises, create another sender of the same id. Its `next_number` tells the message to continue with.
     """
 
     def __init__(self, sender: SenderId, way: Way) -> None:
@@ -35,7 +35,7 @@ class Sender:
         self._changed = Condition()
         self._failure: ShadowtreeError | None = None
         self._stream_number = 0
-        """Of the present stream; nothing is said on earlier ones."""
+        """Number of the present stream. No request is written to earlier streams."""
         self._stream: Any = None
         self._thread: Thread | None = None
         self._is_closing = False
@@ -52,9 +52,9 @@ class Sender:
         headers: Mapping[str, str] | None = None,
         as_: MemberId | None = None,
     ) -> None:
-        """Give one message; waits only where 1,000 messages, or 4 MiB, are not accepted yet.
+        """Send one message; wait only while 1,000 messages, or 4 MiB, are not accepted yet.
 
-        Raises what became of an earlier one: then nothing after that was accepted.
+        Raises the error of an earlier message. No message after that one was accepted.
         """
         request = message_request(
             targets, payload, excluding=excluding, quality=quality, deadline=deadline, headers=headers, as_=as_
@@ -68,7 +68,10 @@ class Sender:
                 self._say()
 
     def next_number(self, target: MemberId) -> int:
-        """The number of the next message to this first target: 1 more than the messages that it has got, or will."""
+        """Return the number of the next message to this first target.
+
+        The number is 1 more than the number of messages that the target has received or will receive.
+        """
         with self._changed:
             self._raise_failure()
             self._messages.ask(target)
@@ -79,7 +82,7 @@ class Sender:
         return found
 
     def flush(self) -> None:
-        """Wait until all messages so far are accepted; raises what became of one that is not."""
+        """Wait until all messages so far are accepted; raise the error of a message that is not."""
         with self._changed:
             self._wait_until(lambda: self._messages.unanswered == 0)
 
@@ -99,7 +102,7 @@ class Sender:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Flush; after an exception give up what is not accepted yet."""
+        """Flush and end; after an exception discard messages that are not accepted yet."""
         if kind is None:
             self.close()
         else:
@@ -162,7 +165,7 @@ class Sender:
             self._changed.wait_for(lambda: self._is_closing, seconds)
 
     def _converse(self, reconnection: Reconnection) -> Failure | None:
-        """One stream, until it ends; returns why, where something is left to say."""
+        """Run one stream until it ends; return the failure if messages are left to send, else None."""
         connection = self._way.connections.current()
         with self._changed:
             self._messages.begin_stream()
@@ -195,7 +198,7 @@ class Sender:
         return None if self._messages.is_silent or self._is_closing else failure
 
     def _said(self, stream_number: int) -> Iterator[wire.SendRequest]:
-        """What is said on a stream, as gRPC asks for it in a thread of its own: all that is there, each time."""
+        """Yield the requests of a stream, each with all messages that are due. gRPC iterates in a thread of its own."""
         while True:
             with self._changed:
                 self._changed.wait_for(
@@ -214,36 +217,36 @@ class Sender:
 
 
 class _Speech:
-    """What a listener and its messages, which may outlive it, say on the present stream."""
+    """Requests of a listener on the present stream. Its messages refer to it and may outlive the listener."""
 
     def __init__(self, listening: Listening) -> None:
         self.listening = listening
         self.changed = Condition()
-        """Held by who looks at `listening`."""
+        """Lock of `listening`."""
         self._stream_number = 0
         self._is_ended = False
         listening.acknowledge = self.acknowledge
 
     def acknowledge(self, message: Message) -> None:
-        """A message is handled."""
+        """Take note of a handled message."""
         with self.changed:
             self.listening.note_acknowledged(message)
             self.changed.notify_all()
 
     def begin_stream(self) -> Iterator[wire.SubscribeRequest]:
-        """What is said on a new stream, as gRPC asks for it in a thread of its own."""
+        """Return the requests of a new stream. gRPC iterates over them in a thread of its own."""
         with self.changed:
             self._stream_number += 1
             return self._requests(self.listening.begin_stream(), self._stream_number)
 
     def end_stream(self) -> None:
-        """Nothing more is said on the stream that was begun last."""
+        """End the requests of the stream that was begun last."""
         with self.changed:
             self._stream_number += 1
             self.changed.notify_all()
 
     def end(self) -> None:
-        """What is left is said, and nothing after it."""
+        """Send the remaining acknowledgements, and nothing after them."""
         with self.changed:
             self._is_ended = True
             self.changed.notify_all()
@@ -262,12 +265,12 @@ class _Speech:
 class Listener(Iterator[Message]):
     """Messages as they come, for ever; ended by `close`, or by leaving the loop.
 
-    A server that cannot be reached is waited for, and listening goes on after the last message that was handed out; but
-    an ephemeral subscription ends with its stream.
+    If the server cannot be reached, the listener retries, and continues after the last message that was handed out. An
+    ephemeral subscription instead ends with its stream.
     """
 
     def __init__(self, listening: Listening, way: Way) -> None:
-        """Begins: what comes after this returned is handed out. `listening` is this listener's alone."""
+        """Begin: every message after the return is handed out. `listening` belongs to this listener alone."""
         self._is_closed = False
         self._way = way
         self._reconnection = Reconnection(way.begin_attempts, ends_when_broken=listening.is_ephemeral)
@@ -278,7 +281,9 @@ class Listener(Iterator[Message]):
         self._open()
 
     def __next__(self) -> Message:
-        """The next message, once it is there; raises what ends the stream for good, such as `TakenOver`."""
+        """Return the next message, once there is one; raise an error that ends the stream for good, such as
+        `TakenOver`.
+        """
         speech = self._speech
         with self._reading:
             while not self._is_closed:
@@ -292,7 +297,9 @@ class Listener(Iterator[Message]):
             raise StopIteration
 
     def close(self) -> None:
-        """End; what was acknowledged is durable then, unless the server cannot be reached. Any thread may call it."""
+        """End the stream. Acknowledgements are durable on return, unless the server cannot be reached. Any thread may
+        call it.
+        """
         self._is_closed = True
         self._speech.end()
         timer = Timer(CLOSE_S, self._cancel)
@@ -316,12 +323,12 @@ class Listener(Iterator[Message]):
         self.close()
 
     def __del__(self) -> None:
-        # So a loop that is left ends the stream.
+        # A loop that is left without `close` ends the stream here.
         if not self._is_closed and self._stream is not None:
             self.close()
 
     def _open(self) -> None:
-        """Begin a stream, tried again while there is patience; returns once its first response has come."""
+        """Begin a stream, with retries while there is patience; return once its first response has come."""
         while not self._is_closed:
             self._connection = self._way.connections.current()
             timeout = self._reconnection.timeout(time.monotonic())
@@ -352,7 +359,7 @@ class Listener(Iterator[Message]):
             self._speech.listening.read(response)
 
     def _pause_after(self, error: RpcError) -> None:
-        """Wait for the next stream; raises where there is none."""
+        """Wait before the next stream; raise the error if there is none."""
         self._stream = None
         self._speech.end_stream()
         failure = self._way.failure(error, self._connection)
@@ -369,7 +376,7 @@ class Listener(Iterator[Message]):
             for _ in stream:
                 pass
         except RpcError:
-            # What was acknowledged and did not get there comes again.
+            # Messages whose acknowledgements were lost come again.
             pass
         finally:
             self._speech.end_stream()

@@ -50,7 +50,7 @@ Found = TypeVar("Found")
 Given = ParamSpec("Given")
 
 pause = time.sleep
-"""Let so many seconds pass."""
+"""Sleep for a number of seconds."""
 
 _NOT_CANCELLED: AbstractContextManager[None] = nullcontext()
 
@@ -64,7 +64,7 @@ class Connection:
         stubs = (NameServiceStub, AdminServiceStub, DeliveryServiceStub)
         self._names, self._admin, self._delivery = (stub(self.channel) for stub in stubs)
         self.unknown_calls: set[str] = set()
-        """Calls that the server, which is of a version before, has said not to know."""
+        """Calls that the server, which is older than this client, does not know."""
         self.checks = ChecksOfThreads(self._check_known)
 
     def call(self, method: str, request: Any, timeout: Seconds | None) -> Any:
@@ -74,7 +74,7 @@ class Connection:
         try:
             return getattr(stub, method)(request, timeout=timeout)
         except ValueError:
-            # So gRPC refuses a channel that was closed.
+            # gRPC raises ValueError for a channel that was closed.
             raise client_closed() from None
 
     def _check_known(
@@ -92,7 +92,7 @@ class Connection:
 
 
 Attempt = Callable[[Connection, Seconds | None], Found]
-"""One attempt of a call, which may take so many seconds."""
+"""Function that makes one attempt of a call, with a time limit in seconds."""
 
 
 class Connections:
@@ -105,9 +105,9 @@ class Connections:
         self._is_closed = False
 
     def current(self) -> Connection:
-        """Return the connection to use; raises `ClientClosed`.
+        """Return the connection to use; raise `ClientClosed` if the client is closed.
 
-        It is opened at first use: so a client may be made before a process forks.
+        The connection is opened at first use, so that a client may be made before a process forks.
         """
         with self._lock:
             if self._is_closed:
@@ -118,7 +118,7 @@ class Connections:
             return self._by_address[address]
 
     def close(self) -> None:
-        """End all connections; calls under way, and later ones, raise `ClientClosed`."""
+        """End all connections. Calls under way, and later ones, raise `ClientClosed`."""
         with self._lock:
             self._is_closed = True
             by_address, self._by_address = self._by_address, {}
@@ -126,13 +126,13 @@ class Connections:
             connection.channel.close()
 
     def telling_if_closed(self, _request_id: RequestId | None = None) -> AbstractContextManager[None]:
-        """Do nothing: gRPC itself says that a call ended because its channel was closed."""
+        """Do nothing: gRPC itself reports a call that ended because its channel was closed."""
         return _NOT_CANCELLED
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How streams reach a server, which may have to be opened again."""
+    """Connections and retry rules of streams, which may have to be opened again."""
 
     connections: Connections
     failure: Callable[[RpcError, Connection], Failure]
@@ -141,26 +141,26 @@ class Way:
 
 
 class Requests:
-    """Requests of one stream, as they come; gRPC reads them in a thread of its own."""
+    """Queue of the requests of one stream. gRPC reads it in a thread of its own."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Any] = SimpleQueue()
 
     def put(self, request: Any) -> None:
-        """Say another one."""
+        """Add a request."""
         self._queue.put(request)
 
     def end(self) -> None:
-        """Say no more."""
+        """End the stream of requests."""
         self._queue.put(None)
 
     def stream(self) -> Iterator[Any]:
-        """Return the requests until the end is said."""
+        """Return the requests until their end."""
         return iter(self._queue.get, None)
 
 
 def once(request: Any) -> Iterator[Any]:
-    """Return one request: a stream of it alone."""
+    """Return one request, as a stream."""
     return iter((request,))
 
 
