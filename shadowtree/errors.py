@@ -1,6 +1,6 @@
-"""Errors of the client: one class for each reason, all of them `ShadowtreeError`, each carrying the facts."""
+"""Errors of the client: one class for each reason. All are `ShadowtreeError` and carry facts."""
 
-# The names of these classes are part of the public interface and say what happened, without a suffix.
+# The names of these classes are part of the public interface and describe the failure, without a suffix.
 # ruff: noqa: N818
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import ClassVar
 
 
 class ShadowtreeError(Exception):
-    """What a name server refused, or what kept it from answering.
+    """Base of all errors: a refusal of a name server, or a reason why it could not answer.
 
-    `message` is one line for a person; `facts` says the same to a program: the names concerned, by their role.
+    `message` is one line for a person. `facts` has the same for a program: the names concerned, by their role.
     """
 
     reason: ClassVar[str] = "UNKNOWN"
@@ -30,7 +30,7 @@ class GroupNotFound(ShadowtreeError):
 
 
 class GroupExists(ShadowtreeError):
-    """The group to create is there already."""
+    """The group to create exists already."""
 
     reason = "GROUP_EXISTS"
 
@@ -42,7 +42,7 @@ class GroupInUse(ShadowtreeError):
 
 
 class NameInUse(ShadowtreeError):
-    """The id of the group to create is that of a process which is a member somewhere."""
+    """The id of the group to create belongs to a process that is a member of a group."""
 
     reason = "NAME_IN_USE"
 
@@ -78,19 +78,19 @@ class UnknownSubnet(ShadowtreeError):
 
 
 class InvalidName(ShadowtreeError):
-    """A text that can be no name; the message says which character is wrong."""
+    """A text that cannot be a name. The message gives the wrong character."""
 
     reason = "INVALID_NAME"
 
 
 class InvalidRequest(ShadowtreeError):
-    """A request that makes no sense whatever the state of the graph."""
+    """A request that is invalid in any state of the graph."""
 
     reason = "INVALID_REQUEST"
 
 
 class LimitExceeded(ShadowtreeError):
-    """A message or a request is larger than the server takes."""
+    """A message or a request is larger than the server accepts."""
 
     reason = "LIMIT_EXCEEDED"
 
@@ -102,18 +102,18 @@ class PermissionDenied(ShadowtreeError):
 
 
 class Unavailable(ShadowtreeError):
-    """A server that is needed cannot be reached; nothing was changed."""
+    """A required server cannot be reached; nothing was changed."""
 
     reason = "UNAVAILABLE"
 
     @property
     def unreachable(self) -> tuple[str, ...]:
-        """The groups that could not be entered, where an answer hung on them; else empty."""
+        """Groups that could not be entered, if the answer depended on them; else empty."""
         return tuple(name for name in self.facts.get("unreachable", "").split("\n") if name)
 
 
 class ServerUnreachable(Unavailable):
-    """None of the addresses that the client was given answers; `facts["server"]` is the one tried last."""
+    """None of the addresses of the client answers; `facts["server"]` is the last address tried."""
 
 
 class ClientClosed(ShadowtreeError):
@@ -123,45 +123,45 @@ class ClientClosed(ShadowtreeError):
 
 
 class DeadlineExceeded(ShadowtreeError, TimeoutError):
-    """The answer did not come in the time that the caller gave."""
+    """The answer did not come within the caller's time limit."""
 
     reason = "DEADLINE_EXCEEDED"
 
 
 class OutcomeUnknown(ShadowtreeError):
-    """A write was sent and its answer lost: it may be done or not.
+    """A write was sent and its answer was lost: the write may have been done or not.
 
-    Repeat it with `facts["request_id"]` to learn which; it will not be done twice.
+    Repeat it with `facts["request_id"]` to learn the outcome. The write is not done twice.
     """
 
     reason = "OUTCOME_UNKNOWN"
 
 
 class OutcomeUnknownAtDeadline(OutcomeUnknown, DeadlineExceeded):
-    """A write was sent and the caller's time ran out before its answer came."""
+    """A write was sent, and the caller's time ran out before its answer came."""
 
 
 class HistoryForgotten(ShadowtreeError):
-    """Some of the changes that were asked for are not kept any more, or the server never saw the revision.
+    """Some of the requested changes are no longer kept, or the server never saw the revision.
 
     Read the groups anew, and follow from the revision of that answer. `facts["oldest_revision"]` is the oldest kept.
-    `facts["newest_revision"]` is the newest of a server that never saw the revision: it went back to an older copy of
-    its database, or the revision is of another server.
+    `facts["newest_revision"]` is the newest revision of a server that never saw the requested one: its database was
+    restored from an older copy, or the revision belongs to another server.
     """
 
     reason = "HISTORY_FORGOTTEN"
 
 
 class TargetNotFound(ShadowtreeError):
-    """There is no group to send to of this id, nor a process that is in a group or has a mailbox."""
+    """The target is neither a group, nor a process that is in a group or has a mailbox."""
 
     reason = "TARGET_NOT_FOUND"
 
 
 class OutOfSequence(ShadowtreeError):
-    """A sender's message has a number that was used, or one too far; `facts["expected"]` is the next one.
+    """A sender's message has a number that was used, or one that is too high; `facts["expected"]` is the next number.
 
-    Somebody else numbers messages under the same id, or the server lost some that it had accepted.
+    Another program numbers messages under the same id, or the server lost messages that it had accepted.
     """
 
     reason = "OUT_OF_SEQUENCE"
@@ -174,13 +174,13 @@ class BacklogFull(LimitExceeded):
 
 
 class RateExceeded(LimitExceeded):
-    """Messages come faster than their server takes them: send it again after `facts["retry_after_ms"]`."""
+    """Messages come faster than their server accepts them: send it again after `facts["retry_after_ms"]`."""
 
     reason = "RATE_EXCEEDED"
 
 
 class MailboxNotFound(ShadowtreeError):
-    """Nothing is kept for this process."""
+    """This process has no mailbox."""
 
     reason = "MAILBOX_NOT_FOUND"
 
@@ -192,16 +192,16 @@ class TakenOver(ShadowtreeError):
 
 
 class NotASender(PermissionDenied):
-    """A group says who may send to it, and the process that was named is not one of them, or none was named.
+    """A group restricts its senders, and the named process is not among them, or no process was named.
 
-    `facts["senders"]` is the group whose members may.
+    `facts["senders"]` is the group whose members may send.
     """
 
     reason = "NOT_A_SENDER"
 
 
 class TakesDatagrams(ShadowtreeError):
-    """A group takes datagrams, and more was asked for: a number, a request id, to wait until it is settled, `fifo`.
+    """A group takes datagrams, but the message needs a number, a request id, the wait for `settled`, or `fifo`.
 
     `facts["group"]` is the group. Nothing was sent.
     """
@@ -216,18 +216,18 @@ class ServerFault(ShadowtreeError):
 
 
 class BadFile(ShadowtreeError):
-    """A file that cannot be read as what it should be; nothing of it was sent.
+    """A file that cannot be read in the expected format; nothing of it was sent.
 
-    `facts` has ``file``, ``why``, and ``line`` where one line is to blame.
+    `facts` has ``file``, ``why``, and ``line`` if one line is to blame.
     """
 
     reason = "BAD_FILE"
 
     @classmethod
     def at(cls, file: str, line: int | None, why: str, *, is_whole: bool = False) -> BadFile:
-        """Name the file, the line (None where no single line is to blame) and what is wrong.
+        """Make an error with the file, the line (None if no single line is to blame) and the reason.
 
-        `is_whole`: the file is broken from that line on, so that it cannot be left out.
+        `is_whole`: True if the file is broken from that line on, so that the line cannot be left out.
         """
         if is_whole:
             return cls(f"{file}:{line}: {why}", {"file": file, "why": why})
@@ -265,4 +265,4 @@ _CLASSES: tuple[type[ShadowtreeError], ...] = (
 )
 
 ERROR_OF_REASON: Mapping[str, type[ShadowtreeError]] = {error.reason: error for error in _CLASSES}
-"""The class for each reason that a server sends."""
+"""Class for each reason that a server sends."""

@@ -1,6 +1,6 @@
-"""What the client returns: frozen values whose fields are the keys of the JSON that the command line prints.
+"""Results of the client: frozen values, whose fields are the keys of the JSON that the command line prints.
 
-Lists are sorted tuples. `revision` is opaque: hand it to a later read as `at_least_revision`.
+Lists are sorted tuples. `revision` is opaque: pass it to a later read as `at_least_revision`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from shadowtree.vocabulary import (
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """One thing that an update did to what resolution walks.
+    """One effect of an update on the graph that resolution walks.
 
     `formed`, `grown`, `changed`, `broken`: a virtual node (the groups of one loop, or of loops that share groups).
-    `controlled`, `released`: groups that began or ceased to be reached in several ways, only one of which delivers.
-    These are told where the caller asks for them.
+    `controlled`, `released`: groups that began or ceased to be reached over several paths, only one of which delivers.
+    The last two are reported only if the caller asks for them.
     """
 
     kind: EffectKind
@@ -44,7 +44,7 @@ class Change:
     revision: Revision
     effects: tuple[Effect, ...] = ()
     unchanged: tuple[int, ...] = ()
-    """Places, from 1, of the operations with `if_missing` or `if_there` for which there was nothing to do."""
+    """Places, from 1, of the operations with `if_missing` or `if_there` that changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class LeftGroups:
 
 @dataclass(frozen=True, slots=True)
 class HiddenGroup:
-    """A group whose members the caller may not see: how many there are."""
+    """A group whose members the caller may not see, and their number."""
 
     group: GroupId
     count: int
@@ -67,7 +67,7 @@ class HiddenGroup:
 
 @dataclass(frozen=True, slots=True)
 class ServerCount:
-    """How many processes a server has that are not named, and the first group that was asked for that has them."""
+    """Number of a server's processes that are not named, for the first requested group that has them."""
 
     server: str
     group: GroupId
@@ -86,7 +86,7 @@ class WalkStep:
 
 @dataclass(frozen=True, slots=True)
 class MemberOf:
-    """Which group that was asked for is the first that has a member and does not except it."""
+    """The first requested group that has a member and does not except it."""
 
     member: MemberId
     group: GroupId
@@ -94,13 +94,13 @@ class MemberOf:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """Everybody in a group, or in several, each once.
+    """All members of a group, or of several, each once.
 
-    `groups` is empty unless it was asked for. Where direct members were asked for, there are no others. Where
-    `unreachable` is not empty, these groups could not be entered: members may be missing, or be there though they are
-    excepted; `why_unreachable` is for people. `walk`, in depth-first order, is there where it was asked for.
+    `groups` is empty unless it was asked for. A request for direct members returns no others. Groups in `unreachable`
+    could not be entered: members may be missing, or be listed although they are excepted; `why_unreachable` is for
+    people. `walk`, in depth-first order, is present if it was asked for.
 
-    Of several groups, or of one with exceptions, `targets` are what was asked for, and `group` is the first of them.
+    For several groups, or one with exceptions, `targets` are the requested targets, and `group` is the first of them.
     """
 
     group: GroupId
@@ -115,18 +115,20 @@ class Resolution:
     process_targets: tuple[int, ...] = ()
     """For each process the place of its first target, from 0; `members` names it."""
     group_targets: tuple[int, ...] = ()
-    """The same for each group."""
+    """For each group the place of its first target, from 0."""
     why_unreachable: tuple[str, ...] = ()
     counts: tuple[ServerCount, ...] = ()
-    """Where some servers' processes were to be named alone: how many others there are."""
+    """Counts of the other processes, if only the processes of some servers were to be named."""
     elsewhere: tuple[MemberId, ...] = ()
-    """The same: those of `processes` that other servers have as well; nobody owns them."""
+    """If only some servers' processes were to be named: those of `processes` that other servers have as well. No server
+    owns them.
+    """
     basis: str = ""
-    """For `confirm`, which tells whether this still holds; empty where that cannot be told."""
+    """Token for `confirm`, which tells whether this answer is still valid. Empty if that cannot be told."""
 
     @property
     def members(self) -> tuple[MemberOf, ...]:
-        """All processes and groups with the first target of each, sorted; empty where one group was asked for."""
+        """All processes and groups with the first target of each, sorted. Empty if one group was asked for."""
         if not self.targets:
             return ()
         rows = zip((*self.processes, *self.groups), (*self.process_targets, *self.group_targets), strict=True)
@@ -134,17 +136,17 @@ class Resolution:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing was out of reach and no update was under way."""
+        """True if nothing was out of reach and no update was under way."""
         return not self.unreachable and not self.in_transition
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether a member is in a group, directly or not; its truth value is `is_member`.
+    """The membership of a member in a group, direct or not; its truth value is `is_member`.
 
-    `is_member` is None where a part out of reach could turn a "no" into a "yes"; `unreachable` names the servers (or
-    subnets, of servers never met). `pathname` runs from the group to the
-    member, each an immediate member of the one before; it is there where it was asked for and the answer is "yes".
+    `is_member` is None if a part out of reach could turn a "no" into a "yes"; `unreachable` names the servers (or
+    subnets, of servers never met). `pathname` runs from the group to the member; each name is an immediate member of
+    the one before. It is present if it was asked for and the answer is "yes".
     """
 
     group: GroupId
@@ -161,7 +163,7 @@ class Check:
 
 
 def uncertain(check: Check) -> Unavailable:
-    """The error for a check that could not be answered; names the part out of reach."""
+    """Return the error for a check that could not be answered, with the part out of reach."""
     return Unavailable(
         f"cannot tell whether {check.member} is in {check.group}: out of reach: {', '.join(check.unreachable)}",
         {
@@ -175,9 +177,9 @@ def uncertain(check: Check) -> Unavailable:
 
 @dataclass(frozen=True, slots=True)
 class Memberships:
-    """Every group that a member is in, directly or not; or only directly, where that was asked for.
+    """The groups of a member, direct or not; or only direct ones, if that was asked for.
 
-    Where `unreachable` is not empty, these servers (or subnets, of servers never met) may know of more.
+    The servers in `unreachable` (or subnets, of servers never met) may know more groups.
     """
 
     member: MemberId
@@ -188,9 +190,10 @@ class Memberships:
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """Names in use that equal `names` but for letter case, a tuple for each of `names`, which may be in it itself.
+    """Names in use that equal `names` but for letter case: a tuple for each of `names`, which may contain the name
+    itself.
 
-    Where `unreachable` is not empty, these servers (or subnets, of servers never met) may know of more.
+    The servers in `unreachable` (or subnets, of servers never met) may know more spellings.
     """
 
     names: tuple[MemberId, ...]
@@ -229,7 +232,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class RdRecord:
-    """For the arc parent -> child: what is first sent to one of `ancestors` must not cross it."""
+    """Duplication-control record of the arc parent -> child, which messages with an originator in `ancestors` must not
+    cross.
+    """
 
     source: str
     sink: str
@@ -242,10 +247,10 @@ class RdRecord:
 class GroupDescription:
     """One group and its place in the graph.
 
-    `home` is the server that owns it. `pathnames` lead from a root to it, over virtual nodes by their vnids; there
-    can be very many, so they are cut off somewhere and `pathnames_truncated` says so. `rd_records` are those of its own
-    arcs to its children; in the rare case that they are too many, `rd_records_truncated` says so. The records of arcs
-    into the nodes of `unreachable` servers are missing.
+    `home` is the server that owns the group. `pathnames` lead from a root to it, over virtual nodes by their vnids.
+    There can be very many, so the list may be cut off; `pathnames_truncated` is then true. `rd_records` are those of
+    the arcs to its own children. In the rare case that there are too many, `rd_records_truncated` is true. The records
+    of arcs into the nodes of `unreachable` servers are missing.
     """
 
     group: GroupId
@@ -265,7 +270,7 @@ class GroupDescription:
 class GroupList:
     """Ids of groups, sorted; iterates over them.
 
-    Where `unreachable` is not empty, the groups of these servers (or subnets, of servers never met) are missing.
+    The groups of servers in `unreachable` (or subnets, of servers never met) are missing.
     """
 
     groups: tuple[GroupId, ...]
@@ -283,7 +288,7 @@ class GroupList:
 
 @dataclass(frozen=True, slots=True)
 class SkippedLine:
-    """A line of a file that was left out, and why."""
+    """A line of a file that was left out, and the reason."""
 
     line: int
     reason: str
@@ -291,21 +296,21 @@ class SkippedLine:
 
 @dataclass(frozen=True, slots=True)
 class ImportSummary:
-    """What an import did: arcs added, groups created, arcs that existed before, lines left out."""
+    """Counts of an import: arcs added, groups created, arcs that existed before; and lines left out."""
 
     arcs: int
     groups_created: int
     already_there: int
     skipped: tuple[SkippedLine, ...]
-    """The first thousand."""
+    """The first thousand lines that were left out."""
     revision: Revision
     skipped_count: int = 0
-    """Of all lines that were left out."""
+    """Number of all lines that were left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportSummary:
-    """What was exported; of the servers in `unreachable` (or subnets, of servers never met) the groups are missing."""
+    """Counts of an export. The groups of servers in `unreachable` (or subnets, of servers never met) are missing."""
 
     lines: int
     unreachable: tuple[str, ...] = ()
@@ -313,31 +318,31 @@ class ExportSummary:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """One thing that an update changed: a group, or a direct member of it."""
+    """One change of an update: to a group, or to a direct member of it."""
 
     kind: ChangeKind
     group: GroupId
     member: MemberId | None
-    """Who joined or left."""
+    """Member that joined or left."""
     member_kind: NodeKind | None
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedUpdate:
-    """What one update changed of the groups of one server, and where it came from."""
+    """The changes of one update to the groups of one server, and the origin of the update."""
 
     revision: Revision
     told_at: str
-    """When `server` was asked, on its clock: ``2026-03-01T08:30:00.000Z``; empty where it is not known."""
+    """Time at which `server` was asked, on its clock: ``2026-03-01T08:30:00.000Z``. Empty if it is not known."""
     caller: str
-    """The address of who asked, as far as known; not authenticated."""
+    """Address of the caller, as far as known; not authenticated."""
     server: str
-    """The server that was asked; empty where servers did it by themselves, as when they met again."""
+    """Server that was asked. Empty if servers made the change by themselves, as when they met again."""
     request_id: str
     changes: tuple[RecordedChange, ...]
-    """Groups first, then members that left, then those that joined; of the group that was asked for, or of all."""
+    """Groups first, then members that left, then members that joined: of the requested group, or of all groups."""
     is_listed: bool
-    """False: it changed more than 1,000 things, and only the counts are told, over all groups of that server."""
+    """False if the update made more than 1,000 changes: only counts are reported, over all groups of the server."""
     created: int
     deleted: int
     joined: int
@@ -355,7 +360,7 @@ class SuspendedArc:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another name server, as the one that was asked sees it."""
+    """Another name server, from the view of the server that was asked."""
 
     address: Address
     subnets: tuple[SubnetName, ...]
@@ -364,7 +369,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class PeerFault:
-    """Something that no correct server does, and how often it was done since the server that was asked started."""
+    """An action that no correct server takes, and its count since the start of the server that was asked."""
 
     kind: str
     count: int
@@ -372,19 +377,20 @@ class PeerFault:
 
 @dataclass(frozen=True, slots=True)
 class PeerState:
-    """Another name server, as the one that was asked sees it, with what its operator may want to know.
+    """Another name server, from the view of the server that was asked, with details for its operator.
 
     `server` is the name of the server that was met at the address; empty before that. `state` is ``connecting``,
-    ``connected``, ``connected, but cannot be dialled at HOST:PORT; WHAT FOLLOWS``,
-    ``connected, but stuck since WHEN: WHY``, ``refused: WHY``, ``silent since WHEN: WHY`` or
-    ``stopped since WHEN: WHY``. `letters_waiting` counts what the other server has not confirmed yet.
+    ``connected``, ``connected, but cannot be dialled at HOST:PORT; WHAT FOLLOWS``, ``connected, but stuck since WHEN:
+    WHY``, ``refused: WHY``, ``silent since WHEN: WHY`` or ``stopped since WHEN: WHY``. `letters_waiting` counts the
+    letters that the other server has not confirmed yet.
 
     `life` is the status of the server: ``up``, ``one way`` (it dials, and no call reaches it), ``suspected``,
-    ``restarting``, ``lost``, ``stopped`` or ``never met``; `why` says why it is suspected, lost or stopped. `phi`
-    says how unlikely its silence is (-log10 of the chance that it still ends). It was last heard `last_heard_seconds`
-    ago; None where nothing was heard since the server that was asked started. `round_trip_ms` is None where it was
-    not measured. `via` is the name of the server through which the two talk, empty where they do directly or not at
-    all; `relayed` counts what the server sent to others through the one that was asked.
+    ``restarting``, ``lost``, ``stopped`` or ``never met``. `why` is the reason for suspected, lost or stopped. `phi` is
+    the improbability of its silence (-log10 of the chance that the silence still ends). `last_heard_seconds` is the age
+    of the last message; None if none came since the start of the server that was asked. `round_trip_ms` is None if it
+    was not measured. `via` is the name of the server through which the two talk; empty if they talk directly or not at
+    all. `relayed` counts the frames that the server sent to others through the server that was asked, since the latter
+    started.
     """
 
     address: Address
@@ -401,22 +407,23 @@ class PeerState:
     via: str
     relayed: int
     version: str = ""
-    """Version of its program, as last said; empty if it did not say, or was not met since the server started."""
+    """Version of its program, as last reported; empty if not reported, or not met since the server started."""
     protocol_version: int = 0
-    """Version that the two speak; 0 if they have not met since the server started."""
+    """Protocol version between the two; 0 if they have not met since the server started."""
     called_at: str = ""
-    """Address to which calls go, if it is not `address`: the server announced it, and answers there alone."""
+    """Address for calls, if it is not `address`: the server announced it, and answers only there."""
     backlog_bytes: int = 0
-    """Memory, at the server that was asked, of messages that this one has not confirmed."""
+    """Memory, at the server that was asked, of messages that the peer has not confirmed."""
     stuck_seconds: float | None = None
-    """Time for which it has been connected and has confirmed no message; None if it is not stuck."""
+    """Time in seconds for which the peer has been connected and has confirmed no message; None if it is not stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnknownServer:
-    """A server that is not in the table of the one that was asked, though the servers `known_to` know it.
+    """A server that is missing from the table of the server that was asked, though the servers `known_to` know it.
 
-    What only that one knows is missing from answers, which name it as unreachable. `subnets` are what the others say.
+    Data that only this server has is missing from answers, which name it as unreachable. `subnets` come from the other
+    servers.
     """
 
     server: str
@@ -426,10 +433,10 @@ class UnknownServer:
 
 @dataclass(frozen=True, slots=True)
 class PeerList:
-    """All other servers that a name server knows; iterates over them. `strangers`: refused ones.
+    """All other servers that a name server knows; iterates over them. `strangers`: refused connections.
 
-    `unknown` are those that it should know, by what the others say. `memberships_ended`: how many were, where a server
-    was removed that is gone for good. `server`, `version` and `protocol_version` are of the server that was asked.
+    `unknown` are the servers that it should know, according to the others. `memberships_ended`: number of memberships
+    ended by removing a server for good. `server`, `version` and `protocol_version` belong to the server that was asked.
     """
 
     peers: tuple[PeerState, ...]
@@ -449,7 +456,7 @@ class PeerList:
 
 @dataclass(frozen=True, slots=True)
 class ParcelsPending:
-    """A server that has not confirmed some parcels of messages, and how many."""
+    """A server that has not confirmed some parcels of messages, and their number."""
 
     server: str
     parcels: int
@@ -457,20 +464,21 @@ class ParcelsPending:
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """How many messages did not reach somebody, for one reason."""
+    """Number of messages that did not reach a recipient, for one reason."""
 
     reason: str
-    """``server removed``, ``expired``, ``refused``: kept as dead letters. ``no room``, ``overrun``, ``kept too
-    long``: lost."""
+    """``server removed``, ``expired``, ``refused``: kept as dead letters. ``no room``, ``overrun``, ``kept too long``:
+    lost.
+    """
     messages: int
-    """Of the last two reasons, each counts once for every mailbox that lost it."""
+    """Number of messages. For the last two reasons, a message counts once for every mailbox that lost it."""
     dead_letters: int
-    """In how many of these they are kept; 0: they are lost."""
+    """Number of dead letters that keep them; 0 if they are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """One name server: what it owns and how it is."""
+    """One name server: its data and its state."""
 
     server: str
     subnets: tuple[SubnetName, ...]
@@ -481,59 +489,61 @@ class ServerStatus:
     revision: Revision
     in_doubt: tuple[Revision, ...]
     suspended: tuple[SuspendedArc, ...]
-    """At most 1,000 of them, first of all those that could not be joined."""
+    """At most 1,000 suspended arcs. Arcs that could not be joined come first."""
     peers: tuple[Peer, ...]
     database_failure: str
-    """Why the database cannot be written, so that updates are refused; empty where it can."""
+    """Reason why the database cannot be written, so that updates are refused; empty if it can."""
     view: tuple[str, ...]
-    """The servers that agree on being within reach of one another; empty while none was ever lost to another."""
+    """Servers that agree that they reach one another; empty while no server was ever lost to another."""
     tombstones: int = 0
-    """Arcs that were left, and are remembered until no server can speak of them any more."""
+    """Arcs that were left, and are remembered until no server can mention them any more."""
     node_numbers: int = 0
-    """Numbers that nodes have, those included that are free for new names: what memory and database grow by."""
+    """Node numbers, including numbers that are free for new names: memory and database grow with them."""
     free_node_numbers: int = 0
     arcs_suspended: int = 0
-    """How many are suspended, those included that are not listed."""
+    """Number of suspended arcs, including those that are not listed."""
     mailboxes: int = 0
-    """Processes for which it keeps messages."""
+    """Number of processes for which it keeps messages."""
     log_entries: int = 0
-    """Parcels in its log of messages."""
+    """Number of parcels in its log of messages."""
     log_bytes: int = 0
     parcels_unsettled: int = 0
-    """Parcels that it accepted and that not all servers below have confirmed."""
+    """Number of parcels that it accepted and that not all servers below have confirmed."""
     parcels_pending: tuple[ParcelsPending, ...] = ()
-    """For which servers these wait, sorted."""
+    """Servers for which these parcels wait, sorted."""
     messages_refused_by_rate: int = 0
-    """Messages that it refused since its start because they came too fast."""
+    """Number of messages that it refused since its start because they came too fast."""
     datagrams_sent: int = 0
-    """Since it started: copies of datagrams that left for other servers."""
+    """Number of copies of datagrams that left for other servers since its start."""
     datagrams_handed: int = 0
     datagrams_dropped: int = 0
-    """Copies and hand-overs that were dropped, since there was no room, or no way to the other server."""
+    """Number of copies and hand-overs that were dropped, because of no room, or no path to the other server."""
     undelivered: tuple[Undelivered, ...] = ()
-    """What did not reach somebody, by reason; reasons that there are none of are left out."""
+    """Messages that did not reach a recipient, by reason. Reasons without messages are left out."""
     messages_queued: int = 0
-    """Messages that wait here until the home of their first target is met again."""
+    """Number of messages that wait here until the home of their first target is met again."""
     memory_entries: int = 0
-    """Of messages that are kept in memory: parcels that it holds for listeners."""
+    """Number of parcels in memory that it holds for listeners."""
     memory_bytes: int = 0
     memory_parcels_unsettled: int = 0
-    """Parcels that it accepted in memory and that not all servers below have confirmed."""
+    """Number of parcels that it accepted in memory and that not all servers below have confirmed."""
     memory_parcels_lost: int = 0
-    """Since it started: parcels in memory that were lost before they came here, as far as that is known."""
+    """Number of parcels in memory that were lost before they came here, since its start, as far as known."""
     version: str = ""
-    """Version of its program; empty from a server that does not tell it."""
+    """Version of its program; empty if the server does not report it."""
     protocol_version: int = 0
-    """The newest version of the protocol between servers that it speaks; 0 from a server that does not tell it."""
+    """Newest version of the protocol between servers that it speaks; 0 if the server does not report it."""
     started: str = ""
-    """When it started, on its clock: ``2026-03-01T08:30:00Z``; empty from a server that does not tell it."""
+    """Time of its start, on its clock: ``2026-03-01T08:30:00Z``; empty if the server does not report it."""
     uptime_seconds: float = 0.0
-    """For how long it has run."""
+    """Time in seconds since its start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What was written of one server. `consistency`: ``cut``, one instant of all, or ``server``, one of its own."""
+    """A written snapshot of one server. `consistency`: ``cut``, one instant of all, or ``server``, an instant of its
+    own.
+    """
 
     server: str
     revision: Revision

@@ -1,4 +1,4 @@
-"""What a caller hands to the client: joins and leaves of one atomic update, arcs of a graph, groups to resolve."""
+"""Arguments of the client: joins and leaves of one atomic update, arcs of a graph, groups to resolve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shadowtree.vocabulary import ChildKind, GroupId, MemberId, NodeKind
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Make `member` an immediate member of `parent`; with `if_missing`, a membership that exists is no error."""
+    """Make `member` an immediate member of `parent`; with `if_missing`, an existing membership is no error."""
 
     parent: GroupId
     member: MemberId
@@ -20,7 +20,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """Take `member` out of the immediate members of `parent`; with `if_there`, one that is no member is no error."""
+    """Remove `member` from the immediate members of `parent`; with `if_there`, a missing membership is no error."""
 
     parent: GroupId
     member: MemberId
@@ -30,7 +30,7 @@ class Leave:
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """One arc of a graph that is imported or exported; an empty `child` of kind group: a group without members."""
+    """One arc of an imported or exported graph. An empty `child` of kind group means a group without members."""
 
     parent: GroupId
     child: MemberId
@@ -39,7 +39,7 @@ class Arc:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A group that is asked for, less who is in one of the exceptions (groups) in it."""
+    """A group to resolve, less the members of its exceptions, which are groups."""
 
     name: GroupId
     excluding: Iterable[GroupId] = ()

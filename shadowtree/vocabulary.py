@@ -1,31 +1,31 @@
-"""The words of the public interface as types: what a `str` or `float` stands for in a signature."""
+"""The vocabulary of the public interface as types, which name the meaning of a `str` or `float` in a signature."""
 
 from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
 GroupId: TypeAlias = str
-"""``name@subnet``."""
+"""Group: ``name@subnet``."""
 
 MemberId: TypeAlias = str
-"""A group or a process, ``name@domain``."""
+"""Group or process: ``name@domain``."""
 
 SubnetName: TypeAlias = str
-"""An administrative domain, such as ``ubc.example``."""
+"""Administrative domain, such as ``ubc.example``."""
 
 Address: TypeAlias = str
-"""Where a name server listens: ``HOST:PORT``."""
+"""Address of a name server: ``HOST:PORT``."""
 
 Revision: TypeAlias = str
-"""Opaque; what a write returned and a later read may ask to see."""
+"""Opaque value that a write returned and a later read may ask to reflect."""
 
 RequestId: TypeAlias = str
-"""Chosen by the caller of a write; repeating it returns the first answer instead of writing twice."""
+"""Id that the caller of a write chooses. Repeating it returns the first answer instead of writing twice."""
 
 Seconds: TypeAlias = float
 
 ChildKind: TypeAlias = Literal["auto", "group", "process"]
-"""What the child of an arc is; ``auto`` takes a group if one of that id exists, else a process."""
+"""Kind of the child of an arc. ``auto`` is a group if one of that id exists, else a process."""
 
 NodeKind: TypeAlias = Literal["group", "process"]
 
@@ -38,20 +38,22 @@ ChangeKind: TypeAlias = Literal["created", "deleted", "joined", "left"]
 EffectKind: TypeAlias = Literal["formed", "grown", "changed", "broken", "controlled", "released"]
 
 Quality: TypeAlias = Literal["fifo", "datagram"]
+"""Delivery guarantee for a member that is there throughout."""
+
 Kept: TypeAlias = Literal["durable", "memory"]
-"""What a member that is there throughout can rely on."""
+"""Storage of messages until they are handed over."""
 
 Wait: TypeAlias = Literal["accepted", "settled"]
 
 SendState: TypeAlias = Literal["accepted", "settled", "queued"]
 
 MessageId: TypeAlias = str
-"""Opaque; the same at all servers."""
+"""Opaque id, the same at all servers."""
 
 Position: TypeAlias = str
-"""Opaque: a place in the log of one server."""
+"""Opaque position in the log of one server."""
 
 SubscriptionName: TypeAlias = str
 
 SenderId: TypeAlias = str
-"""Chosen by who numbers its messages, and used by nobody else."""
+"""Id under which a sender numbers its messages. No other sender may use it."""
