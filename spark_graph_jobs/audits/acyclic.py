@@ -5,7 +5,7 @@ Therefore no path of normal arcs returns to its start. The values of the levels 
 the ancestor set. Comparing the two levels of each arc is the whole proof. The proof also shows that no loop is larger
 than its recorded virtual node: the arcs outside would close a cycle.
 
-Source: protocol.md section 2.
+Source: docs/protocol.md, "The invariants".
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 Why local implies global: take the equations A*(n) = {n} and all A*(parents), one for each node. On a graph without
 cycles (see `levels`) they have exactly one solution. Sets that satisfy all equations over a server's own records are
 therefore the true sets of those records. The records are true if every parent that a record names has a record too, and
-every copy of a record equals the others, including the home's. No record is superfluous if below each node that is not
-owned another node has a record: a path downwards must end, and can end only at an owned node.
+every copy of a record equals all others. The copy of the home is among them. No record is superfluous if below each
+node that is not owned another node has a record: a path downwards must end, and can end only at an owned node.
 
-Source: protocol.md section 3.2.
+Source: docs/protocol.md, "What a node knows of its ancestors" and "Ancestry records".
 """
 
 from __future__ import annotations

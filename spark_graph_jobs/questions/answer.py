@@ -54,6 +54,6 @@ def see_path(path: Sequence[str]) -> str:
 
 
 def as_part(answer: Answer) -> Answer:
-    """Return the answer for incomplete snapshots: its numbers are lower bounds."""
+    """Return the answer for incomplete snapshots: its numbers are lower bounds, and more rows may exist."""
     findings = (replace(finding, message=f"{AS_PART}: {finding.message}") for finding in answer.findings)
     return replace(answer, explanation=f"{AS_PART}: {answer.explanation}", findings=tuple(findings))

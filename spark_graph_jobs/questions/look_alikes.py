@@ -1,8 +1,8 @@
 """Groups that have nearly the same members, though they are not in one loop.
 
 MinHash: each group keeps the least of 16 hashes over all its processes. The share of equal hashes of two groups is, on
-average, the likeness of their members (the members of both divided by the members of either, Jaccard). Groups that
-agree in a band of 4 are compared. The numbers in the table are counted exactly, process by process.
+average, the likeness of their members (Jaccard): members of both divided by members of either. Groups that agree in a
+band of 4 are compared. The numbers in the table are counted exactly, process by process.
 """
 
 from __future__ import annotations

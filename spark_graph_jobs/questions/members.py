@@ -1,4 +1,4 @@
-"""The processes that are members of a few groups, counted exactly."""
+"""The processes that are members of a few groups, each by its key."""
 
 from __future__ import annotations
 

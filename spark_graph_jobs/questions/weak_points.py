@@ -2,8 +2,8 @@
 
 An arc of a virtual node is a *bridge* if its loop falls apart without it. A group holds the loop together if the other
 groups fall apart without it. Take any group r of the loop. An arc is a bridge exactly if all paths from r to some
-group, or from some group to r, lead over the arc. In other words, the arc dominates a node in the loop or in its
-reverse, with a node put into the middle of each arc (Italiano, Laura, Santaroni 2012). The computation takes two
+group, or from some group to r, lead over the arc. For the test, a node is put into the middle of each arc: the middle
+of a bridge dominates a node in the loop or in its reverse (Italiano, Laura, Santaroni 2012). The computation takes two
 dominator trees for each loop of any size.
 """
 
