@@ -81,8 +81,9 @@ def java_database(text: str) -> JavaDatabase:
 
 
 def copied_state(folder: Path, text: str) -> StoredState:
-    """Return the state in a copied folder of the database of a URL. Rows are read while consumed. Raises
-    `StorageError`.
+    """Return the state in a copied folder of the database of a URL. Rows are read while consumed.
+
+    Raises `StorageError`.
     """
     database = show_url(parse_database_url(text))
     require_newest_of(_table(folder, VERSION_TABLE).column("version_num").to_pylist(), database=database)

@@ -1,5 +1,4 @@
-"""Checks of a SQLite file for damage, as far as SQLite can detect it, and the error for rows that contradict each
-other.
+"""Checks of a SQLite file for damage, as far as SQLite detects it, and the error for rows that contradict each other.
 
 The checks run before the first write to the file.
 """

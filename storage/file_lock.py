@@ -50,8 +50,9 @@ class FileLock:
         os.close(self._descriptor)
 
     def is_in_place(self) -> bool:
-        """Return True if the path still leads to the locked file. If not, another server may hold the file's
-        successor.
+        """Return True if the path still leads to the locked file.
+
+        If not, another server may hold the file's successor.
         """
         return names_open_file(self.path, self._descriptor)
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 
 def open_owned(path: Path, flags: int) -> int:
-    """Open a regular file of this user that has one name, and return its descriptor; raise `OSError` for any other
-    file.
-    """
+    """Open a regular file of this user with a single name, and return its descriptor; raise `OSError` for others."""
     try:
         # O_NONBLOCK: opening a pipe that has no writer would block.
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)

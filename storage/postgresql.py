@@ -260,8 +260,9 @@ class PostgresqlEngine:
                 self._connection.exec_driver_sql("SET SESSION synchronous_commit = on")
 
     def check_exclusive(self) -> None:
-        """Raise `DatabaseInterruptedError` if the connection is closed; SQLAlchemy would replace it by one without the
-        lock.
+        """Raise `DatabaseInterruptedError` if the connection is closed.
+
+        SQLAlchemy would replace it by one without the lock.
         """
         if self._session.closed:
             raise self._interrupted()
@@ -287,8 +288,9 @@ class PostgresqlEngine:
             self._connection.execute(text("SELECT 1"))
 
     def generation_after(self, _state: ServerState, /) -> Generation:
-        """Return the generation of this engine. PostgreSQL guards its own log, so a generation is all commits of one
-        engine.
+        """Return the generation of this engine.
+
+        PostgreSQL guards its own log, so a generation is all commits of one engine.
         """
         return Generation(self._life)
 

@@ -1,5 +1,6 @@
-"""Conversion of database rows to records and back. A record is a tuple in the order of the columns; a row adds a
-checksum.
+"""Conversion of database rows to records and back.
+
+A record is a tuple in the order of the columns; a row adds a checksum.
 
 A start reads half a million arcs. Rows therefore travel in slices, and `tuple.__new__` makes records without calling a
 generated Python function for each.

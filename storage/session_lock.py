@@ -20,8 +20,9 @@ from sqlalchemy.exc import DBAPIError
 from storage.errors import DatabaseUnavailableError, NotOurDatabaseError
 
 LOCK_NAMESPACE = 0x53485452
-"""First half of the lock key, to distinguish the project's advisory locks from other programs'. The second half is the
-schema.
+"""First half of the lock key, to distinguish the project's advisory locks from other programs'.
+
+The second half is the schema.
 """
 
 _KEY = (LOCK_NAMESPACE, func.hashtext(func.current_schema()))

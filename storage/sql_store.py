@@ -78,9 +78,7 @@ class SqlEngine(Protocol):
         ...
 
     def write_state(self, before: ServerState, state: ServerState) -> None:
-        """Replace the row of the previous commit, in a transaction; raise `DatabaseLostError` if another row is
-        there.
-        """
+        """Replace the previous commit's row, in a transaction; raise `DatabaseLostError` if another row is there."""
         ...
 
     def acknowledge(self, state: ServerState) -> None:
