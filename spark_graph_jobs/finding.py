@@ -71,7 +71,8 @@ def shell_line(*words: str, names: Sequence[str] = ()) -> str:
 
 
 def rejoin(parent: str, child: str) -> str:
-    """Return the command that leaves and joins an arc, which computes everything about it anew at all servers
-    concerned.
+    """Return the command that leaves and joins an arc.
+
+    The join computes all data about the arc again, at all servers concerned.
     """
     return f"{shell_line('leave', names=(parent, child))} && {shell_line('join', names=(parent, child))}"

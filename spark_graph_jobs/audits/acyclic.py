@@ -36,14 +36,16 @@ def of_nodes() -> list[Condition]:
 
 
 UNLIKE: Final = Unlike(AUDIT, "level", "servers do not agree on its level")
-"""All servers that hold a node's record give the node the same level. Levels therefore rise along arcs between servers
-too.
+"""All servers that hold a node's record give the node the same level.
+
+Levels therefore rise along arcs between servers too.
 """
 
 
 def audit(tables: Tables) -> DataFrame:
-    """Return the virtual nodes whose components have different levels. A virtual node is one derived node, with one
-    level.
+    """Return the virtual nodes whose components have different levels.
+
+    A virtual node is one derived node, with one level.
     """
     unlike = (
         tables.nodes.filter("vnid is not null")

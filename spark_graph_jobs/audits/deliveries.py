@@ -1,5 +1,4 @@
-"""Audit of a delivery log, if there is one: each message reaches each member once, reaches no other process, and in
-order.
+"""Audit of a delivery log, if there is one: each message reaches each member once, no other process, and in order.
 
 Why local implies global: each member's own ancestor set tells whether the member should get a message: it contains the
 group that the message was sent to. An order holds everywhere if it holds between each two neighbours at each receiver.

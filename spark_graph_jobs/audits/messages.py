@@ -1,5 +1,4 @@
-"""Messages: all servers logged the same parcel under one id, each log is in sequence, and each cursor is within its
-log.
+"""Messages: all servers logged the same parcel under an id, each log is in sequence, and each cursor is within its log.
 
 Why local implies global: an id names a parcel at all servers, so all rows of one id are compared. An order holds in a
 log if it holds between each two neighbours of a sequence. Each mailbox's own ancestor set tells whether the mailbox is
@@ -55,8 +54,7 @@ def _is_quiet(tables: Tables) -> bool:
 
 
 def _log(tables: Tables) -> DataFrame:
-    """Return the entries of all servers with `addressed`, the `id` of the first message and the origin's place
-    `home_at`.
+    """Return the entries of all servers with `addressed`, the first message's `id` and the origin's place `home_at`.
 
     `home_at` is null if the origin was not read. A foreign process has no home, so its ids may come from several
     origins: parcels to it are left out.
@@ -162,8 +160,9 @@ def _lost(log: DataFrame, tables: Tables) -> DataFrame:
 
 
 def _passed_over(parcels: DataFrame, log: DataFrame, tables: Tables) -> DataFrame:
-    """Return parcels that the server `asked_at` lacks although it has later ones of the sequence; `has_lower`: and
-    earlier ones.
+    """Return parcels that the server `asked_at` lacks although it has later ones of the sequence.
+
+    `has_lower` is true if the server also has earlier ones.
 
     A server with holes in its log is skipped: a missing entry may have been removed from the middle.
     """
@@ -244,9 +243,7 @@ class _TargetSet:
 
 
 def _wrongly_reached(tables: Tables) -> DataFrame:
-    """Return mailboxes whose ancestor set contradicts a target set: below it and not reached, or the other way
-    round.
-    """
+    """Return mailboxes whose ancestor set contradicts a target set: below it and not reached, or the reverse."""
     rows = tables.of_messages("reached").collect()
     names = sorted({name for row in rows for target in row["targets"] for name in target.split(" ")})
     numbers = {
@@ -265,8 +262,9 @@ def _wrongly_reached(tables: Tables) -> DataFrame:
         by_server.setdefault(at, []).append(told)
 
     def judge(at: int, mailbox: int, process: str, above: bytes | None) -> list[str]:
-        """Return the target sets that are wrong about a mailbox. Prefix `-`: not reached although below; `+`: the
-        opposite.
+        """Return the target sets that are wrong about a mailbox.
+
+        Prefix `-`: not reached although below; `+`: the opposite.
         """
         ancestors = BitMap() if above is None else BitMap.deserialize(bytes(above))
         wrong = []

@@ -58,8 +58,9 @@ _COLUMNS: Final[dict[str, types.DataType]] = {
 DIGESTED: Final = types.StructType(
     [*TROUBLE.fields, types.StructField("vnid", types.StringType()), types.StructField("digest", types.StringType())]
 )
-"""Columns of a trouble, and columns for the digest of a virtual node at a server. A row with a digest has no
-message.
+"""Columns of a trouble, and columns for the digest of a virtual node at a server.
+
+A row with a digest has no message.
 """
 
 
@@ -151,8 +152,9 @@ def _judge(loop: Loop, about: int) -> Iterator[Row]:
 
 
 def spanning_tree(first: int, arcs: Iterable[InnerArc]) -> set[tuple[int, int]]:
-    """Return the shadow tree. It grows from `first`, always by the first arc, in their order, that reaches a new
-    node.
+    """Return the shadow tree.
+
+    It grows from `first`, always by the first arc, in their order, that reaches a new node.
     """
     touching: dict[int, list[InnerArc]] = {}
     for arc in arcs:

@@ -17,8 +17,9 @@ from spark_graph_jobs.compare.violations import TROUBLES_LIMIT, nodes_in_trouble
 from spark_graph_jobs.snapshot.tables import FOREIGN, UNKNOWN, Tables
 
 ABOUT_NODES: Final = ("level", "version", "vnid", "kind")
-"""Attributes on which all servers with a node's ancestry record must agree. All servers that know the node must agree
-on `kind`.
+"""Attributes on which all servers with a node's ancestry record must agree.
+
+All servers that know the node must agree on `kind`.
 """
 
 COMPARED: Final = ("cost", "version", "writer", "suspended")

@@ -34,8 +34,9 @@ Nodes are `local` numbers. In the message, {at} stands for the server of the nod
 """
 
 TROUBLES_LIMIT: Final = 10_000
-"""Maximum number of troubles of one pass. Each trouble is a row in the driver's memory, and more would tell nothing
-new.
+"""Maximum number of troubles of one pass.
+
+Each trouble is a row in the driver's memory, and more would tell nothing new.
 """
 
 NODES_SHOWN_LIMIT: Final = 5
@@ -93,8 +94,9 @@ class Condition:
 
 
 def rows_in_trouble(frame: DataFrame, conditions: Sequence[Condition], **about: Column) -> DataFrame:
-    """Return the troubles of all rows, in one pass, with their audits. `about`: the node, or the parent and the
-    child.
+    """Return the troubles of all rows, in one pass, with their audits.
+
+    `about`: the node, or the parent and the child.
     """
     none = sql.lit(None).cast("long")
     wrong = conditions[0].is_wrong

@@ -41,8 +41,7 @@ class GraphEngine(Protocol):
         """
 
     def diamonds(self, vertices: DataFrame, arcs: DataFrame) -> DataFrame:
-        """Return rows `src`, `dst`, `between`: pairs with two or more vertices between them, and the number of these
-        vertices.
+        """Return rows `src`, `dst`, `between`: pairs with two or more vertices between them, and their number.
 
         A vertex between has an arc from `src` and one to `dst`; all three differ. Each two of such vertices, `b` and
         `c`, make the motif `(src)-[]->(b); (src)-[]->(c); (b)-[]->(dst); (c)-[]->(dst)`. Motifs are counted, not

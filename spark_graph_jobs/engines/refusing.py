@@ -1,6 +1,4 @@
-"""The replacement for a named engine that does not work: the audits run, and each question is refused with the
-reason.
-"""
+"""The replacement for a named engine that does not work: audits run, and each question is refused with the reason."""
 
 from __future__ import annotations
 

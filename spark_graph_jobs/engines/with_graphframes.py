@@ -104,8 +104,9 @@ def _named_by_smallest(components: DataFrame) -> DataFrame:
 
 
 def _without_ends(arcs: DataFrame) -> DataFrame:
-    """Remove arcs whose tail no arc enters, or whose head no arc leaves, until none is left; return the remaining
-    arcs.
+    """Return the arcs that remain after all ends were removed.
+
+    Arcs whose tail no arc enters, and arcs whose head no arc leaves, are removed until no such arc is left.
     """
     left = arcs.localCheckpoint()
     count = left.count()

@@ -42,8 +42,9 @@ def not_asked(question: str, reason: str) -> Answer:
 
 
 def info(question: str, subject: str, message: str, path: Sequence[str] = (), *, see: str) -> Finding:
-    """Return an INFO finding. `path` leads from group to member and is its evidence; `see` is a command that shows
-    more.
+    """Return an INFO finding.
+
+    `path` leads from group to member and is its evidence; `see` is a command that shows more.
     """
     return Finding(question, Severity.INFO, subject, message, tuple(path), see=see)
 

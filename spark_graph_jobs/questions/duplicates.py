@@ -109,9 +109,7 @@ def _two_highest_tails(whole: Whole, normal: DataFrame, points: list[int]) -> di
 
 
 def _common_originators(whole: Whole, tails: dict[int, list[tuple[int, int]]]) -> dict[int, int]:
-    """Return for each sink the group above both of its tails that has the most groups above it: the nearest such
-    group.
-    """
+    """Return for each sink the nearest group above both of its tails: the group with the most groups above it."""
     found = {}
     for point, two in tails.items():
         if len(two) != 2:

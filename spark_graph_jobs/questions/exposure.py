@@ -72,8 +72,9 @@ def ask(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[Answer, Matrix]:
 
 
 def _most_exposed(whole: Whole, exposed: pa.Table) -> list[dict[str, Any]]:
-    """Return rows key, domains, id, domain, server: the first by number of domains and id. `exposed`: result of
-    `_survey`.
+    """Return rows key, domains, id, domain, server: the first by number of domains and id.
+
+    `exposed`: result of `_survey`.
     """
     if not len(exposed):
         return []
@@ -87,8 +88,9 @@ def _most_exposed(whole: Whole, exposed: pa.Table) -> list[dict[str, Any]]:
 
 
 def _survey(whole: Whole, numbering: Broadcast[Numbering]) -> tuple[pa.Table, Matrix]:
-    """Return rows `key`, `domains`: the number of other domains that can add members; and the matrix of the largest
-    domains.
+    """Return rows `key`, `domains`, and the matrix of the largest domains.
+
+    `domains` is the number of other domains that can add members to the group.
     """
     groups = whole.rows_of_nodes().to_table(["key", "domain"], filter=pc.field("kind") == "group")
     sizes = groups["domain"].value_counts().to_pylist()

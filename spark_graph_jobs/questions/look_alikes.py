@@ -47,9 +47,7 @@ _LEAST: Final = [f"least_{number}" for number in range(HASHES)]
 
 
 def ask(whole: Whole, sizes: DataFrame, numbering: Broadcast[Numbering]) -> Answer:
-    """Return pairs of groups with nearly equal members, and the number of groups with exactly another group's
-    members.
-    """
+    """Return pairs of groups with nearly equal members, and the number of groups with exactly equal members."""
     hashed = _hashed(whole, numbering).join(
         sizes.filter(sql.col("processes") >= SMALLEST).select("key", "processes"), "key"
     )

@@ -42,9 +42,7 @@ _FOUND: Final = types.StructType(
 
 
 def ask(whole: Whole) -> tuple[Answer, list[int]]:
-    """Return the number of single arcs and groups that hold each loop together, and the sizes of all loops, largest
-    first.
-    """
+    """Return the numbers of single arcs and groups that hold each loop together, and all loop sizes, largest first."""
     judged = check_groups(by_group(_inner_arcs(whole), ["point", "src", "dst"], ordered_by=3), lambda: _judge, _FOUND)
     found = judged.toArrow()
     sizes = sorted(found["groups"].to_pylist(), reverse=True)
@@ -138,8 +136,7 @@ def _judge(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def weak_points(arcs: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], list[int]]:
-    """Return the arcs, and the nodes, of a strongly connected graph without which it is not strongly connected; both
-    sorted.
+    """Return the single arcs and the single nodes that keep a graph strongly connected; both sorted.
 
     A node does not count if only one other node is left without it. A graph that is not strongly connected gives empty
     lists: the audit `virtual_nodes` reports it.

@@ -105,8 +105,9 @@ def names_of(arcs: Sequence[tuple[str, str, str]]) -> list[str]:
 
 
 def shade(value: int, most: int) -> int:
-    """Return the shade of a cell of the matrix, 0 to 9, on a logarithmic scale: a few values are far larger than the
-    rest.
+    """Return the shade of a cell of the matrix, 0 to 9.
+
+    The scale is logarithmic, because a few values are far larger than the rest.
     """
     return 0 if value <= 0 or most <= 0 else 1 + round(8 * math.log1p(value) / math.log1p(most))
 

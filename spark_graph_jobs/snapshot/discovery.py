@@ -157,8 +157,7 @@ class Collection:
 
 
 def read_collection(folder: Path, left_out: Mapping[str, str] | None = None) -> Collection:
-    """Read the manifests below `folder` and check the files against them; raise `UnreadableError` if `folder` is no
-    folder.
+    """Read the manifests below `folder` and check the files against them; raise `UnreadableError` if it is no folder.
 
     `left_out`: defects of snapshots or of the delivery log that were found meanwhile, by name in `folder`.
     """
@@ -322,8 +321,9 @@ def _rows_in(path: Path, schema: pa.Schema) -> int:
 
 
 def _require_size(path: Path, metadata: pq.FileMetaData) -> None:
-    """Raise `UnreadableError` if a file expands to far more than its size: a few bytes can encode 300 million
-    repetitions.
+    """Raise `UnreadableError` if a file expands to far more than its size.
+
+    A few bytes can encode 300 million repetitions.
     """
     size = path.stat().st_size
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]

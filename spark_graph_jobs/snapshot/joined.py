@@ -90,8 +90,9 @@ class Work:
         return self.folder / name
 
     def rows(self, name: str) -> ds.Dataset:
-        """Return the rows of a table, for the driver. A search for a few rows costs a scan here, and a plan as well in
-        Spark.
+        """Return the rows of a table, for the driver.
+
+        A search for a few rows costs a scan here, and a plan as well in Spark.
         """
         return ds.dataset(self.table(name), _SCHEMAS.get(name), format="parquet")
 

@@ -33,8 +33,9 @@ class SetFile:
         self._bytes_kept = 0
 
     def of(self, derived: int) -> BitMap | None:
-        """Return the set of a derived node, which must not be changed; None if there is none, any if there are
-        several.
+        """Return the set of a derived node; None if there is none, any if there are several.
+
+        The caller must not change the set.
         """
         found = self._kept.get(derived)
         if found is not None:

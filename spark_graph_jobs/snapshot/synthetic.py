@@ -198,8 +198,9 @@ class _Server:
         return home == self.server or (home is None and bool(self._parents(name)))
 
     def _parents(self, name: str) -> list[Arc]:
-        """Return the arcs into a node that this server may know: for a foreign process, only the arcs from its own
-        groups.
+        """Return the arcs into a node that this server may know.
+
+        For a foreign process these are only the arcs from the server's own groups.
         """
         whole = self.whole
         if whole.home(name) is None:

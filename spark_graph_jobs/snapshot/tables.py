@@ -56,12 +56,16 @@ class Tables:
 
     servers: tuple[Snapshot, ...]
     nodes: DataFrame
-    """at, number, local, key, rank, id, kind, home, home_at, owned, held, vnid, version_counter, version_server, level,
+    """Columns of the nodes of all servers.
+
+    at, number, local, key, rank, id, kind, home, home_at, owned, held, vnid, version_counter, version_server, level,
     derived.
     """
     arcs: DataFrame
     """The columns of the schema, at, and for both ends `local` (as parent and child), key, rank, kind, derived, level,
-    owned, held, home_at. All but `local` are null if the number names no node.
+    owned, held, home_at.
+
+    All but `local` are null if the number names no node.
     """
     virtual_nodes: DataFrame
     """at, vnid, smallest, components (each a `local`)."""
@@ -85,8 +89,9 @@ class Tables:
         return any(one.log_last or one.numbered for one in told)
 
     def of_messages(self, table: str) -> DataFrame:
-        """Return the columns of a table of messages, and at, of all servers with such tables. At least one must have
-        them.
+        """Return the columns of a table of messages, and at, of all servers with such tables.
+
+        At least one must have them.
         """
         spark, schema = self.nodes.sparkSession, from_arrow_schema(MESSAGE_TABLES[table])
         return _union(

@@ -25,8 +25,9 @@ ROWS_OF_RESULT_BATCH: Final = 5_000
 
 
 def by_group(frame: DataFrame, columns: Sequence[str], *, ordered_by: int) -> DataFrame:
-    """Bring the rows of one group together, sorted by the first `ordered_by` columns. The first column names the
-    group.
+    """Bring the rows of one group together, sorted by the first `ordered_by` columns.
+
+    The first column names the group.
     """
     return frame.select(*columns).repartition(columns[0]).sortWithinPartitions(*columns[:ordered_by])
 

@@ -23,8 +23,9 @@ REGISTRY_SECONDS: Final = 60
 """Time in seconds for a registry to answer. Afterwards the audit continues without it."""
 
 LEFT_OUT: Final = ("org.apache.spark", "org.scala-lang", "org.slf4j", "org.checkerframework")
-"""Groups of artifacts that Ivy leaves out. Versions other than Spark's own would break Spark; the last group is never
-used.
+"""Groups of artifacts that Ivy leaves out.
+
+Versions other than Spark's own would break Spark; the last group is never used.
 """
 
 

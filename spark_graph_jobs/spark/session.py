@@ -23,9 +23,7 @@ SMALL: Final = 200_000
 """Rows of arcs below which Spark's code generation for each query costs more than it saves."""
 
 TINY: Final = 50_000
-"""Rows of arcs below which code generation for each expression costs more too, and one thread collects Java's
-garbage.
-"""
+"""Rows of arcs below which code generation for expressions costs more too, and one thread collects Java's garbage."""
 
 MEDIUM: Final = 5_000_000
 """Rows of arcs below which Java's second compiler costs more than it saves, because each query is new code."""
