@@ -59,8 +59,9 @@ class Message:
     """Group, or process, to which the message was addressed: its first target."""
     payload: bytes
     sender: str
-    """Id under which the sender numbers its messages, as the sender stated it. Empty if unnumbered. Not
-    authenticated.
+    """Id under which the sender numbers its messages, as the sender stated it. Empty if unnumbered.
+
+    Not authenticated.
     """
     position: Position
     """Value of `from_` to continue after this message. Empty for a datagram, which has no position."""
@@ -68,9 +69,7 @@ class Message:
     place: str = ""
     """Place in the single order of updates. Empty: messages of quality `fifo` have none."""
     late: bool = False
-    """True if a later message of the sequence may have been handed over before, because a server in between was
-    away.
-    """
+    """True if a later message of the sequence may have been handed over before: a server in between was away."""
     id: MessageId = ""
     sent_at: str = ""
     """Time of acceptance, on the clock of that server: ``2026-03-01T08:30:00.000Z``. Empty if it is not known."""
@@ -112,8 +111,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One reader of a mailbox, and the position through which it has acknowledged. The default subscription has no
-    name.
+    """One reader of a mailbox, and the position through which it has acknowledged.
+
+    The default subscription has no name.
     """
 
     name: SubscriptionName

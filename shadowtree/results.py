@@ -120,8 +120,9 @@ class Resolution:
     counts: tuple[ServerCount, ...] = ()
     """Counts of the other processes, if only the processes of some servers were to be named."""
     elsewhere: tuple[MemberId, ...] = ()
-    """If only some servers' processes were to be named: those of `processes` that other servers have as well. No server
-    owns them.
+    """If only some servers' processes were to be named: those of `processes` that other servers have as well.
+
+    No server owns them.
     """
     basis: str = ""
     """Token for `confirm`, which tells whether this answer is still valid. Empty if that cannot be told."""
@@ -190,8 +191,9 @@ class Memberships:
 
 @dataclass(frozen=True, slots=True)
 class Spellings:
-    """Names in use that equal `names` but for letter case: a tuple for each of `names`, which may contain the name
-    itself.
+    """Names in use that equal `names` but for letter case.
+
+    Each of `names` has a tuple, which may contain the name itself.
 
     The servers in `unreachable` (or subnets, of servers never met) may know more spellings.
     """
@@ -232,8 +234,9 @@ class Child:
 
 @dataclass(frozen=True, slots=True)
 class RdRecord:
-    """Duplication-control record of the arc parent -> child, which messages with an originator in `ancestors` must not
-    cross.
+    """Duplication-control record of the arc parent -> child.
+
+    Messages and walks with an originator in `ancestors` must not cross the arc.
     """
 
     source: str
@@ -467,8 +470,9 @@ class Undelivered:
     """Number of messages that did not reach a recipient, for one reason."""
 
     reason: str
-    """``server removed``, ``expired``, ``refused``: kept as dead letters. ``no room``, ``overrun``, ``kept too long``:
-    lost.
+    """``server removed``, ``expired``, ``refused``: kept as dead letters.
+
+    ``no room``, ``overrun``, ``kept too long``: lost.
     """
     messages: int
     """Number of messages. For the last two reasons, a message counts once for every mailbox that lost it."""
@@ -541,8 +545,9 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A written snapshot of one server. `consistency`: ``cut``, one instant of all, or ``server``, an instant of its
-    own.
+    """A written snapshot of one server.
+
+    `consistency`: ``cut``, one instant of all, or ``server``, an instant of its own.
     """
 
     server: str

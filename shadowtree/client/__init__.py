@@ -1,3 +1,1 @@
-"""The Python client: the packages `synchronous` and `asynchronous` make the calls of `calls`; `answers` reads the
-responses.
-"""
+"""The Python client: packages `synchronous` and `asynchronous` make the calls of `calls`; `answers` reads responses."""

@@ -261,9 +261,7 @@ def read_status(message: admin_pb2.ServerStatus) -> results.ServerStatus:
 
 
 def _instant(milliseconds: int) -> str:
-    """Return an instant, given in milliseconds since 1970, as text; empty if there is none, or its year has five
-    digits.
-    """
+    """Return milliseconds since 1970 as the text of an instant; empty if there is none, or its year has five digits."""
     if not 0 < milliseconds < _LAST_INSTANT_MS:
         return ""
     return f"{datetime.fromtimestamp(milliseconds // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
@@ -368,8 +366,9 @@ class Unreachable:
 
 
 def incomplete_export(unreachable: tuple[str, ...], *, file: str | None = None) -> Unavailable:
-    """Return the error for an export without the groups of some servers. `file`: the file that was not written for
-    this.
+    """Return the error for an export without the groups of some servers.
+
+    `file`: the file that was not written for this.
     """
     facts = {"unreachable": "\n".join(unreachable)} | ({} if file is None else {"file": file})
     nothing = "" if file is None else f"nothing was written to {file}: "
@@ -385,8 +384,9 @@ def incomplete_resolution(group: GroupId, unreachable: Sequence[str]) -> Unavail
 
 
 def read_export_chunk(message: name_service_pb2.ExportChunk) -> Iterator[Arc]:
-    """Yield the arcs of one message of an export. Names must be printable, because each becomes part of a line of a
-    file.
+    """Yield the arcs of one message of an export.
+
+    Names must be printable, because each becomes part of a line of a file.
     """
     if not (are_printable(message.parents) and are_printable(message.children)):
         raise ServerFault("the server sent a name that is none")
@@ -550,8 +550,9 @@ class Pages:
         self._size = AnswerSize()
 
     def add(self, page: name_service_pb2.ListGroupsResponse) -> str:
-        """Take a page; return the token of the next page, empty after the last. Raises `ServerFault` for too many
-        names.
+        """Take a page; return the token of the next page, empty after the last.
+
+        Raises `ServerFault` for too many names.
         """
         self._size.add(page, len(page.groups) + len(page.unreachable))
         self._groups += page.groups[:]

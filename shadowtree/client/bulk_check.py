@@ -24,8 +24,9 @@ BATCH_PAIRS: Final = 3000
 """Pairs in one batch. A message of this size costs little per pair."""
 
 LONG_NAMES_CHARACTERS: Final = 400_000
-"""Maximum number of characters of the names of one message, each of up to 4 bytes: servers take 2 MiB. Larger batches
-are split.
+"""Maximum number of characters of the names of one message, each of up to 4 bytes: servers take 2 MiB.
+
+Larger batches are split.
 """
 
 PART_PAIRS: Final = 800

@@ -70,8 +70,9 @@ class Waiting:
 
 
 def can_travel(group: object, member: object, revision: object) -> bool:
-    """Return True if the arguments of a check are text. Errors of other arguments are reported by a check made
-    alone.
+    """Return True if the arguments of a check are text.
+
+    Errors of other arguments are reported by a check made alone.
     """
     return isinstance(group, str) and isinstance(member, str) and (revision is None or isinstance(revision, str))
 
@@ -128,8 +129,8 @@ def _subnet(member: str) -> SubnetName:
 
 
 def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | None:
-    """Return a request for checks of one revision; None if a text is not Unicode, which each check then reports
-    alone.
+    """Return a request for checks of one revision; None if a text is not Unicode, which the check alone then
+    reports.
     """
     try:
         return name_service_pb2.CheckKnownRequest(

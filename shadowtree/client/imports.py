@@ -20,8 +20,9 @@ from shadowtree.v1 import name_service_pb2
 from shadowtree.vocabulary import RequestId, SubnetName
 
 ImportProgress = Callable[[str, int, int], None]
-"""Function that is told the phase ("checking" in bytes, "sending" in messages), the progress and the total (0:
-unknown).
+"""Function that is told the phase, the progress and the total (0: unknown).
+
+The phase is "checking", in bytes, or "sending", in messages.
 """
 
 _FILE_KINDS = {"group": "group", "process": "member"}
@@ -112,9 +113,7 @@ _IS_USED = "the name is used as what it is not"
 def at_its_line(
     path: str | PathLike[str], file_format: str | None, domain: str | None, error: NameInUse | WrongKind
 ) -> NameInUse | WrongKind:
-    """Return the error of an import, with the file and, if it is found, the line that first uses the name
-    differently.
-    """
+    """Return the error of an import, with the file and, if found, the line that first uses the name differently."""
     path = checked_path(path)
     kind = "member" if isinstance(error, WrongKind) else "group"  # the fact with the name has this key too
     # Lines that were bad before are bad now: they were left out then.

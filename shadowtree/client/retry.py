@@ -41,8 +41,9 @@ class TimeLimit(NamedTuple):
     def of(
         cls, *, now: Seconds, timeout: Seconds | None, otherwise: Seconds, patience: Seconds = PATIENCE_S
     ) -> TimeLimit:
-        """`timeout`: time limit of the caller, which is then also the patience. `otherwise`: limit if the caller gave
-        none.
+        """`timeout`: time limit of the caller, which is then also the patience.
+
+        `otherwise`: limit if the caller gave none.
 
         Raises `DeadlineExceeded` if no time is left: nothing is sent then.
         """
@@ -75,8 +76,9 @@ class Attempts:
     """The attempts of one call, on the clock that the caller reads."""
 
     def __init__(self, *, limit: TimeLimit, servers: int = 1, request_id: RequestId | None = None) -> None:
-        """`servers`: number of servers that can be asked. All are tried before the first pause, and between two
-        pauses.
+        """`servers`: number of servers that can be asked.
+
+        All are tried before the first pause, and between two pauses.
         """
         self._limit = limit
         self._deadline = limit.deadline

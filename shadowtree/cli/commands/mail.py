@@ -464,8 +464,9 @@ def _check(settings: MailSettings) -> None:
 
 
 def _warn_unless_published(settings: MailSettings) -> None:
-    """Warn if DNS lacks the key of seals. The settings are valid all the same: DNS may be out of reach, or the key
-    new.
+    """Warn if DNS lacks the key of seals.
+
+    The settings are valid all the same: DNS may be out of reach, or the key new.
     """
     arc = None if settings.distribution is None else settings.distribution.arc
     if arc is None or arc.numbers is None:

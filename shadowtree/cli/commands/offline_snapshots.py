@@ -1,5 +1,6 @@
-"""Snapshots of databases, without their servers. Settings and databases are layers below the client, loaded only
-here.
+"""Snapshots of databases, without their servers.
+
+Settings and databases are layers below the client, loaded only here.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from shadowtree.vocabulary import Consistency, GroupId
 
 _ASKED_AT_ONCE: Final = 8
-"""Number of groups in loops that are described at once. There may be hundreds, which one at a time takes three times as
-long.
+"""Number of groups in loops that are described at once.
+
+There may be hundreds of them. Asking one after the other takes three times as long.
 """
 
 

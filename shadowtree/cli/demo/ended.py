@@ -25,8 +25,9 @@ def how_to_find_the_command() -> str:
 
 
 class _Ended(BaseException):
-    """A signal came. Not a `KeyboardInterrupt`, which makes CPython end by SIGINT when it is raised while text is
-    executed.
+    """A signal came.
+
+    Not a `KeyboardInterrupt`, which makes CPython end by SIGINT when it is raised while text is executed.
     """
 
 

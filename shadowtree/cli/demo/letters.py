@@ -23,9 +23,7 @@ How = Literal["lmtp", "smtp"]
 
 
 def letter(*lists: str, subject: str, results: str | None = CONFIRMED) -> EmailMessage:
-    """Return a letter of Ann to some lists; `results`: authentication results that mail servers on the way have
-    added.
-    """
+    """Return a letter of Ann to some lists; `results`: authentication results added by mail servers on the way."""
     found = EmailMessage(policy=SMTP)
     if results is not None:
         found["Authentication-Results"] = results

@@ -76,8 +76,9 @@ class MailGateway:
     """One gateway, and the inboxes that receive its copies."""
 
     def __init__(self, name: str, folder: Path, server: str, *, smtp_port: int | None) -> None:
-        """Write the settings, and start the inboxes. `smtp_port`: port of a mail server in between; None if there is
-        none.
+        """Write the settings, and start the inboxes.
+
+        `smtp_port`: port of a mail server in between; None if there is none.
         """
         self.name = name
         self.subnet, self.domain = f"{name}.example", f"lists.{name}.example"

@@ -51,8 +51,9 @@ class DemoProcess:
         return self.running.pid
 
     def first_line(self) -> str:
-        """Return the program's first line of output, after which it runs. Raises `click.ClickException` if it ends
-        before.
+        """Return the program's first line of output, after which it runs.
+
+        Raises `click.ClickException` if it ends before.
         """
         try:
             line = self.running.stdout.readline() if self.running.stdout is not None else ""

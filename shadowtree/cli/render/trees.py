@@ -27,8 +27,9 @@ LoopArcs = Mapping[tuple[GroupId, GroupId], ArcState]
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """Lines of text. `missing`: members of the walk for which no membership was found, because memberships changed
-    meanwhile.
+    """Lines of text.
+
+    `missing`: members of the walk for which no membership was found, because memberships changed meanwhile.
     """
 
     lines: tuple[str, ...]

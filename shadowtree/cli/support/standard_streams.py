@@ -24,9 +24,7 @@ class OutputError(OSError):
 
 
 class _Output(io.BufferedWriter):
-    """A writer that notes written data even if an interrupt comes between two lines, so that no line is printed
-    twice.
-    """
+    """A writer that notes written data even if an interrupt comes between two lines: no line is printed twice."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         try:

@@ -99,8 +99,9 @@ class Client:
         patience: Seconds = PATIENCE_S,
         on_wait: Callable[[ShadowtreeError], None] | None = None,
     ) -> None:
-        """Accept one address, or several (a list, or one text with commas). If one cannot be reached, the next is
-        asked.
+        """Accept one address, or several (a list, or one text with commas).
+
+        If one cannot be reached, the next is asked.
 
         `patience`: seconds for which servers that cannot be reached are retried without a timeout; with a timeout,
         retries last as long as it. `on_wait` is called with the error before each pause.
@@ -363,8 +364,9 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Resolution:
-        """Return all members of a group, each once. `groups`: also the groups reached. `walk`: also the steps of the
-        walk.
+        """Return all members of a group, each once.
+
+        `groups`: also return the groups reached. `walk`: also return the steps of the walk.
 
         `direct`: only immediate members, of one group, as its home knows them.
 
@@ -496,8 +498,9 @@ class Client:
         at_least_revision: Revision | None = None,
         timeout: Seconds | None = None,
     ) -> results.Memberships:
-        """Return the groups of a group or process, direct or not. `direct`: only groups with it as an immediate
-        member.
+        """Return the groups of a group or process, direct or not.
+
+        `direct`: only groups with it as an immediate member.
         """
         call = calls.memberships(member, direct=direct, at_least_revision=at_least_revision)
         return await self._collect(call, timeout)
@@ -640,7 +643,7 @@ class Client:
         return await self._call(calls.status(), timeout)
 
     async def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
-        """Let all servers take a cut, one instant of all of them, for the snapshots that wait for the cut of this
+        """Let all servers take a cut, one instant of all of them, for the snapshots that wait for a cut of this
         name.
         """
         return await self._call(calls.make_cut(name), timeout)

@@ -282,7 +282,7 @@ class Listener(AsyncIterator[Message]):
             await self._next()
 
     async def __anext__(self) -> Message:
-        """Return the next message, once there is one; raise an error that ends the stream for good, such as
+        """Return the next message, once there is one; raise errors that end the stream for good, such as
         `TakenOver`.
         """
         await self.open()

@@ -1,3 +1,1 @@
-"""File formats: `lines` reads any file safely; `graph_reader` and `graph_writer` handle arcs, `update_reader`
-updates.
-"""
+"""Formats of files: `lines` reads any file, `graph_reader` and `graph_writer` handle arcs, `update_reader` updates."""

@@ -24,8 +24,9 @@ FILE_LIMIT_BYTES: Final = 8 * 1024 * 1024 * 1024
 """Maximum size of a file's lines, decompressed: a hundred times as much as one import takes."""
 
 LINE_LIMIT_BYTES: Final = 64 * 1024
-"""Maximum length of a line. The longest legal line has two ids of 255 characters and a domain each: under 3
-kilobytes.
+"""Maximum length of a line.
+
+The longest legal line has two ids of 255 characters and a domain each: under 3 kilobytes.
 """
 
 BLOCK_BYTES: Final = 1024 * 1024

@@ -24,8 +24,9 @@ from shadowtree.vocabulary import GroupId, MemberId, Position, SenderId, Subscri
 
 CREDIT_MESSAGES: Final = 1_000
 CREDIT_BYTES: Final = 1024 * 1024
-"""Credit: messages and bytes that a server may have sent and the user has not taken. A listener uses so much memory,
-plus one message.
+"""Credit: messages and bytes that a server may have sent and the user has not taken.
+
+A listener uses so much memory, plus one message.
 """
 
 _STARTS: Final = {"start": wire.SubscribeRequest.FROM_START, "now": wire.SubscribeRequest.FROM_NOW}
@@ -93,8 +94,9 @@ class Listening:
         """Function that a message calls. The driver of the stream sets one that also wakes the driver."""
 
     def begin_stream(self) -> wire.SubscribeRequest:
-        """Return the first request of a new stream. Messages of the earlier stream that were not handed out come
-        again.
+        """Return the first request of a new stream.
+
+        Messages of the earlier stream that were not handed out come again.
         """
         self._pending.clear()
         self._places = _parts(self._begin.handed_out)
@@ -209,8 +211,9 @@ def _parts(position: Position) -> dict[bool, Position]:
 
 
 def _several(names: Iterable[str], field: str) -> list[str]:
-    """Return names that are given as a list; raise `InvalidRequest` for a single text, which is not a list of
-    letters.
+    """Return names that are given as a list; raise `InvalidRequest` for a single text.
+
+    A text is not taken as a list of letters.
     """
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise InvalidRequest(f"{field} is a list of names, not {names!r:.80}", {"field": field})

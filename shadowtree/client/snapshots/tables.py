@@ -90,8 +90,8 @@ class SnapshotCollector:
         self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives) + len(chunk.log)
 
     def finish(self) -> SnapshotTables:
-        """Return the state at one instant; raise `ServerFault` if the last chunk is missing, or the chunks are
-        inconsistent.
+        """Return the state at one instant; raise `ServerFault` if the last chunk is missing, or chunks are
+        malformed.
         """
         end = self._end
         if end is None:

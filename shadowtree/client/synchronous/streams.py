@@ -281,7 +281,7 @@ class Listener(Iterator[Message]):
         self._open()
 
     def __next__(self) -> Message:
-        """Return the next message, once there is one; raise an error that ends the stream for good, such as
+        """Return the next message, once there is one; raise errors that end the stream for good, such as
         `TakenOver`.
         """
         speech = self._speech
@@ -297,8 +297,9 @@ class Listener(Iterator[Message]):
             raise StopIteration
 
     def close(self) -> None:
-        """End the stream. Acknowledgements are durable on return, unless the server cannot be reached. Any thread may
-        call it.
+        """End the stream. Acknowledgements are durable on return, unless the server cannot be reached.
+
+        Any thread may call it.
         """
         self._is_closed = True
         self._speech.end()
