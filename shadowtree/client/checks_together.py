@@ -129,9 +129,7 @@ def _subnet(member: str) -> SubnetName:
 
 
 def _request(some: Sequence[Waiting]) -> name_service_pb2.CheckKnownRequest | None:
-    """Return a request for checks of one revision; None if a text is not Unicode, which the check alone then
-    reports.
-    """
+    """Return a request for checks of one revision; None if a text is not Unicode, which its check reports alone."""
     try:
         return name_service_pb2.CheckKnownRequest(
             groups=[waiting.group for waiting in some],

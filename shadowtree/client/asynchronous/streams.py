@@ -282,9 +282,7 @@ class Listener(AsyncIterator[Message]):
             await self._next()
 
     async def __anext__(self) -> Message:
-        """Return the next message, once there is one; raise errors that end the stream for good, such as
-        `TakenOver`.
-        """
+        """Return the next message, once there is one; raise errors that end it for good, such as `TakenOver`."""
         await self.open()
         found = await self._next()
         if found is None:

@@ -90,9 +90,7 @@ class SnapshotCollector:
         self.rows += len(nodes.numbers) + len(arcs.parents) + len(sets.representatives) + len(chunk.log)
 
     def finish(self) -> SnapshotTables:
-        """Return the state at one instant; raise `ServerFault` if the last chunk is missing, or chunks are
-        malformed.
-        """
+        """Return the state at one instant; raise `ServerFault` if the last chunk is missing or chunks are malformed."""
         end = self._end
         if end is None:
             raise ServerFault("the server ended the snapshot before it was whole")

@@ -640,9 +640,7 @@ class Client:
         return self._call(calls.status(), timeout)
 
     def make_cut(self, name: str, *, timeout: Seconds | None = None) -> Revision:
-        """Let all servers take a cut, one instant of all of them, for the snapshots that wait for a cut of this
-        name.
-        """
+        """Let all servers take a cut, one instant of all of them, for the snapshots that wait for it by this name."""
         return self._call(calls.make_cut(name), timeout)
 
     def snapshot(

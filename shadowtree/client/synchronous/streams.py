@@ -281,9 +281,7 @@ class Listener(Iterator[Message]):
         self._open()
 
     def __next__(self) -> Message:
-        """Return the next message, once there is one; raise errors that end the stream for good, such as
-        `TakenOver`.
-        """
+        """Return the next message, once there is one; raise errors that end it for good, such as `TakenOver`."""
         speech = self._speech
         with self._reading:
             while not self._is_closed:
