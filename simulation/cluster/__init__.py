@@ -1,1 +1,1 @@
-"""Real cores in one process, over disks, networks and connections that are simulated."""
+"""Real server cores in one process, over simulated disks, networks and connections."""

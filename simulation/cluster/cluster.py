@@ -1,10 +1,10 @@
-"""A cluster of real cores in one process, on disks and over a network that are simulated.
+"""A cluster of real server cores in one process, on simulated disks and over a simulated network.
 
-A server that crashes loses what its disk has not written, and what was to leave after the step in which it crashes.
-Where nothing else is said it starts again at once and is connected again at once; with `connections`, it stays away for
-a while, and others may notice.
+A crash loses every step that the disk has not written, and all output of the step in which the server crashes. By
+default a crashed server restarts at once and its peers meet it again at once. With `connections` set, the server stays
+away for a while, and peers may notice.
 
-Two runs over networks that behave alike, with the same chances, are the same, message for message.
+Runs are deterministic: two runs over equal networks with equal random generators exchange the same messages.
 """
 
 from __future__ import annotations
@@ -53,90 +53,93 @@ from simulation.cluster.networks import Arrival, Errand, Network, Posted, Sent
 from simulation.cluster.no_faults_check import require_no_fault
 
 STEPS_LIMIT = 200_000
-"""A burst that takes more steps than this never ends."""
+"""Limit on the steps of one burst. A burst with more steps is taken to be endless."""
 
 RESTARTS_LIMIT = 20
-"""Of one burst: each restart sends letters again, so that with many of them restarts would breed restarts."""
+"""Limit on the restarts of one burst. Each restart sends letters again, so unlimited restarts would breed restarts."""
 
 LOST_STEPS_SHARE = 0.5
-"""Of crashes, those before the step's records are durable."""
+"""Share of crashes that happen before the records of the step are durable."""
 
 DATAGRAMS_LOST_SHARE = 0.1
-"""Of those between servers that are connected."""
+"""Share of datagrams lost between two connected servers."""
 
 NOTHING_DURABLE = -1.0
-"""Where in a step a server crashes: before its records are durable."""
+"""Crash point of a step: before its records are durable."""
 
 GONE_SHARE = 0.2
-"""Of clients whose server crashes and stays away, those that do not ask again."""
+"""Share of clients that do not ask again after their server has crashed and stays away."""
 
 WORLD = ServerId("")
-"""Where that happens which is no server's doing."""
+"""Pseudo-server of events that are no server's doing, such as the start of a crashed server."""
 
 
 NO_TICKET = -1
-"""Of a command whose answer nobody waits for."""
+"""Ticket of a command whose answer no client waits for."""
 
 
 class NeverEndsError(AssertionError):
-    """The servers go on sending messages."""
+    """The servers send messages without end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A server crashed and started again."""
+    """History entry: a server crashed and restarted."""
 
     server: ServerId
 
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What a server did from this step of all servers on did not become durable before it crashed."""
+    """Mark in the list of decisions: all steps of a server from step `since` on were lost in a crash.
+
+    `since` counts the steps of all servers.
+    """
 
     server: ServerId
     since: int
 
 
 class Connections(Protocol):
-    """Connections between servers that can be missing."""
+    """Connections between servers. A connection can be missing."""
 
     def is_open(self, one: ServerId, other: ServerId) -> bool:
-        """Whether letters can be sent: they leave, whether or not they arrive."""
+        """True if letters can leave `one` for `other`, whether or not they arrive."""
 
     def carries(self, sender: ServerId, receiver: ServerId) -> bool:
-        """Whether what is sent arrives."""
+        """True if a message from `sender` reaches `receiver`."""
 
     def crashed(self, server: ServerId) -> None:
-        """A server is no more."""
+        """Note that a server has crashed."""
 
     def started(self, server: ServerId) -> None:
-        """A server is back."""
+        """Note that a server has started again."""
 
 
 class Watcher:
-    """Whoever looks on at messages: this one does not care."""
+    """Observer of messages to groups. This base class ignores every notice."""
 
     def starts(self, core: Server) -> None:
-        """A server is about to take its first step."""
+        """Note that a server is about to take its first step."""
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
-        """What clients of the delivery half are told."""
+        """Note the answers of the delivery half to its clients."""
 
     def let_out(self, server: ServerId, unkept: Shown | RingGrew | UnkeptAnswer, instant: int) -> None:
-        """What a server lets out of which nothing is kept, but for what is on its way to others."""
+        """Note output that a server sends out and does not store, except for datagrams under way to other servers."""
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
-        """What of a step became durable at a server, and which step that was."""
+        """Note that the effects of step `instant` became durable at a server."""
 
     def stepped(self) -> None:
-        """A server has taken a step, or crashed in it."""
+        """Note that a server has taken a step, or has crashed in one."""
 
 
 class Cluster:
-    """Servers, their disks, and what is under way between them."""
+    """A set of servers, their disks, and all messages under way between them."""
 
     fingerprint: Fingerprint | None = None
-    """Hash over the effects of all steps since it was set; None: not taken."""
+    """Hash over the effects of all steps since it was set. None if no hash is taken."""
 
     def __init__(
         self,
@@ -152,54 +155,63 @@ class Cluster:
         is_configured: bool = True,
         core_type: type[Server] = Server,
     ) -> None:
-        """One server for each subnet, named after it.
+        """Create one server for each subnet, named after the subnet.
 
-        `begun_limit`: coordinators have no more updates of clients under way, and queue the others; None: their limit.
-        `core_type`: what each server runs.
-        `is_configured`: where the others are, the configuration says, and not an operator.
-        `forgets_at_once`: servers forget what was left whenever they can, not when much has come together.
-        `absence_limit`: for a server that is away for longer nothing of what was left is kept; None: it is, for ever.
-        `own_parts_later`: coordinators do their own part of an update after the others were told, as with large ones.
-        `restart_share`: of all steps, those at which the server crashes and starts again, before or after what the
-        step changes is durable, as `crashes` has it.
+        `begun_limit`: limit on client updates under way at one coordinator, which queues further updates. None: the
+        default limit of a coordinator.
+        `core_type`: the class of the core of each server.
+        `is_configured`: True if the addresses of peers come from the configuration, False if an operator adds the
+        peers.
+        `forgets_at_once`: True if servers forget left arcs whenever they can, and do not wait until many have come
+        together.
+        `absence_limit`: the longest absence of a server for which peers keep tombstones. None: tombstones are kept for
+        ever.
+        `own_parts_later`: True if a coordinator applies its own part of an update after it has told the participants,
+        as it does for large updates.
+        `restart_share`: the share of steps in which the server crashes and restarts. `crashes` draws whether the crash
+        comes before or after the step is durable.
         """
         self.connections: Connections | None = None
-        """None: whoever is there is connected."""
+        """Connections between the servers. None: all running servers are connected."""
         self.crash_within: Callable[[ServerId], float | None] = lambda _server: None
-        """Asked at each step: where in it the server crashes, if it does (`Taken.crash_at`), and stays away."""
+        """Function asked at each step. Returns the crash point of the step (`Taken.crash_at`), or None for no crash.
+
+        A server that crashes this way stays away for `down_for()`.
+        """
         self.down_for: Callable[[], float] = lambda: 0.0
-        """Asked at such a crash: how long it stays away."""
+        """Function asked at such a crash. Returns how long the server stays away."""
         self.on_answer: Callable[[int, Outcome], None] = lambda _ticket, _outcome: None
         self.watcher = Watcher()
         self.queues: dict[ServerId, Queue] = {}
         self.down: dict[ServerId, None] = {}
         """Servers that have crashed and not started again."""
         self.unconfigured: set[Subnet] = set()
-        """Subnets whose servers no configuration names any more, from the next start of a server on."""
+        """Subnets whose servers the configuration no longer names, from the next start of a server on."""
         self.gone: dict[ServerId, None] = {}
-        """Of these, servers that do not start until they are brought back."""
+        """Servers in `down` that start only when `bring_back` is called."""
         self.on_old_disks: dict[ServerId, None] = {}
-        """Servers that were started on something else than what they had written last."""
+        """Servers that were started on a disk older than the one they had written last."""
         self.unknown: dict[int, UpdateCommand] = {}
-        """Commands whose client does not know what became of them, by ticket."""
+        """Update commands whose client does not know the outcome, by ticket."""
         self.instant = 0
-        """How many steps were taken."""
+        """Number of steps that all servers have taken."""
         self.subnets = tuple(subnets)
         self.network = network
         self.servers: dict[ServerId, Server] = {}
         self.touched: set[ServerId] = set()
-        """Those that took a step, or started, since who watches emptied this."""
+        """Servers that have taken a step or started since the observer last emptied this set."""
         self.answers: dict[int, Outcome] = {}
         self.places: dict[int, Priority] = {}
-        """Where in the order of updates each answer was decided."""
+        """Place in the order of updates at which each answer was decided, by ticket."""
         self.decided: list[tuple[ServerId, Priority] | Undone] = []
-        """The places of all answers and who gave them, in the order of time; a crash may keep one from its caller, or
-        undo it."""
+        """Places of all answers and the servers that gave them, oldest first. A crash may keep an answer from its
+        caller, or undo it.
+        """
         self.sent: list[Sent] = []
-        """Letters: all of these have a message."""
+        """All letters sent. Each holds a decoded message."""
         self.posts_sent = 0
         self.history: list[Arrival | Restart | None] = []
-        """All that was taken, in order, and which server crashed when; None: what a crash has undone."""
+        """All arrivals that servers took and all restarts, in order. None stands for a step that a crash has undone."""
         self.restarts = self._starts = self._restarts_left = 0
         self._disks: dict[ServerId, Disk] = {}
         self._crashes, self._restart_share = crashes, restart_share
@@ -209,7 +221,7 @@ class Cluster:
         self._after_step: Callable[[], None] | None = None
         self._armed: dict[ServerId, float] = {}
         self._asking: dict[int, tuple[ServerId, UpdateCommand | ReadCommand]] = {}
-        """Commands that were taken and not answered, by ticket."""
+        """Commands that a server has taken and not answered, by ticket."""
         self._asked_at: dict[int, ServerId] = {}
         self._tickets: dict[UpdateId, int] = {}
         self._begin()
@@ -225,19 +237,19 @@ class Cluster:
 
     @property
     def now(self) -> float:
-        """The time of the last step."""
+        """Time of the last step."""
         return self.network.now
 
     def submit(self, server: ServerId, command: Command, *, delay: float = 0.0) -> None:
-        """Let a client ask a server, some time from now."""
+        """Let a client ask a server, `delay` from now."""
         self.network.put(server, command, delay=delay)
 
     def send_errand(self, server: ServerId, errand: Errand, *, delay: float) -> None:
-        """Let something happen at a server, some time from now."""
+        """Schedule an errand at a server, `delay` from now."""
         self.network.put(server, errand, delay=delay)
 
     def run(self, after_step: Callable[[], None] | None = None) -> None:
-        """Go on until nothing is under way; raises `NeverEndsError`."""
+        """Take arrivals until none is under way. Raises `NeverEndsError`."""
         steps = 0
         self._after_step = after_step
         self._restarts_left = RESTARTS_LIMIT if self._restart_share or self.connections is not None else 0
@@ -248,19 +260,19 @@ class Cluster:
             self.take(arrival)
 
     def restart_all(self) -> None:
-        """Let every server start again from its disk."""
+        """Restart every server from its disk."""
         for server in self.servers:
             self.restart(server)
 
     def start_on(self, disks: Mapping[ServerId, Disk]) -> None:
-        """Let all servers start from these disks in place of their own, and connect."""
+        """Restart every server, those in `disks` from these disks instead of their own, and connect all servers."""
         self._disks.update(disks)
         for server in self.servers:
             self._start(server)
         self.restart_all()
 
     def take(self, arrival: Arrival) -> None:
-        """Let a server take what arrived."""
+        """Let a server take one arrival."""
         server, event = arrival.server, arrival.event
         if isinstance(event, Errand):
             event.run()
@@ -272,7 +284,7 @@ class Cluster:
             return
         crash_at = self._draw_crash(server)
         if crash_at == NOTHING_DURABLE:
-            # The step is taken, but nothing of it becomes durable.
+            # The step is taken, but none of its effects becomes durable.
             replies = self._stepped(server, event).replies
             self._answer([reply for reply in replies if reply.is_confirmed])
             self._crash(server)
@@ -319,11 +331,11 @@ class Cluster:
             self._begin_write(server)
 
     def asked_at(self, ticket: int) -> ServerId:
-        """The server that a command came to."""
+        """Return the server that took the command with this ticket."""
         return self._asked_at[ticket]
 
     def when_durable(self, server: ServerId, answer: Held) -> None:
-        """Let an answer of a server out as soon as all that it may rest on is durable there."""
+        """Release an answer of a server as soon as every step that it may rest on is durable there."""
         steps = self.queues[server].steps()
         if steps:
             steps[-1].held.append(answer)
@@ -331,27 +343,27 @@ class Cluster:
             answer.let_out()
 
     def begin_failing(self, server: ServerId) -> None:
-        """Let nothing more be written on a server's disk: what it steps waits."""
+        """Make the disk of a server fail: its steps wait unwritten."""
         self.queues[server].failures += 1
 
     def end_failing(self, server: ServerId) -> None:
-        """End one such trouble; with the last, what waits is written."""
+        """End one failure of a disk. When no failure is left, the waiting steps are written."""
         queue = self.queues[server]
         queue.failures -= 1
         if not queue.failures and queue.waiting and not queue.writing:
             self._begin_write(server)
 
     def copy_of_disk(self, server: ServerId) -> Disk:
-        """What a backup of a server holds that is made now."""
+        """Return a backup of the disk of a server as it is now."""
         return self._disks[server].copy()
 
     def record_of_changes(self, server: ServerId) -> list[ChangeRecord]:
-        """What a server has written of changes, oldest first."""
+        """Return the durable record of changes of a server, oldest first."""
         changes = self._disks[server].changes
         return [changes[number] for number in sorted(changes)]
 
     def log_of(self, server: ServerId) -> Mapping[int, LogRecord]:
-        """What is durable of a server's log of messages, by position."""
+        """Return the durable part of the message log of a server, by position."""
         return self._disks[server].log
 
     def _write(self, server: ServerId, effects: ServerEffects, instant: int | None = None) -> None:
@@ -359,7 +371,10 @@ class Cluster:
         self.watcher.written(server, effects, self.instant if instant is None else instant)
 
     def crash(self, server: ServerId, *, down_for: float, disk: Disk | None = None) -> None:
-        """Let a server lose all that is not durable, and stay away for a while; `disk`: what it is left with then."""
+        """Crash a server, so that it loses all that is not durable, and let it stay away for `down_for`.
+
+        `disk`: the disk from which the server starts instead of its own.
+        """
         if server in self.down:
             return
         self.down[server] = None
@@ -377,17 +392,17 @@ class Cluster:
         self.network.put(WORLD, Errand(partial(self.start, server)), delay=down_for)
 
     def crash_for_good(self, server: ServerId) -> None:
-        """Let a server crash and stay away; if it is away, let it not come back."""
+        """Crash a server and let it stay away until `bring_back`. A server that is already down stays down as well."""
         self.gone[server] = None
         self.crash(server, down_for=0.0)
 
     def bring_back(self, server: ServerId) -> None:
-        """Let a server start that had crashed for good."""
+        """Start a server that had crashed for good."""
         del self.gone[server]
         self.start(server)
 
     def start(self, server: ServerId) -> None:
-        """Let a server that has crashed start again: clients ask again, and others find it by and by."""
+        """Start a crashed server. Its clients ask again, and peers connect to it after a while."""
         if server in self.gone or server not in self.down:
             return
         del self.down[server]
@@ -399,14 +414,16 @@ class Cluster:
         self._ask_again(server)
 
     def learn_unknown(self) -> None:
-        """Let the clients that know of no outcome learn it by their request ids; what was not done is not done now."""
+        """Tell clients that know of no outcome what became of their request ids. An update that was not done is not
+        done now.
+        """
         for ticket, command in list(self.unknown.items()):
             if self._asked_at[ticket] not in self.gone:
                 del self.unknown[ticket]
                 self._answer([self.outcome_now(command)])
 
     def outcome_now(self, command: UpdateCommand) -> Reply:
-        """The answer to a request that is repeated when its time is over."""
+        """Return the answer to a request that is repeated after its deadline."""
         server = self._asked_at[command.ticket]
         late = replace(command, deadline=self.now - 1.0)
         effects = self._stepped(server, late)
@@ -415,12 +432,16 @@ class Cluster:
         return reply
 
     def ticket_of(self, message: Message | Posted) -> int | None:
-        """The ticket of the command that a message carries out."""
+        """Return the ticket of the command whose update a message carries out. None if the message belongs to no known
+        update.
+        """
         update_id = None if message is None else update_of(message)
         return None if update_id is None else self._tickets.get(update_id)
 
     def restart(self, server: ServerId) -> None:
-        """Crash, start again, and connect again: what was not received is sent again, and clients ask again."""
+        """Crash a server, restart it, and connect it again. Unreceived letters are sent again, and clients ask
+        again.
+        """
         self._lose_memory(server)
         self._meet_all(server)
         others = [other for other in self.servers if other != server]
@@ -441,7 +462,7 @@ class Cluster:
         self._ask_again(server)
 
     def _step_at(self, server: ServerId, event: PeerMet | PeerReceived) -> None:
-        """Let a server take at once what a connection begins with."""
+        """Let a server take an event with which a connection begins, without the delay of the network."""
         core = self.servers[server]
         effects = self._stepped(server, event)
         self._write(server, effects)
@@ -454,18 +475,20 @@ class Cluster:
         self._arm(server)
 
     def durable_through(self, receiver: ServerId, sender: ServerId, lane: Lane = Lane.LETTERS) -> int:
-        """The number of the last letter of a sender of which all that it caused is durable."""
+        """Return the number of the sender's last letter of which all effects are durable at the receiver."""
         through = self.queues[receiver].handled_before(sender, lane)
         return self.servers[receiver].channels_of(lane).handled_through(sender) if through is None else through
 
     def receipts(self, receiver: ServerId, sender: ServerId) -> list[PeerReceived]:
-        """What a receiver tells at the beginning of a connection; nothing of posts where none are kept."""
+        """Return the receipts that a receiver sends when a connection begins. Posts have none where the sender keeps
+        none.
+        """
         posts = self.servers[sender].posts
         lanes = Lane if posts.sent_through(receiver) > posts.forgotten_through(receiver) else (Lane.LETTERS,)
         return [PeerReceived(receiver, self.durable_through(receiver, sender, lane), lane) for lane in lanes]
 
     def send_kept(self, sender: ServerId, receiver: ServerId) -> None:
-        """Send again what is not known to have been received."""
+        """Send again all letters that are not known to have been received."""
         for lane in Lane:
             through = self._may_leave_through(sender, receiver, lane)
             for letter in self.servers[sender].channels_of(lane).kept(receiver):
@@ -474,7 +497,7 @@ class Cluster:
                 self._send(sender, letter)
 
     def _send_own_kept(self, server: ServerId) -> None:
-        """Send a server that has started what it had sent to itself and not handled."""
+        """Send again the letters of a restarted server to itself that it has not handled."""
         for receipt in self.receipts(server, server):
             self._write(server, self._stepped(server, receipt))
         self.send_kept(server, server)
@@ -507,7 +530,7 @@ class Cluster:
             self.crash(server, down_for=self.down_for())
 
     def _lose_memory(self, server: ServerId) -> None:
-        """Go back to what is durable."""
+        """Reset a server to its durable state."""
         self.restarts += 1
         self._restarts_left -= 1
         written, lost = ([], []) if self._crashes is None else self.queues[server].lose(self._crashes)
@@ -536,7 +559,7 @@ class Cluster:
     def _end_write(self, server: ServerId, written: list[Taken]) -> None:
         queue = self.queues[server]
         if queue.writing is not written:
-            return  # The server has crashed since.
+            return  # The server has crashed since this write began.
         if queue.failures:
             queue.put_back()
             return
@@ -558,9 +581,9 @@ class Cluster:
             self._begin_write(server)
 
     def _let_out(self, server: ServerId, taken: Taken) -> None:
-        """Send letters, answer, and tell the sender of a letter that it was received; or crash on the way."""
+        """Send letters, give answers and send receipts for a durable step, or crash halfway through."""
         met = taken.event.peer if isinstance(taken.event, PeerMet) else None
-        # To whom it was just met, letters leave that were kept, these among them.
+        # A peer that was just met gets its kept letters from `send_kept`, and these letters are among them.
         free = [letter for letter in taken.effects.messages if self._may_leave(server, letter)]
         letters = [letter for letter in free if letter.receiver != met]
         replies = taken.replies
@@ -582,7 +605,7 @@ class Cluster:
         self._give_receipts(server, taken.receipts)
 
     def _let_out_unkept(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
-        """Datagrams leave, unless they are lost, or the other server is not connected."""
+        """Send datagrams. A datagram is lost by chance, and where the receiver is not connected."""
         for each in effects.unkept:
             if not isinstance(each, PeerDatagram):
                 self.watcher.let_out(server, each, instant)
@@ -597,7 +620,7 @@ class Cluster:
             self.network.put(sender, PeerReceived(server, through, lane), delay=self._some_time())
 
     def _may_leave_through(self, server: ServerId, receiver: ServerId, lane: Lane) -> int:
-        """The number of the last letter to a server that is met whose records are durable."""
+        """Return the number of the last letter to a met server whose records are durable."""
         through = self.servers[server].channels_of(lane).left_through(receiver)
         first_held = self.queues[server].first_letter_held(receiver, lane)
         return through if first_held is None else min(through, first_held - 1)
@@ -653,11 +676,11 @@ class Cluster:
                 self._write(server, self._stepped(server, met))
 
     def counts(self) -> Counter[str]:
-        """How many messages of each type were sent."""
+        """Return the number of messages sent, by type."""
         return Counter(type(sent.message).__name__ for sent in self.sent)
 
     def _arm(self, server: ServerId) -> None:
-        """Let a server know when its next deadline has come."""
+        """Schedule a tick at the next deadline of a server."""
         deadline = self.servers[server].next_deadline
         if deadline is not None and deadline != self._armed.get(server):
             self._armed[server] = deadline
@@ -673,7 +696,7 @@ class Cluster:
         self.network.send(sent, PeerMessage(sender, letter.number, letter.encoded, letter.lane))
 
     def _name_updates(self, server: ServerId, event: Event | DeliveryEvent) -> None:
-        """Remember which update a command began; the coordinator of an update holds an entry of it from the start."""
+        """Note which update a command began. A coordinator holds an entry of its update from the start."""
         if isinstance(event, UpdateCommand | ReadCommand):
             for update_id in self.servers[server].entries.by_update:
                 if update_id.coordinator == server:
@@ -692,7 +715,7 @@ def _drain_handled_changed(core: Server) -> dict[Inflow, int]:
 
 
 def _receipts_after(event: Event | DeliveryEvent, core: Server, handled_before: Iterable[Inflow]) -> dict[Inflow, int]:
-    """The receipts that are due after a step: also for a letter that was passed over, and for posts that had waited."""
+    """Return the receipts that are due after a step, also for a letter passed over and for posts that had waited."""
     due = dict.fromkeys(handled_before)
     came = event.posts[0] if isinstance(event, PeerPosts) else event
     if isinstance(came, PeerMessage):

@@ -3,17 +3,18 @@
     open -- a channel is cut, a server stops --> an end notices --> closed --> each end waits a while --> PeerLost
       ^                                                                |
       +---- PeerMet, receipts, letters sent again <-- all is whole again
-
     open -- a server says that it cannot write (`unwritable`) --> PeerLost, at the other end alone; it stays open
       ^                                                              |
       +---- PeerMet, at that end <-- it says that it can ------------+
 
-Each pair of servers has one connection, and it needs both channels. While one is cut, what is on its way waits; if it
-is whole again before an end has noticed, all goes on as if nothing had been. An end that notices closes the connection:
-what is under way is lost. Each end takes notice at its own time, or not at all where the connection is back by then.
+Each pair of servers has one connection, and the connection needs both channels. While a channel is cut, its messages
+wait. If the channel is whole again before an end has noticed, all goes on as if it had not been cut. An end that
+notices closes the connection, and the messages under way are lost. Each end notices at its own time, or not at all if
+the connection is back by then.
 
-When two servers meet, the numbers of their letters show whether one has gone back to an older copy of its disk. Then it
-begins a fresh incarnation, and closes all connections; whoever learns of it begins the channels with it again.
+When two servers meet, the numbers of their letters show whether one of them runs on an older copy of its disk. That
+server begins a fresh incarnation and closes all connections. Each peer that learns of the new incarnation begins its
+channels with the server anew.
 
 Source: nameserver/transport/peer_transport.py.
 """
@@ -34,16 +35,16 @@ from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
 from simulation.oracle.violation import InvariantViolatedError
 
 NOTICED_AFTER = (0.5, 5.0, 20.0)
-"""Mean times until an end notices that nothing comes any more, or gets through."""
+"""Mean times until an end notices that a channel is cut."""
 
 LOST_AFTER = (1.0, 10.0)
 """Mean times from there until the core is told."""
 
 CONNECTED_AFTER = 1.0
-"""Mean time until a server tries to connect again once it could."""
+"""Mean time until a server dials once a connection is possible."""
 
 RECEIPTS_LOST_SHARE = 0.3
-"""Of new connections, those after which letters are sent again that were received: their number tells."""
+"""Share of new connections after which received letters are sent again. The receiver drops them by their numbers."""
 
 
 class Pair(NamedTuple):
@@ -54,19 +55,19 @@ class Pair(NamedTuple):
 
 
 class Words(Protocol):
-    """What servers say over their connections of their disks."""
+    """Statements of servers to their peers about their disks."""
 
     def is_given_up(self, end: ServerId, other: ServerId) -> bool:
-        """Whether a server has lost another one since that cannot write, and heard nothing else since."""
+        """True if `end` has lost `other`, which cannot write, and has not heard from it since."""
 
     def can_be_heard(self, end: ServerId, other: ServerId) -> None:
-        """What a server says arrives at another one again."""
+        """Note that statements of `other` arrive at `end` again."""
 
     def crashed(self, server: ServerId) -> None:
-        """A server is no more."""
+        """Note that a server has crashed."""
 
     def started(self, server: ServerId) -> None:
-        """A server is back."""
+        """Note that a server has started again."""
 
 
 class BreakingConnections:
@@ -77,29 +78,31 @@ class BreakingConnections:
         self._network = network
         self._chance = chance
         self._cuts: Counter[Channel] = Counter()
-        """How often a channel was cut and not mended."""
+        """Number of unmended cuts of each channel."""
         pairs = [Pair(*sorted(pair)) for pair in combinations(cluster.servers, 2)]
         self._sessions = dict.fromkeys(pairs, 0)
-        """How many connections there were before."""
+        """Number of connections that each pair had before the present one."""
         self._closed: set[Pair] = set()
         self.words: Words | None = None
         self._met: set[Channel] = set()
-        """Who has met whom since both have started."""
+        """Channels whose first server has met the second since both last started."""
 
     def is_open(self, one: ServerId, other: ServerId) -> bool:
-        """Whether letters can be sent: they leave, whether or not they arrive."""
+        """True if letters can leave `one` for `other`, whether or not they arrive."""
         return _pair(one, other) not in self._closed
 
     def carries(self, sender: ServerId, receiver: ServerId) -> bool:
-        """Whether what is sent arrives."""
+        """True if a message from `sender` reaches `receiver`."""
         return self.is_open(sender, receiver) and not self._cuts[Channel(sender, receiver)]
 
     def session(self, one: ServerId, other: ServerId) -> int:
-        """How many connections two servers had before the present one, or the next."""
+        """Return the number of connections that two servers had before the present one, or before the next if none is
+        open.
+        """
         return self._sessions[_pair(one, other)]
 
     def cut(self, channels: Iterable[Channel]) -> None:
-        """Let nothing through on some channels."""
+        """Cut some channels: no message passes on them."""
         for channel in channels:
             self._cuts[channel] += 1
             if self._cuts[channel] > 1:
@@ -110,7 +113,7 @@ class BreakingConnections:
                 self._later(end, partial(self._notice_cut, end, other, session), self._chance.choice(NOTICED_AFTER))
 
     def mend(self, channels: Iterable[Channel]) -> None:
-        """Let what was cut through again."""
+        """Mend one cut of each of these channels."""
         for channel in channels:
             self._cuts[channel] -= 1
             if self._cuts[channel]:
@@ -125,20 +128,20 @@ class BreakingConnections:
             self._later(one, partial(self._connect, one, other), CONNECTED_AFTER)
 
     def paused(self, server: ServerId) -> None:
-        """A server takes nothing for a while; others may notice."""
+        """Note that a server takes no event for a while. Its peers may notice."""
         for other in self._others(server):
             session = self._sessions[_pair(server, other)]
             noticed_after = self._chance.choice(NOTICED_AFTER)
             self._later(other, partial(self._notice_pause, other, server, session), noticed_after)
 
     def crashed(self, server: ServerId) -> None:
-        """A server is no more: what it had sent may arrive until the other end notices."""
+        """Note that a server has crashed. Messages that it had sent may arrive until the other end notices."""
         self._network.thaw(server)
         self._met = {channel for channel in self._met if server not in channel}
         if self.words is not None:
             self.words.crashed(server)
         for other in self._others(server):
-            # Also where the other end had crashed before, and this one had not noticed.
+            # A peer that had crashed before may have left messages that this end never noticed to be lost.
             self._network.drop(Channel(other, server))
             if not self.is_open(server, other):
                 continue
@@ -148,7 +151,7 @@ class BreakingConnections:
             self._later(other, partial(self._notice_crash, other, server, session), noticed_after)
 
     def started(self, server: ServerId) -> None:
-        """A server is back and looks for the others."""
+        """Note that a server has started again. It dials its peers."""
         for other in self._others(server):
             self._expect(server, other, self._sessions[_pair(server, other)])
             self._later(server, partial(self._connect, server, other), CONNECTED_AFTER)
@@ -187,7 +190,7 @@ class BreakingConnections:
             self._take(end, PeerLost(other, "no connection"))
 
     def _connect(self, end: ServerId, other: ServerId) -> None:
-        """An end dials; where that cannot be, what ends the trouble dials again."""
+        """Dial a peer. If no connection is possible now, the end of the trouble dials again."""
         if not self.is_open(end, other) and self._can_connect(end, other):
             self._later(other, partial(self._open, end, other), 0.0)
 
@@ -224,7 +227,7 @@ class BreakingConnections:
                     self.words.can_be_heard(receiver, sender)
 
     def _is_being_written(self, one: ServerId, other: ServerId) -> bool:
-        """Whether what one of them had of the other one, before that has started again, is handled and not durable."""
+        """True if letters received before a restart of their receiver are handled and not yet durable."""
         return any(
             self._cluster.queues[receiver].handled_before(sender, lane) is not None
             for receiver, sender in ((one, other), (other, one))
@@ -233,7 +236,7 @@ class BreakingConnections:
         )
 
     def _fit(self, one: ServerId, other: ServerId) -> bool:
-        """Whether each has what the other one knows of it; if not, they take notice."""
+        """True if each server has all letters that the other one counts on. If not, the servers take notice."""
         cores = self._cluster.servers
         ways = ((one, other), (other, one))
         for server, peer in ways:
@@ -242,7 +245,7 @@ class BreakingConnections:
                 self._go_back(server)
                 return False
             if known.of(server) != incarnation:
-                # Letters of before that come later are not taken for those of now.
+                # A late letter of the old incarnation must not be taken for one of the new incarnation.
                 self._network.drop(Channel(server, peer))
                 self._take(peer, PeerRestored(server, incarnation))
                 self._forget_receipts(_pair(server, peer))
@@ -261,7 +264,7 @@ class BreakingConnections:
             self._forget_receipts(_pair(server, third))
 
     def _has_gone_back(self, server: ServerId, peer: ServerId) -> bool:
-        """Whether what a peer has of a server, and had from it, is more than the server knows of."""
+        """True if a peer has received letters, or had them confirmed, that the server does not know of."""
         if Channel(server, peer) in self._met:
             return False
         through, cores = self._cluster.durable_through, self._cluster.servers

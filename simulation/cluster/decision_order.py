@@ -1,9 +1,9 @@
-"""When each update was decided: the order in which updates happen to somebody who watches all servers at once.
+"""Decision order: the order of updates for an observer who watches all servers at once.
 
-A coordinator's entry goes in the step in which it decides, unless it leaves its own part of the outcome for later; an
-update that concerns one server alone is decided in the step that answers it. Updates that affect a common node are
-decided in the order of their final priorities, so this order gives the same graph, and every instant has a graph of its
-own.
+The coordinator's entry ends in the step in which the coordinator decides, unless it leaves its own part of the outcome
+for later. An update of one server alone is decided in the step that answers it. Updates that affect a common node are
+decided in the order of their final priorities. So the decision order gives the same graph, and every instant has a
+graph of its own.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from simulation.oracle.serial_model import ArcName, carry_out_command
 
 
 class Decisions:
-    """Watches a cluster, step by step."""
+    """Observer of decisions, called after every step of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._open: dict[UpdateId, Priority] = {}
         self._decided_at: dict[Priority, tuple[int, ServerId]] = {}
-        """The instant and who decided, by final priority; of updates that were aborted too."""
+        """Instant of the decision and the server that decided, by final priority. Includes aborted updates."""
         self._places_seen = 0
         self._answers_taken = 0
         self._arcs: dict[ArcName, int] = {}
 
     @property
     def instant(self) -> int:
-        """How many steps were taken."""
+        """Number of steps that all servers have taken."""
         return self._cluster.instant
 
     def watch(self) -> None:
-        """Call after every step."""
+        """Note the decisions of the last step. Call this after every step."""
         servers = self._cluster.servers
         places = self._cluster.decided[self._places_seen :]
         self._places_seen += len(places)
@@ -60,7 +60,7 @@ class Decisions:
         return update_id in core.entries.by_update and not core.has_decided(update_id)
 
     def _forget(self, undone: Undone) -> None:
-        """A server decides anew what it had decided and a crash has undone; it may use a place again."""
+        """Forget decisions that a crash has undone. The server decides anew, and may use a place again."""
         for place, (instant, server) in list(self._decided_at.items()):
             if server == undone.server and instant >= undone.since:
                 del self._decided_at[place]
@@ -68,15 +68,15 @@ class Decisions:
             del self._open[update_id]
 
     def take_graphs(self, commands: Mapping[int, UpdateCommand]) -> list[tuple[int, dict[ArcName, int]]]:
-        """The graphs there were since this was last asked: first an instant, then the arcs from then on.
+        """Return the graphs since the last call, each as its first instant and its arcs.
 
-        Call when nothing is under way. The first one is what there was at the last call.
+        Call this while no update is under way. The first graph is the one at the last call.
         """
         answers, places = self._cluster.answers, self._cluster.places
         in_order = sorted(
             (self._decided_at[places[ticket]][0], places[ticket], ticket)
             for ticket in list(answers)[self._answers_taken :]
-            # What had nothing to leave has no place.
+            # An update with no arc to leave has no place.
             if ticket in commands and isinstance(answers[ticket], Committed) and ticket in places
         )
         self._answers_taken = len(answers)

@@ -1,8 +1,8 @@
-"""A simulated disk: rows as a database would keep them, each step's records written whole or not at all.
+"""A simulated disk. It keeps the rows of a database, and writes the records of a step completely or not at all.
 
-A quick disk writes at once. On a slow one steps pile up while a write is under way, and go into the next one together
-(group commit): a crash loses what waits, and what is being written is then wholly there, or wholly not. On one that
-fails nothing is written, and steps pile up until it works again.
+A quick disk writes at once. On a slow disk, steps pile up while a write is under way, and share the next write (group
+commit). A crash loses the steps that wait; the steps of the write under way survive all together or not at all. A
+failing disk writes no step until it works again, and steps pile up.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from namegraph import (
 from namegraph.events import Reply
 
 WRITTEN_SHARE = 0.5
-"""Of writes under way at a crash, those that are there afterwards."""
+"""Share of writes under way at a crash that survive it."""
 
 
 class Inflow(NamedTuple):
-    """What comes to a server on one lane from another one."""
+    """Messages that a server receives from one sender on one lane."""
 
     sender: ServerId
     lane: Lane
@@ -47,28 +47,32 @@ class Inflow(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Taken:
-    """A step that was taken, and what waits until it is durable."""
+    """A step that a server has taken, with the output that waits until the step is durable."""
 
     event: Event | DeliveryEvent
     effects: ServerEffects
     replies: list[Reply]
-    """Those that wait for it."""
+    """Replies that wait until the step is durable."""
     receipts: dict[Inflow, int]
-    """To be given once it is durable: through which number letters were handled then."""
+    """Receipts to send once the step is durable: the number of the last letter handled by then."""
     instant: int
-    """How many steps of all servers were taken by then."""
+    """Number of steps of all servers up to this one."""
     place: int
-    """In the history of the cluster."""
+    """Position of the step in the history of the cluster."""
     crash_at: float | None = None
-    """How much of what it lets out leaves before the server crashes: from 0, nothing, to 1; None: it does not crash."""
+    """Share of its output that leaves before the server crashes, from 0 (none) to 1 (all). None: the server does not
+    crash.
+    """
     handled_before: dict[Inflow, int] = field(default_factory=dict)
-    """Where letters were handled in it, and not passed over: through which number they were before."""
+    """For each inflow whose letters the step handled (and did not pass over): the number handled through before the
+    step.
+    """
     held: list[Held] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """An answer that rests on a step: let out once the step is durable, or lost by a crash."""
+    """An answer that rests on a step. It is released once the step is durable, or lost in a crash."""
 
     let_out: Callable[[], None]
     lose: Callable[[], None]
@@ -79,35 +83,37 @@ class Queue:
 
     def __init__(self) -> None:
         self.mean_delay = 0.0
-        """Of a write; 0: it is done at once."""
+        """Mean duration of a write. 0: a write takes no time."""
         self.failures = 0
-        """Troubles in which nothing can be written: what waits then is written when the last of them is over."""
+        """Number of failures under which the disk writes nothing. Waiting steps are written when the last failure has
+        ended.
+        """
         self.writing: list[Taken] = []
         self.waiting: list[Taken] = []
         self.leaving: list[Taken] = []
-        """Durable, and about to let out what they hold."""
+        """Durable steps that have still to release their output."""
 
     @property
     def is_quick(self) -> bool:
-        """Whether a step can be written at once."""
+        """True if the next step can be written at once."""
         return self.is_empty and not self.mean_delay and not self.failures
 
     def put_back(self) -> None:
-        """What is being written could not be: it is tried again, before what came later."""
+        """Put the steps of a failed write back in front of the steps that wait."""
         self.waiting = self.writing + self.waiting
         self.writing = []
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is durable."""
+        """True if every step is durable."""
         return not (self.writing or self.waiting)
 
     def steps(self) -> list[Taken]:
-        """All of them."""
+        """Return all steps that are not durable."""
         return [*self.writing, *self.waiting]
 
     def first_letter_held(self, receiver: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
-        """The number of the first letter to a server that must not leave yet."""
+        """Return the number of the first letter to a server that must not leave yet. None if every letter may leave."""
         numbers: list[int] = []
         for step in [*self.leaving, *self.steps()]:
             if isinstance(step.event, PeerMet) and step.event.peer == receiver:
@@ -117,12 +123,14 @@ class Queue:
         return min(numbers, default=None)
 
     def handled_before(self, sender: ServerId, lane: Lane = Lane.LETTERS) -> int | None:
-        """The number of the last letter of a sender before those whose effects wait; None where none do."""
+        """Return the number of the sender's last letter before those whose effects wait. None if no effects wait."""
         inflow = Inflow(sender, lane)
         return next((step.handled_before[inflow] for step in self.steps() if inflow in step.handled_before), None)
 
     def begin_again(self, peers: Collection[ServerId]) -> None:
-        """The channels to and from some servers begin again: what waits here belongs to those before."""
+        """Drop waiting letters and receipts of some peers: their channels begin anew, and these belong to the
+        old ones.
+        """
         for step in self.steps():
             messages = step.effects.messages
             messages[:] = [letter for letter in messages if letter.receiver not in peers]
@@ -131,7 +139,7 @@ class Queue:
                     del numbers[inflow]
 
     def lose(self, chance: Random) -> tuple[list[Taken], list[Taken]]:
-        """The server crashes: what is durable all the same, and what is lost."""
+        """Crash: return the steps that survive on the disk, and the steps that are lost."""
         is_written = bool(self.writing) and chance.random() < WRITTEN_SHARE
         written, lost = (self.writing, self.waiting) if is_written else ([], self.steps())
         self.writing, self.waiting = [], []
@@ -139,7 +147,7 @@ class Queue:
 
 
 class Disk:
-    """What one server has made durable."""
+    """The durable state of one server."""
 
     def __init__(self, server: ServerId) -> None:
         self._server = server
@@ -155,7 +163,7 @@ class Disk:
         """The log of messages, by position."""
 
     def copy(self) -> Disk:
-        """What a backup that is made now holds."""
+        """Return a copy, as a backup made now would hold."""
         made = Disk(self._server)
         made._counter = self._counter
         made._nodes, made._arcs = dict(self._nodes), dict(self._arcs)
@@ -195,7 +203,7 @@ class Disk:
             self._counter = records.counter
 
     def read(self) -> StoredState:
-        """What a server that starts finds."""
+        """Return the state that a starting server reads."""
         return StoredState(
             server=self._server,
             counter=self._counter,

@@ -1,22 +1,22 @@
-"""What a core at fault raises, and which faults are alike."""
+"""Exceptions of a core at fault, and the comparison of failures."""
 
 from __future__ import annotations
 
 import re
 
 FAULTS = (AssertionError, LookupError, TypeError, ValueError)
-"""What is raised where a core is at fault."""
+"""Exceptions that a core at fault raises."""
 
 _LABEL = re.compile(r"([A-Z][A-Z0-9]|stuck|messages|queue|audience)(?=:)|a walk from \S+ (missed|does not end)")
 
 
 def kind_of(error: BaseException) -> str:
-    """Names what went wrong, so that a smaller run that fails can be told from one that fails in another way."""
+    """Name the kind of a failure, to tell whether a smaller run fails in the same way."""
     label = _LABEL.match(str(error))
     words = "" if label is None else " ".join(filter(None, label.groups()))
     return f"{type(error).__name__} {words}".rstrip()
 
 
 def is_alike(found: str, kind: str) -> bool:
-    """Whether what went wrong is of a kind; a type alone is the kind of all its failures."""
+    """True if a failure is of a kind. An exception type alone matches every failure of that type."""
     return found == kind or found.startswith(f"{kind} ")

@@ -1,8 +1,8 @@
 """Fingerprint of a run: a hash over all effects of all steps of all servers.
 
-Two runs with the same fingerprint wrote the same rows, sent the same bytes and gave the same answers, in one order.
-Names of classes and of fields do not count, nor do fields of dataclasses that hold nothing. A change of representation
-alone leaves a fingerprint as it is, and a new field changes no run that makes no use of it.
+Two runs with one fingerprint wrote the same rows, sent the same bytes and gave the same answers, in the same order. The
+names of classes and fields do not count, and empty fields of dataclasses do not count. A change of representation
+leaves a fingerprint as it is. A new field changes only the runs that use it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from delivery.server import ServerEffects
 from namegraph import ServerId
 
 DIGEST_BYTES = 8
-"""Length of a fingerprint: two different runs have the same one by chance once in 2 ** 64."""
+"""Length of a fingerprint in bytes. Two different runs share one by chance once in 2 ** 64."""
 
 
 EMPTY: tuple[list[object], tuple[object, ...]] = ([], ())
@@ -41,7 +41,7 @@ class Fingerprint:
 
 
 def canonical(value: object) -> bytes:
-    """Return bytes that are equal for equal values alone: no order of a hash table, no name of a class is in them.
+    """Return bytes that are equal for equal values alone, without hash order and without class names.
 
     Raises `TypeError` for a value that has no such form.
     """

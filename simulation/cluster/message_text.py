@@ -1,4 +1,4 @@
-"""Messages between servers as short texts: what tells one conversation from another, not all that they carry."""
+"""Short texts of messages between servers. A text identifies a conversation and omits part of the content."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from simulation.cluster.networks import Posted
 
 
 def kind_of_message(message: Message | Posted) -> str:
-    """The word for what it is."""
+    """Return the type name of a message."""
     return type(decode_stored_post(message.encoded) if isinstance(message, Posted) else message).__name__
 
 
@@ -91,7 +91,7 @@ def _describe_post(post: PostMessage) -> str:
 
 
 def describe(message: Message | Posted) -> str:
-    """What a message says, without its kind and update; empty where that is all."""
+    """Return the content of a message without its kind and update. Empty if the message has no more content."""
     match message:
         case Posted(_, encoded):
             return _describe_post(decode_stored_post(encoded))
@@ -142,7 +142,7 @@ def describe(message: Message | Posted) -> str:
 
 
 def update_of(message: Message | Posted) -> UpdateId | None:
-    """The update that a message belongs to; None where it is about records, views, healing or messages to groups."""
+    """Return the update of a message. None for messages about records, views, healing and messages to groups."""
     match message:
         case Order():
             return message.update.update_id

@@ -1,8 +1,9 @@
-"""What is under way between servers, and what arrives next.
+"""Networks: the messages under way between servers, and the choice of the next arrival.
 
-On each channel, from one server to another, messages arrive in the order in which they were sent; messages of different
-channels may overtake one another. What arrives next is a matter of chance (`RandomNetwork`), or a scenario says it
-(`SteppedNetwork`). What concerns one server alone, a client's command say, is under way too until it is taken.
+A channel leads from one server to another. Messages of one channel arrive in the order in which they were sent.
+Messages of different channels may overtake one another. `RandomNetwork` draws the next arrival by chance;
+`SteppedNetwork` takes it from a scenario. Events of one server alone, such as a client's command, are under way too
+until the server takes them.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from namegraph import Event, Lane, PeerMessage, PeerPosts, ServerId
 from namegraph.wire.codec import Message
 
 SLOWNESS = (0.2, 1.0, 1.0, 5.0)
-"""Mean delays of channels; each gets one of them."""
+"""Mean delays of channels. Each channel gets one of them."""
 
 VERY_LATE_SHARE = 0.05
 VERY_LATE_FACTOR = 20
 
 RIGHT_BEHIND_SHARE = 0.5
-"""Of posts, those that come as soon as what was sent before them has come."""
+"""Share of posts that arrive right behind the message sent before them."""
 
 TAKEN_TOGETHER_SHARE = 0.7
-"""Of posts that come right behind another one, those that are taken in the same step."""
+"""Share of posts right behind another post that the receiver takes in the same step."""
 
 
 class Channel(NamedTuple):
-    """The way from one server to another."""
+    """The direction from one server to another."""
 
     sender: ServerId
     receiver: ServerId
@@ -40,7 +41,7 @@ class Channel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A letter of the lane of messages to groups: what it says is nothing to who carries it."""
+    """A letter of the lane of messages to groups. The network does not decode its content."""
 
     number: int
     encoded: bytes
@@ -48,7 +49,7 @@ class Posted:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One message that was sent, for those who print or count them."""
+    """One sent message, for code that prints or counts messages."""
 
     time: float
     sender: ServerId
@@ -57,20 +58,20 @@ class Sent:
 
     @property
     def channel(self) -> Channel:
-        """The channel it was sent on."""
+        """Channel of the message."""
         return Channel(self.sender, self.receiver)
 
 
 @dataclass(frozen=True, slots=True)
 class Errand:
-    """Something else than a core's step that happens at its time: a question on its way, a client that asks again."""
+    """An event other than a core's step, such as a question on its way or a client that asks again."""
 
     run: Callable[[], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """What a server takes next. `sent` is set where it is a message of another server."""
+    """The next event that a server takes. `sent` is set if the event is a message from another server."""
 
     time: float
     server: ServerId
@@ -79,57 +80,59 @@ class Arrival:
 
     @property
     def channel(self) -> Channel | None:
-        """The channel it came on."""
+        """Channel on which the event came. None for an event of the server's own."""
         return None if self.sent is None else self.sent.channel
 
 
 class Network(Protocol):
-    """Holds what is under way."""
+    """All messages and events under way."""
 
     now: float
-    """The time of the last arrival."""
+    """Time of the last arrival."""
 
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
-        """Let a server take an event of its own some time from now."""
+        """Let a server take an event of its own after `delay`."""
 
     def send(self, sent: Sent, event: Event | DatagramCame) -> None:
-        """Let a message be under way; `event` is what its receiver takes."""
+        """Put a message under way. `event` is the event that its receiver takes."""
 
     def lose(self, one: ServerId, other: ServerId) -> None:
-        """Lose all messages that are under way between two servers."""
+        """Lose all messages under way between two servers, in both directions."""
 
     def next(self) -> Arrival | None:
-        """What arrives next; None where nothing does."""
+        """Return the next arrival. None if no event can arrive."""
 
 
 class RandomNetwork:
-    """Delays by chance. Some channels are slow, and now and then a message is very late."""
+    """A network with random delays. Some channels are slow, and a few messages are very late."""
 
     def __init__(self, chance: Random, *, is_wild: bool = True) -> None:
-        """Where it is not wild, all channels are alike."""
+        """Create a network. `is_wild`: False if all channels have the same mean delay and no message is very late."""
         self.now = 0.0
         self.slowness: dict[Channel, float] = {}
-        """Mean delays; a channel that is not in it by its first message is given one of `SLOWNESS`."""
+        """Mean delays by channel. A channel without one draws it from `SLOWNESS` at its first message."""
         self._chance = chance
         self._is_wild = is_wild
         self._arrivals: list[tuple[float, int, int, Arrival]] = []
         self._count = 0
         self._last_arrival: dict[Channel, float] = {}
         self._losses: dict[Channel, int] = {}
-        """How often all messages of a channel were lost."""
+        """Number of times that all messages of a channel were lost."""
         self._stopped: dict[Channel, list[tuple[int, int, Arrival]]] = {}
-        """What would have arrived on channels that let nothing through, with its place and the losses of its time."""
+        """Arrivals held back on stopped channels, each with its place and the loss count of its channel when it was
+        sent.
+        """
         self._frozen: dict[ServerId, float] = {}
-        """Servers that take nothing, and until when."""
+        """Servers that take no event at all, with the time at which they go on."""
         self._deaf: dict[ServerId, float] = {}
-        """Servers that take no messages, and until when."""
+        """Servers that take no messages, with the time at which they go on."""
 
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
-        """Let a server take an event of its own some time from now."""
+        """Let a server take an event of its own after `delay`."""
         self._push(0, Arrival(self.now + delay, server, event, None))
 
     def send(self, sent: Sent, event: Event | DatagramCame) -> None:
-        """Let a message arrive after a delay, and after those that were sent before it."""
+        """Let a message arrive after a random delay, and after the messages sent before it on its channel."""
         delay = self._chance.expovariate(1.0)
         if self._is_wild:
             delay *= self.slowness.setdefault(sent.channel, self._chance.choice(SLOWNESS))
@@ -142,51 +145,51 @@ class RandomNetwork:
         self._push(self._losses.get(sent.channel, 0), Arrival(arrival, sent.receiver, event, sent))
 
     def lose(self, one: ServerId, other: ServerId) -> None:
-        """Lose all messages that are under way between two servers."""
+        """Lose all messages under way between two servers, in both directions."""
         for channel in (Channel(one, other), Channel(other, one)):
             self._losses[channel] = self._losses.get(channel, 0) + 1
 
     def drop(self, channel: Channel) -> None:
-        """Lose all messages that are under way on a channel; later ones need not come after them."""
+        """Lose all messages under way on a channel. Later messages need not arrive after them."""
         self._losses[channel] = self._losses.get(channel, 0) + 1
         self._last_arrival.pop(channel, None)
 
     def stop(self, channel: Channel) -> None:
-        """Let nothing through on a channel: what would arrive waits."""
+        """Hold back all arrivals on a channel."""
         self._stopped.setdefault(channel, [])
 
     def go_on(self, channel: Channel) -> None:
-        """Let through what has waited, at once and in order."""
+        """Release the arrivals held back on a channel, at once and in order."""
         for place, losses, arrival in self._stopped.pop(channel, []):
             self._put_off(self.now, place, losses, arrival)
 
     def freeze(self, server: ServerId, until: float) -> None:
-        """Let a server take nothing until then; what arrives waits, in order."""
+        """Let a server take no event until the given time. Arrivals wait, in order."""
         self._frozen[server] = max(until, self._frozen.get(server, 0.0))
 
     def thaw(self, server: ServerId) -> None:
-        """Let a server go on; what has waited comes at the time that was said."""
+        """Let a frozen server go on. Arrivals already put off still come at the time that was announced."""
         self._frozen.pop(server, None)
 
     def view_change_in_progress(self, server: ServerId) -> bool:
-        """Whether a server takes nothing."""
+        """True if a server takes no event now."""
         return self._frozen.get(server, 0.0) > self.now
 
     def deafen(self, server: ServerId, until: float) -> None:
-        """Let a server take no message until then; they wait, in order, and all else goes on."""
+        """Let a server take no message until the given time. Messages wait, in order; other events go on."""
         self._deaf[server] = max(until, self._deaf.get(server, 0.0))
 
     def arrived_by(self, channel: Channel) -> float:
-        """By what time all that was sent on a channel has arrived, unless it is held up."""
+        """Return the time by which all messages sent on a channel have arrived, unless they are held back."""
         return self._last_arrival.get(channel, 0.0)
 
     def forget(self, is_void: Callable[[Arrival], bool]) -> None:
-        """Let some of what is under way never arrive."""
+        """Remove arrivals under way for which `is_void` is true."""
         self._arrivals = [waiting for waiting in self._arrivals if not is_void(waiting[-1])]
         heapq.heapify(self._arrivals)
 
     def next(self) -> Arrival | None:
-        """What arrives next; None where nothing is under way, or all of it on channels that let nothing through."""
+        """Return the next arrival. None if no event is under way except on stopped channels."""
         while self._arrivals:
             self.now, place, losses, arrival = heapq.heappop(self._arrivals)
             channel = arrival.channel
@@ -201,7 +204,7 @@ class RandomNetwork:
         return None
 
     def _with_posts_behind(self, arrival: Arrival, losses: int) -> Arrival:
-        """An arrival, with some of the posts that come right behind it, if it is a post."""
+        """Return an arrival. If it is a post, bundle some of the posts right behind it into one event."""
         together = [arrival]
         while _is_post(arrival.event) and self._arrivals:
             *_, losses_of_next, behind = self._arrivals[0]
@@ -214,7 +217,7 @@ class RandomNetwork:
         return arrival if len(together) == 1 else replace(arrival, time=self.now, event=PeerPosts(posts))
 
     def _put_off_until(self, arrival: Arrival) -> float:
-        """Until when a server does not take this; a time that is over, where it does."""
+        """Return the time until which a server refuses this arrival, or a past time if the server takes it now."""
         deaf_until = 0.0 if arrival.sent is None else self._deaf.get(arrival.server, 0.0)
         return max(deaf_until, self._frozen.get(arrival.server, 0.0))
 
@@ -223,7 +226,9 @@ class RandomNetwork:
         heapq.heappush(self._arrivals, (arrival.time, self._count, losses, arrival))
 
     def _put_off(self, until: float, place: int, losses: int, arrival: Arrival) -> None:
-        """In its old place: what was sent later may have been put off to the same time before."""
+        """Queue an arrival for a later time under its old place: later messages may have been put off to the
+        same time.
+        """
         heapq.heappush(self._arrivals, (until, place, losses, replace(arrival, time=until)))
 
 
@@ -235,16 +240,20 @@ Choice = Callable[[list[Channel]], Channel]
 
 
 def first(channels: list[Channel]) -> Channel:
-    """The channel whose next message was sent first."""
+    """Return the channel whose next message was sent first."""
     return channels[0]
 
 
 class SteppedNetwork:
-    """Nothing arrives but what is asked for, and time goes on only where `now` is set."""
+    """A network on which only requested messages arrive. Time goes on only where `now` is set."""
 
     def __init__(self, is_held: Callable[[Sent], bool], choose: Choice = first) -> None:
-        """`is_held` says what must wait, with all that is behind it; `choose` takes one of the channels that may go on,
-        which come in the order in which their next messages were sent."""
+        """Create a network.
+
+        `is_held`: True for a message that must wait, with all messages behind it.
+        `choose`: function that picks one of the free channels, given in the order in which their next messages were
+        sent.
+        """
         self.now = 0.0
         self._is_held = is_held
         self._choose = choose
@@ -253,11 +262,11 @@ class SteppedNetwork:
         self._count = 0
 
     def put(self, server: ServerId, event: Event | DeliveryEvent | Errand, *, delay: float) -> None:
-        """Let a server take an event of its own before anything else, once its time has come."""
+        """Let a server take an event of its own, once its time has come, before any message."""
         self._own.append(Arrival(self.now + delay, server, event, None))
 
     def send(self, sent: Sent, event: Event | DatagramCame) -> None:
-        """Let a message wait on its channel."""
+        """Queue a message on its channel."""
         self._count += 1
         self._channels.setdefault(sent.channel, deque()).append((self._count, sent, event))
 
@@ -267,14 +276,14 @@ class SteppedNetwork:
             self._channels.pop(channel, None)
 
     def next_own(self) -> Arrival | None:
-        """The next event of a server's own whose time has come."""
+        """Return the next event of a server's own whose time has come. None if there is none."""
         for place, arrival in enumerate(self._own):
             if arrival.time <= self.now:
                 return self._own.pop(place)
         return None
 
     def next(self) -> Arrival | None:
-        """What arrives next; None where all that is under way is held, or its time has not come."""
+        """Return the next arrival. None if all messages are held and no own event is due."""
         own = self.next_own()
         if own is not None:
             return own
@@ -283,10 +292,10 @@ class SteppedNetwork:
         return self.take(self._choose(free)) if free else None
 
     def waiting(self, channel: Channel) -> list[Sent]:
-        """What waits on a channel, in order."""
+        """Return the messages that wait on a channel, in order."""
         return [sent for _, sent, _ in self._channels.get(channel, ())]
 
     def take(self, channel: Channel) -> Arrival:
-        """The next message of a channel on which some wait, held or not."""
+        """Take the next message of a channel on which messages wait, held or not."""
         _, sent, event = self._channels[channel].popleft()
         return Arrival(self.now, sent.receiver, event, sent)
