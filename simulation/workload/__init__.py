@@ -1,1 +1,1 @@
-"""Clients: what they ask for, and what they must be told."""
+"""Simulated clients: their requests, and the checks of the answers they get."""

@@ -1,7 +1,8 @@
-"""Clients that change the graph on all servers at once: every operation, alone and in batches over several homes.
+"""Clients that change the graph at all servers at once, by single operations and by batches over several homes.
 
-A seed's clients either change anything, or all *contend* for the same few arcs: the arcs of a small graph in layers,
-with some that close loops in it, joined and left over and over, many at one instant.
+In half of the seeds clients change any arc. In the others all clients *contend* for the same few arcs: the arcs of a
+small layered graph, and some arcs that close loops in it. Clients join and leave these arcs over and over, many at one
+instant.
 """
 
 from __future__ import annotations
@@ -32,49 +33,51 @@ from simulation.cluster.cluster import Cluster
 ArcName = tuple[NodeId, NodeId]
 
 FOREIGN = Subnet("elsewhere.example")
-"""The domain of processes that no server owns."""
+"""Domain of the processes that no server owns."""
 
 CONTENDED_SHARE = 0.5
-"""Of seeds, those whose clients contend."""
+"""Share of seeds whose clients contend."""
 
 HASTY_SHARE = 0.04
-"""Of updates, those whose deadline is so near that they may be aborted before they are ordered."""
+"""Share of updates with so near a deadline that they may be aborted before they are ordered."""
 
 GROUPS_CHANGED_SHARE = 0.08
-"""Of operations, those that create or delete a group: one that nobody resolves."""
+"""Share of operations that create or delete a group. Clients resolve no such group."""
 
 TWICE_SHARE = 0.05
-"""Of operations on an arc, those that the same update takes back."""
+"""Share of operations on an arc that the same update reverts."""
 
 IF_NEEDED_SHARE = 0.05
 
 COMPOSITE_SHARE = 0.08
-"""Share of updates that rename a group, take over a name, or leave everywhere, if clients ask for these."""
+"""Share of updates that rename a group, take over a name, or leave everywhere, if clients send such commands."""
 
 
 @dataclass(slots=True)
 class Population:
-    """The nodes that clients join, the arcs they contend for, and the commands they sent."""
+    """The nodes that clients join, the arcs they contend for, and the commands they have sent."""
 
     groups: list[NodeId]
     processes: list[NodeId]
     spare_groups: list[NodeId]
-    """Names of groups that are not there at the start."""
+    """Names of groups that do not exist at the start."""
     wanted: list[ArcName]
-    """What clients contend for; empty: they join anything."""
+    """Arcs that clients contend for. Empty: clients join any arc."""
     loops: list[ArcName]
-    """Of these, arcs that close loops."""
+    """Arcs that close loops among the wanted ones."""
     alone_share: float
-    """Of updates, those of one operation."""
+    """Share of updates with a single operation."""
     commands: dict[int, UpdateCommand] = field(default_factory=dict)
     has_composites: bool = False
-    """Whether clients ask for commands whose operations a server finds."""
+    """True if clients send commands whose operations a server finds."""
     made_anew: set[NodeId] = field(default_factory=set)
-    """Of the groups, those that were deleted and created again: there may be none for a while."""
+    """Groups that were deleted and created again. Such a group may be missing for a while."""
 
 
 def populate(chance: Random, subnets: Iterable[Subnet], *, composites: bool = False) -> Population:
-    """Choose groups and native processes of each subnet, some foreign ones, and what clients are after."""
+    """Choose groups and native processes of each subnet, some foreign processes, and the arcs that clients
+    contend for.
+    """
     if chance.random() < CONTENDED_SHARE:
         return _contending(chance, subnets)
     groups, processes, spare = [], [], []
@@ -90,14 +93,14 @@ def populate(chance: Random, subnets: Iterable[Subnet], *, composites: bool = Fa
 
 
 def is_foreign(name: NodeId) -> bool:
-    """Whether a name is that of a process that no server owns."""
+    """True if a name is that of a process that no server owns."""
     return subnet_of(name) == FOREIGN
 
 
 def submit_burst(
     chance: Random, cluster: Cluster, population: Population, present: Iterable[ArcName], *, updates: int
 ) -> None:
-    """Let clients ask for so many updates within a short time. `present` are the arcs there are by now."""
+    """Submit a number of updates within a short time. `present`: the arcs that exist by now."""
     arcs = set(present)
     share_of_joins = chance.choice([0.4, 0.6, 0.75, 0.9])
     spread = chance.choice([0, 1, 5, 30])
@@ -111,7 +114,7 @@ def submit_burst(
         ticket = len(population.commands)
         delay = chance.random() * spread
         deadline = cluster.now + delay + 1.0 if chance.random() < HASTY_SHARE else None
-        # Every second client wants to know what became controlled.
+        # Every second client asks which nodes became controlled or released.
         command = UpdateCommand(ticket, RequestId(f"r{ticket}"), operations, deadline, reports_control=ticket % 2 == 0)
         population.commands[ticket] = command
         cluster.submit(_asked(operations[0]), command, delay=delay)
@@ -128,7 +131,7 @@ def _submit_composite(chance: Random, cluster: Cluster, population: Population, 
     command = UpdateCommand(
         ticket,
         RequestId(f"r{ticket}"),
-        # No server looks at them. To those who check reads meanwhile they say which arcs may change.
+        # Servers ignore these operations. They tell the checks of concurrent reads which arcs may change.
         touched,
         reports_control=ticket % 2 == 0,
         composite=composite,
@@ -138,7 +141,7 @@ def _submit_composite(chance: Random, cluster: Cluster, population: Population, 
 
 
 def _composite(chance: Random, population: Population) -> tuple[Composite, tuple[Operation, ...], ServerId]:
-    """A command, all operations that it may stand for, and the server that takes it."""
+    """Return a command, all operations that it may stand for, and the server that takes it."""
     groups = [*population.groups, *population.spare_groups]
     if population.spare_groups and chance.random() < 0.6:
         old, new = _two_of_a_server(chance, population.spare_groups)
@@ -195,7 +198,7 @@ def _operations(
 
 
 def _wanted(chance: Random, population: Population, arcs: set[ArcName]) -> tuple[ArcName, bool]:
-    """An arc that all are after; most often what is not there is joined, and what is there is left."""
+    """Draw a wanted arc. Most often a missing arc is joined, and an existing arc is left."""
     arc = chance.choice(population.loops if chance.random() < 0.3 else population.wanted)
     return arc, (arc not in arcs) == (chance.random() < 0.85)
 

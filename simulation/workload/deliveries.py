@@ -1,12 +1,12 @@
-"""Messages to groups in a cluster under a seed: who takes part in a burst, and what is judged when all is at rest.
+"""Messages to groups in a simulated cluster: the clients of a burst, and the checks at rest.
 
     senders      send messages and datagrams, and close parcels
-    endpoints    listen; `handing` gives them what is for them
-    recorder     writes down what servers make durable, and who is below what there
-    queueing, policies, kept_in_memory    some messages are queued elsewhere, asked for as the group likes, or volatile
-    operators    have what expired sent again, or drop it
+    endpoints    listen; `handing` gives them their messages
+    recorder     records what servers make durable, and who is below what at each server
+    queueing, policies, kept_in_memory    queue some messages elsewhere, set policies of groups, keep some in memory
+    operators    replay or drop dead letters
 
-Source: delivery.md sections 2 and 18.
+Source: docs/protocol.md, "What must hold of messages"; docs/testing.md, "The simulator".
 """
 
 from __future__ import annotations
@@ -48,33 +48,32 @@ from simulation.workload.recorder import Recorder
 from simulation.workload.senders import Senders
 
 FIRST_TICKET = 10_000_000
-"""Above all tickets of updates and reads."""
+"""Lowest ticket of messages, above all tickets of updates and reads."""
 
 SPREADS = (0.0, 5.0, 30.0)
-"""Within what time the messages of a burst are sent."""
+"""Time spans within which the messages of a burst are sent. Each burst draws one."""
 
 SHORT_LIVED_SHARE = 0.3
-"""Of runs, those in which messages are kept for a short time."""
+"""Share of runs in which messages are kept for a short time."""
 
 KEPT_SECONDS = (20.0, 100.0, 400.0)
 
 REPLAYED_SHARE = 0.6
 DROPPED_SHARE = 0.1
-"""Of servers at each burst, those whose dead letters are sent again, and dropped."""
+"""Shares of servers whose dead letters are replayed or dropped, at each burst."""
 
 HAS_QUEUES = True
-"""Whether some messages are queued at servers which are not their origins. Without these, a seed runs as it did before
-there were any."""
+"""True if some messages are queued at servers other than their origins. False leaves older seeds as they were."""
 
 QUEUED_AT_MOST = 4
-"""In a burst."""
+"""Limit on the queued messages of a burst."""
 
 HAS_POLICIES = True
-"""Whether groups may have policies. Without them, a seed runs as it did before there were any."""
+"""True if groups may have policies. False leaves older seeds as they were."""
 
 
 class Deliveries(Watcher):
-    """The clients of one cluster that send and listen, and the history of what they did."""
+    """Clients of one cluster that send and listen, and the history of their messages."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster, self._chance = cluster, chance
@@ -146,7 +145,7 @@ class Deliveries(Watcher):
     # -- what servers do
 
     def starts(self, core: Server) -> None:
-        """Messages may be kept for a short time. One that starts on an older disk has the mailboxes of then."""
+        """Set the retention of a server that starts. A server on an older disk has the mailboxes of that disk."""
         if core.server in self._cluster.on_old_disks and not self._recorder.has_gone_back(core.server):
             self._endpoints.goes_back(core.server)
             self._recorder.note_went_back(core)
@@ -160,7 +159,7 @@ class Deliveries(Watcher):
             core.delivery.log.limit_seconds = self._log_seconds
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
-        """What servers answer senders and endpoints."""
+        """Pass the answers of a server to senders and endpoints."""
         for answer in answers:
             self._queueing.answered(answer)
             if self._policies is not None:
@@ -173,7 +172,7 @@ class Deliveries(Watcher):
                 self.tally["replayed"] += answer.replayed
 
     def let_out(self, server: ServerId, unkept: Shown | RingGrew | UnkeptAnswer, instant: int) -> None:
-        """What is in memory may be handed out; datagrams are sent, and handed to those who listen at the moment."""
+        """Note output of a server that it does not store, and show datagrams to the endpoints that listen now."""
         match unkept:
             case RingGrew():
                 self._memory.ring_through[server] = unkept.through
@@ -193,13 +192,13 @@ class Deliveries(Watcher):
                 self._endpoints.shown(server, unkept)
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
-        """What a step changed became durable."""
+        """Record what the effects of a step made durable."""
         if effects.records.protocol or effects.records.log or effects.answers:
             self._queueing.written(server, effects.records.protocol)
             self._recorder.written(server, effects, instant)
 
     def stepped(self) -> None:
-        """Somebody may be below something now, or something be settled."""
+        """Record changes of membership and newly settled messages after a step."""
         if self._policies is not None:
             self._policies.watch()
         self._recorder.note_apart(self._memory.apart())
@@ -210,10 +209,10 @@ class Deliveries(Watcher):
     # -- what is judged
 
     def check(self, truth: TrueGraph) -> None:
-        """All is at rest: endpoints read to the end, and the history is judged, and who is below what by the arcs."""
+        """Let endpoints read to the end, and judge the history and the memberships. Call this at rest."""
         for targets in self._senders.sets:
             self._readers.check(targets, truth)
-        # What was written last may have settled something, and no step came after it.
+        # The last write may have settled a message, and no step came after it.
         self.stepped()
         self._endpoints.read_to_the_end()
         self._recorder.note_lost()
@@ -234,7 +233,7 @@ class Deliveries(Watcher):
                 self._check_forgotten(server, core)
 
     def _check_forgotten(self, server: ServerId, core: Server) -> None:
-        """Who got a parcel is remembered as long as it may come once more: until it is settled, and no dead letter."""
+        """Require that each server remembers who got a parcel only until it is settled and no dead letter."""
         for arrivals in (core.delivery.arrivals, core.delivery.in_memory.arrivals):
             for origin, *parcel in arrivals.remembered():
                 there = self._cluster.servers[origin]

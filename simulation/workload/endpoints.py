@@ -1,11 +1,11 @@
-"""Endpoints that listen: they subscribe, read, acknowledge, vanish, and come back.
+"""Endpoints: they subscribe, read, acknowledge, vanish, and come back.
 
-    people       have mailboxes, which are closed now and then; others listen for them for a while, without a mailbox
+    people       have mailboxes, closed now and then; other endpoints listen for them for a while, without a mailbox
     archives     are mailboxes of groups
     gateways     are endpoints too, each at some server
     foreigners   are processes that no server owns, with a mailbox at each server that they like, or gateways alone
 
-Source: delivery.md sections 2 and 18.
+Source: docs/protocol.md, "What must hold of messages"; docs/testing.md, "The simulator".
 """
 
 from __future__ import annotations
@@ -40,72 +40,76 @@ from simulation.workload.readers import Listener, Readers
 from simulation.workload.senders import ASKED_AGAIN_AFTER, Senders
 
 PEOPLE = 2
-"""Of each server, beside the processes there are."""
+"""Number of people at each server, beside the processes of the population."""
 
 SUBSCRIBES_SHARE = 0.8
-"""Of people in a burst, those for whom somebody subscribes."""
+"""Share of people in a burst for whom an endpoint subscribes."""
 
 READS = 8
-"""How often an endpoint reads on one stream."""
+"""Number of reads of an endpoint on one stream."""
 
 READ_WITHIN = 20.0
-"""Mean time until each of these."""
+"""Mean time until each read."""
 
 ACKNOWLEDGED_SHARE = 0.6
-"""Of times that an endpoint has read."""
+"""Share of reads after which the endpoint acknowledges."""
 
 VANISHES_SHARE = 0.1
-"""Of times that an endpoint has read, those after which it is gone for a while."""
+"""Share of reads after which the endpoint is gone for a while."""
 
 HAS_OTHER_LISTENERS = True
-"""Whether some listen without a mailbox, to archives of groups, or for some groups and senders alone. Without these, a
-seed runs as it did before there were any."""
+"""True if some endpoints listen without a mailbox, read archives of groups, or filter by groups and senders.
+
+False leaves older seeds as they were.
+"""
 
 FILTER_SHARE = 0.3
-"""Of subscriptions, those whose endpoints want some groups or senders alone."""
+"""Share of subscriptions that want the messages of some groups or senders only."""
 
 ARCHIVE_SHARE = 0.2
-"""Of groups that messages are addressed to, those whose archive somebody reads in a burst."""
+"""Share of addressed groups whose archive an endpoint reads in a burst."""
 
 EPHEMERAL_SHARE = 0.3
-"""Of people in a burst, those for whom somebody listens for a while, mailbox or not."""
+"""Share of people in a burst for whom an endpoint listens for a while, with or without a mailbox."""
 
 CLOSES_SHARE = 0.05
-"""Of mailboxes in a burst, those that are closed."""
+"""Share of mailboxes that are closed in a burst."""
 
 FOREIGNERS = PEOPLE
-"""How many processes that no server owns can have mailboxes, at each server."""
+"""Number of foreign processes that can have mailboxes, at each server."""
 
 FOREIGN_SHARE = 0.4
-"""Of runs, those in which clients are after processes that nobody owns, in groups of all servers, one below another."""
+"""Share of runs in which clients join foreign processes to groups of all servers, one group below another."""
 
 FOREIGN_JOIN_OFTEN = 3
-"""How often each such membership is among those that they choose from."""
+"""Number of times that each such membership is among the arcs that clients choose from."""
 
 FOREIGN_LISTEN_SHARE = 0.6
-"""Of servers in a burst, those where one of these listens."""
+"""Share of servers in a burst at which a foreign process listens."""
 
 GATEWAYS_ALONE_SHARE = 0.5
-"""Of these runs, those in which gateways alone serve them, and are closed and opened all the time."""
+"""Share of the runs with contended foreign processes in which only gateways serve these, and open and close all the
+time.
+"""
 
 HAS_GATEWAYS = True
-"""Whether some servers have a gateway. Without them, a seed runs as it did before there were any."""
+"""True if some servers have a gateway. False leaves older seeds as they were."""
 
 GATEWAY_SHARE = 0.3
-"""Of servers in a burst, those where an endpoint of a gateway comes."""
+"""Share of servers in a burst at which a gateway endpoint appears."""
 
 RESTLESS_SHARE = 0.3
-"""Of runs, those in which mailboxes are closed and opened all the time."""
+"""Share of runs in which mailboxes are closed and opened all the time."""
 
 STREAMS_END_WITH_MAILBOXES = True
-"""Whether a stream ends when its mailbox is closed, as at a real server. Without that, a seed runs as it did before."""
+"""True if a stream ends when its mailbox is closed, as at a real server. False leaves older seeds as they were."""
 
 RESTLESS_TIMES = 3
-"""How often each in a burst."""
+"""Number of times that each such mailbox is opened and closed in a burst."""
 
 
 class Endpoints:
-    """All that listen in a cluster."""
+    """All endpoints of a cluster."""
 
     def __init__(
         self,
@@ -122,21 +126,21 @@ class Endpoints:
         note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
-        """`submit`, `later`: as of `Senders`. `note`: puts something into the history."""
+        """Create the endpoints. `submit`, `later`: see `Senders`. `note`: adds an event to the history."""
         self._cluster, self._population, self._chance, self._tally = cluster, population, chance, tally
         self._senders, self._readers, self._handing = senders, readers, handing
         self._submit, self._later, self._new_ticket, self._note = submit, later, new_ticket, note
         self._with_mailbox: dict[SubscriptionId, Endpoint] = {}
         self._ephemeral: dict[int, Endpoint] = {}
-        """By ticket."""
+        """Ephemeral endpoints by ticket."""
         self._subscribing: dict[int, Endpoint] = {}
-        """By ticket."""
+        """Endpoints whose subscription is under way, by ticket."""
         self._are_restless = HAS_OTHER_LISTENERS and chance.random() < RESTLESS_SHARE
         self._have_gateways_alone = False
         self._settle_people()
 
     def _settle_people(self) -> None:
-        """Let there be people enough who can listen, and let clients join them as they join all else."""
+        """Add people who can listen to the population, so that clients join them like other processes."""
         chance, population = self._chance, self._population
         people = [NodeId(f"m{number}@{subnet}") for subnet in self._cluster.subnets for number in range(PEOPLE)]
         self._foreign_people = [NodeId(f"e{number}@{FOREIGN}") for number in range(FOREIGNERS)]
@@ -150,8 +154,8 @@ class Endpoints:
         population.processes += self._foreign_people
 
     def _contend_for_foreigners(self) -> None:
-        """Let clients join all processes that nobody owns to a group of each server, and these to one of them."""
-        # Drawn apart, so that the other runs are as if there were none of these.
+        """Let clients join all foreign processes to one group of each server, and those groups to one top group."""
+        # A generator of its own leaves the runs without contended foreign processes as they were.
         own = Random(repr(self._chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
         self._have_gateways_alone = HAS_GATEWAYS and own.random() < GATEWAYS_ALONE_SHARE
         population, top = self._population, self._chance.choice(self._population.groups)
@@ -163,7 +167,7 @@ class Endpoints:
         population.loops += [(group, top) for group in below] or [(top, top)]
 
     def submit_burst(self, spread: float) -> None:
-        """Let endpoints come, and mailboxes be closed, within so much time."""
+        """Let endpoints appear and mailboxes close within `spread`."""
         chance = self._chance
         for process in self._people:
             if chance.random() < SUBSCRIBES_SHARE:
@@ -189,7 +193,7 @@ class Endpoints:
                 self._later(partial(self._read_archive, targets[0].name), spread)
 
     def _processes(self) -> set[NodeId]:
-        """Those for whom somebody has subscribed."""
+        """Return the processes that have a subscription."""
         return {subscription.process for subscription in self._with_mailbox}
 
     # -- how they begin
@@ -241,7 +245,7 @@ class Endpoints:
             self._later(partial(self._close_gateway, pattern, server), spread)
 
     def _close_gateway(self, pattern: NodeId, server: ServerId) -> None:
-        """It stops, and its mailbox is closed."""
+        """End the stream of a gateway and close its mailbox."""
         endpoint = self._with_mailbox.get(SubscriptionId(server, pattern, "mail"))
         if endpoint is not None:
             self._end(endpoint)
@@ -254,7 +258,7 @@ class Endpoints:
             self._later(partial(self._subscribe, group, self._chance.choice(["one", "two"])), 5.0)
 
     def _listen(self, process: NodeId) -> None:
-        """An ephemeral one begins; it is never asked for again."""
+        """Start an ephemeral endpoint, whose subscription is never asked for again."""
         server, ticket = ServerId(subnet_of(process)), self._new_ticket()
         if server not in self._cluster.gone:
             subscription = SubscriptionId(server, NodeId(f"{ticket}/{process}"), "")
@@ -265,7 +269,7 @@ class Endpoints:
             self._submit(server, Subscribe(ticket, process, is_ephemeral=True))
 
     def answered(self, server: ServerId, answer: Answer) -> None:
-        """What servers answer: a stream begins, or none does."""
+        """Start a stream if a server has accepted a subscription."""
         match answer:
             case DeliveryRefused(ticket):
                 self._subscribing.pop(ticket, None)
@@ -282,7 +286,7 @@ class Endpoints:
     # -- what they read
 
     def _read(self, endpoint: Endpoint, stream: int) -> None:
-        """An endpoint is handed what is durable, as much as it likes."""
+        """Hand an endpoint the durable messages for it, up to a random limit."""
         if not endpoint.is_open or endpoint.stream != stream:
             return
         server = endpoint.subscription.server
@@ -305,7 +309,7 @@ class Endpoints:
             )
 
     def shown(self, server: ServerId, datagram: Shown) -> None:
-        """A datagram is handed to those who listen at the moment."""
+        """Hand a datagram to the endpoints that listen now."""
         for endpoint in self._with_mailbox.values():
             is_here = endpoint.is_open and endpoint.subscription.server == server and server not in self._cluster.down
             if is_here and endpoint.mailbox in datagram.mailboxes:
@@ -316,13 +320,13 @@ class Endpoints:
     # -- how they end
 
     def goes_back(self, server: ServerId) -> None:
-        """A server starts on an older disk: streams there end, but for ephemeral ones, which end as they read."""
+        """End the streams at a server that starts on an older disk. Ephemeral streams end at their next read."""
         for endpoint in self._with_mailbox.values():
             if endpoint.subscription.server == server:
                 self._end(endpoint)
 
     def read_to_the_end(self) -> None:
-        """All is at rest: those who still listen are handed all there is."""
+        """Hand every open endpoint all its messages. Call this at rest."""
         for endpoint in (*self._with_mailbox.values(), *self._ephemeral.values()):
             if endpoint.subscription.server in self._cluster.gone or not self._lasts(endpoint):
                 self._end(endpoint)
@@ -330,7 +334,7 @@ class Endpoints:
                 self._handing.hand_all(endpoint)
 
     def check(self) -> None:
-        """Of ephemeral subscriptions nothing is left but of those that go on."""
+        """Require that servers keep only the ephemeral subscriptions whose endpoints still listen."""
         for server, core in self._cluster.servers.items():
             for ticket, endpoint in self._ephemeral.items():
                 is_left = endpoint.subscription.server == server and ticket in core.delivery.listeners
@@ -339,7 +343,7 @@ class Endpoints:
                     raise InvariantViolatedError(f"messages: {server} keeps what listened for {process} and ended")
 
     def _lasts(self, endpoint: Endpoint) -> bool:
-        """Whether its server has what an endpoint reads: its mailbox, or that it listens without one."""
+        """True if the server still has what an endpoint reads: its mailbox, or its ephemeral subscription."""
         core, process = self._cluster.servers[endpoint.subscription.server].delivery, endpoint.subscription.process
         if endpoint.is_ephemeral:
             return endpoint.ticket in core.listeners

@@ -1,8 +1,8 @@
-"""What an endpoint is handed, of the log and of what is kept in memory; all of it goes into the history.
+"""Hands endpoints the messages of the log and of memory, and records all of them in the history.
 
     Subscribed --begin--> a stream --hand, hand_from_memory--> gaps, and items in order
 
-What a gateway is handed is handed to each whom it serves.
+An item for a gateway is recorded for each process that the gateway serves.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from simulation.workload.readers import Readers, served_by
 NOTHING_HANDED = Position(0, -1)
 
 ALL_ITEMS = 1_000_000
-"""More than there are."""
+"""Number of items above any number that a mailbox holds."""
 
 
 @dataclass(slots=True)
 class Endpoint:
-    """One that listens for a process."""
+    """An endpoint that listens for a process."""
 
     subscription: SubscriptionId
     mailbox: int = 0
@@ -42,17 +42,17 @@ class Endpoint:
     is_open: bool = False
     wanted: Filter = EVERYTHING
     is_ephemeral: bool = False
-    """Its history is that of a mailbox of its own, which is open while it lasts."""
+    """True for an ephemeral endpoint. Its history is that of a mailbox of its own, open while the endpoint lasts."""
     in_memory: Position = NOTHING_HANDED
-    """As `handed`, of what is kept in memory."""
+    """Last item handed from memory, as `handed` is for the log."""
     told_in_memory: Position = NOTHING_HANDED
-    """Through where it has acknowledged of that."""
+    """Position in memory through which the endpoint has acknowledged."""
     known_in_memory: Position = NOTHING_HANDED
-    """Through where the history says so."""
+    """Position in memory through which the history knows of an acknowledgement."""
 
 
 class Handing:
-    """Hands endpoints of one cluster what is for them."""
+    """Hands the endpoints of one cluster their messages."""
 
     def __init__(
         self,
@@ -63,20 +63,20 @@ class Handing:
         note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
-        """`note`: puts something into the history."""
+        """Create the handing. `note`: adds an event to the history."""
         self._cluster, self._readers, self._memory = cluster, readers, memory
         self._note, self._tally = note, tally
         self._streams = 0
         self._position_of: dict[tuple[SubscriptionId, str], Position] = {}
-        """Of what gateways were handed: each message is one item, but for what comes late."""
+        """Position at which a gateway was handed each message. A message is one item, unless part of it comes late."""
 
     def goes_back(self, server: ServerId) -> None:
-        """A server starts on an older disk: it may give other positions to what it has handed out."""
+        """Forget the positions of a server that starts on an older disk: it may give its items other positions."""
         for each in [each for each in self._position_of if each[0].server == server]:
             del self._position_of[each]
 
     def begin(self, endpoint: Endpoint, mailbox: int, epoch: int, *, cursor: Position, in_memory: Position) -> None:
-        """A stream begins behind a place in the log, and one in what is kept in memory."""
+        """Begin a stream behind a cursor in the log, and behind a cursor in memory."""
         self._streams += 1
         if endpoint.mailbox != mailbox:
             endpoint.known_in_memory = NOTHING_HANDED
@@ -107,17 +107,18 @@ class Handing:
             endpoint.in_memory = known
             self._tell_gap_in_memory(endpoint, cursor)
             endpoint.known_in_memory = cursor
-            # It knows of the gap, and the server has its cursor behind it: a later start tells what came since.
+            # The endpoint knows of the gap, and the server has its cursor behind it: a later start tells of newer gaps
+            # only.
             for one in () if endpoint.is_ephemeral else self._readers.read_by(endpoint.subscription):
                 self._note(recorded.Acknowledged(self._at, one._replace(kept=Kept.MEMORY), cursor))
 
     def hand_all(self, endpoint: Endpoint) -> None:
-        """Hand out all there is: of what is in memory, as everywhere, what the server has let out."""
+        """Hand out all items. Of memory, only the items that the server has released count."""
         self.hand(endpoint, at_most=ALL_ITEMS)
         self.hand_from_memory(endpoint, at_most=ALL_ITEMS)
 
     def hand(self, endpoint: Endpoint, *, at_most: int) -> None:
-        """Hand out so many items of what is durable in the log."""
+        """Hand out up to `at_most` items that are durable in the log."""
         server = endpoint.subscription.server
         core, log = self._cluster.servers[server].delivery, self._cluster.log_of(server)
         through = gap(endpoint.handed, cut=core.log.cut)
@@ -139,7 +140,7 @@ class Handing:
             endpoint.handed = max(endpoint.handed, end)
 
     def _tell_hole(self, endpoint: Endpoint, core: DeliveryCore, *, before: int) -> None:
-        """Pass over what is gone from the middle of the log, if an endpoint stands there."""
+        """Pass over entries missing from the middle of the log, if the endpoint stands before them."""
         first, through = endpoint.handed.entry, Position.before(before)
         if first < before:
             if core.log.lost(first, before - 1, lambda audience: core.audiences.is_for(audience, endpoint.mailbox)):
@@ -148,7 +149,7 @@ class Handing:
             endpoint.handed = through
 
     def hand_from_memory(self, endpoint: Endpoint, *, at_most: int) -> None:
-        """The same of what is kept in memory."""
+        """Hand out up to `at_most` items that are kept in memory."""
         server = endpoint.subscription.server
         in_memory = self._cluster.servers[server].delivery.in_memory
         overrun = gap(endpoint.in_memory, cut=in_memory.log.cut)

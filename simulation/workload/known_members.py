@@ -1,7 +1,7 @@
-"""Who is below a target set as far as all homes agree: those of an arc know it alike.
+"""Members of a target set by arcs that both homes know.
 
-Such a one is owed what is sent. While updates are under way, or servers are apart, one home may know of an arc and the
-other one not.
+Such a member is owed what is sent. While updates are under way, or servers are apart, one home may know of an arc of
+which the other does not.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from namegraph import NodeId, ServerCore, ServerId, TargetSet, subnet_of
 from simulation.cluster.cluster import Cluster
 
 CUT_OFF_IS_OWED = False
-"""Whether it is judged, too, that who is below by arcs that are suspended while servers are apart gets a message later.
+"""True to judge also that members cut off by suspended arcs get their messages later.
 
-More is owed to nobody than P2 says: who is below in every state of its home. A few seeds in a thousand fail the
-stricter judgement.
+This is more than property P2 promises, which covers only members in every state of their home. A few seeds in a
+thousand fail the stricter judgement.
 """
 
 
 class KnownMembers:
-    """Looks into the servers of a cluster."""
+    """Reader of the graphs of all servers of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def below(self, targets: TargetSet) -> set[NodeId]:
-        """Who is below a target set by arcs that both their homes know; suspended ones count where more is owed."""
+        """Return the nodes below a target set by arcs that both homes know. Suspended arcs count if
+        `CUT_OFF_IS_OWED`.
+        """
         found: set[NodeId] = set()
         for target in targets:
             reached = self._from(target.name)
@@ -34,7 +36,7 @@ class KnownMembers:
         return found
 
     def is_so_at(self, process: NodeId, known: set[NodeId], server: ServerId) -> bool:
-        """Whether who is below by arcs that both their homes know is so at this server: a foreign one is at several."""
+        """True if a known member is known at this server. A foreign process can be a member at several servers."""
         if process not in known or ServerId(subnet_of(process)) in self._cluster.servers:
             return process in known
         own = [parent for parent in known if ServerId(subnet_of(parent)) == server]
@@ -44,14 +46,14 @@ class KnownMembers:
         found, pending = {start}, [start]
         while pending:
             for child in self._children(pending.pop()):
-                # An update that joins the start above this child may be applied at its home last of all.
+                # The home of this child may be the last to apply an update that joins the start above it.
                 if child not in found and (CUT_OFF_IS_OWED or self._is_below(start, child)):
                     found.add(child)
                     pending.append(child)
         return found
 
     def _is_below(self, start: NodeId, child: NodeId) -> bool:
-        """Whether the home of a child knows that it is below a node."""
+        """True if the home of a child knows that the child is below `start`."""
         home = self._cluster.servers.get(ServerId(subnet_of(child)))
         if home is None:
             return True
@@ -71,7 +73,7 @@ class KnownMembers:
         node, above = below.graph.index.get(child), below.graph.index.get(parent)
         if node is None or above is None:
             return False
-        # While an update is under way, a server may have the record of a node that is ahead of the arc, or behind it.
+        # While an update is under way, a server's record of a node may be ahead of the arc, or behind it.
         if above in below.graph.parents[node] and all(_has_child(end, parent, child) for end in (home, below)):
             return True
         are_apart = not (_is_settled(home, below) and _is_settled(below, home))
@@ -88,5 +90,5 @@ def _has_child(home: ServerCore, parent: NodeId, child: NodeId) -> bool:
 
 
 def _is_settled(one: ServerCore, other: ServerCore) -> bool:
-    """Whether a server takes all between it and another one for settled."""
+    """True if a server takes everything between it and another server for settled."""
     return one.is_steady and one.is_in_view(other.server)

@@ -1,11 +1,11 @@
-"""Clients that ask which groups a node is in while updates are under way and servers are apart.
+"""Clients that ask for the memberships of a node while updates are under way and servers are apart.
 
-The home of the node answers at once, from what it knows. What it tells as certain must be true of the instant at which
-it tells it, but for what updates change whose callers were not answered by then: those it may have heard of or not. A
-server that others have gone on without may not know that yet: that it stops being certain within a short time is the
-work of its failure detector, which is taken here to tell it at once.
+The home of the node answers at once, from its own state. A certain answer must be true at the instant of the answer.
+Excepted are changes by updates whose callers had no answer by then: the home may have heard of them or not. A server
+that its peers have gone on without may not know that yet. Its failure detector makes it stop being certain within a
+short time; the simulation takes the detector to do so at once.
 
-Source: protocol.md section 8.
+Source: docs/protocol.md, "Answers while servers are apart".
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population, is_foreign
 
 QUESTIONS_AT_MOST = 30
-"""For each burst of updates."""
+"""Limit on the questions of each burst of updates."""
 
 SPREADS = (1.0, 5.0, 30.0, 100.0, 300.0)
-"""Within what time they are asked."""
+"""Time spans within which clients ask. Each burst draws one."""
 
 
 class _Told(NamedTuple):
@@ -39,11 +39,11 @@ class _Told(NamedTuple):
     groups: frozenset[NodeId]
     instant: int
     under_way: frozenset[int]
-    """The tickets of updates that were asked for and not answered."""
+    """Tickets of updates that were submitted and not answered."""
 
 
 class Memberships:
-    """The clients of one cluster that ask for memberships."""
+    """Clients of one cluster that ask for memberships."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random) -> None:
         self._cluster = cluster
@@ -58,7 +58,7 @@ class Memberships:
         self.tally: Counter[str] = Counter()
 
     def submit_burst(self) -> None:
-        """Let clients ask within some time from now."""
+        """Let clients ask within a random time from now."""
         spread = self._chance.choice(SPREADS)
         for _ in range(self._chance.randint(0, QUESTIONS_AT_MOST)):
             ask = partial(self._ask, self._chance.choice(self._nodes))
@@ -78,7 +78,7 @@ class Memberships:
         cluster.when_durable(home, Held(partial(self._told.append, told), lambda: None))
 
     def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
-        """Compare all that was told since the last check with the graphs there were (`Decisions.take_graphs`)."""
+        """Compare all answers since the last check with the graphs of that time (`Decisions.take_graphs`)."""
         instants = [instant for instant, _ in graphs]
         at_any_time = {arc for _, arcs in graphs for arc in arcs}
         for told in self._told:
@@ -94,7 +94,7 @@ class Memberships:
         self._told = []
 
     def _touched(self, tickets: Iterable[int], at_any_time: Iterable[ArcName]) -> set[ArcName]:
-        """The arcs that these updates may join or leave."""
+        """Return the arcs that these updates may join or leave."""
         arcs, groups = set[ArcName](), set[NodeId]()
         for ticket in tickets:
             for operation in self._population.commands[ticket].operations:

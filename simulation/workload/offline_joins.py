@@ -1,9 +1,10 @@
-"""Clients that join members of servers that are away, and groups to groups of such servers, to wait for them.
+"""Clients that join arcs to servers that are away. These arcs wait suspended until the servers meet.
 
-Some of it cannot be: there is no such group, or it is something else than the arc takes it for. Then it is rejected
-when the two meet, until it is left, or the group is created.
+A client joins a member of an absent server to a group, or a group to a group of an absent server. Some of these arcs
+cannot be joined: the group does not exist, or the node is of another kind than the arc takes it for. Then the arc is
+rejected when the servers meet, until it is left, or the group is created.
 
-Source: protocol.md section 7 (joining a suspended arc is accepted, and if it cannot be, it stays visible as rejected).
+Source: docs/protocol.md, "While apart" and "Rejected".
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from simulation.cluster.networks import Errand
 from simulation.workload.clients import Population
 
 JOINS_AT_MOST = 6
-"""For each burst of updates."""
+"""Limit on the offline joins of each burst of updates."""
 
 SPREADS = (30.0, 100.0, 300.0)
-"""Within what time they are asked for: views part some time after links do."""
+"""Time spans within which the joins are submitted. They are long, since views part some time after links do."""
 
 BELOW_SHARE = 0.4
-"""Of joins, those at the end of the child."""
+"""Share of joins at the home of the child."""
 
 AGAIN_SHARE = 0.3
-"""Of looks, those that join or leave an arc that was rejected, if there is one."""
+"""Share of attempts that change a rejected arc, if there is one."""
 
 
 class OfflineJoins:
-    """Clients of one cluster."""
+    """Clients of one cluster that join offline."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random, apart: PartitionLedger) -> None:
         self._cluster = cluster
@@ -41,7 +42,7 @@ class OfflineJoins:
         self.tally: Counter[str] = Counter()
 
     def submit_burst(self) -> None:
-        """Let some arcs be joined, or changed that were rejected, within some time from now."""
+        """Let clients join some arcs offline, or change rejected arcs, within a random time from now."""
         spread = self._chance.choice(SPREADS)
         for _ in range(self._chance.randint(0, JOINS_AT_MOST)):
             change = self._change_rejected if self._chance.random() < AGAIN_SHARE else self._join
@@ -56,7 +57,7 @@ class OfflineJoins:
         if server in self._cluster.down or not away or not own:
             return
         other = chance.choice(away)
-        # Of these, one is never there.
+        # The last of these names never exists.
         names = [*population.spare_groups, *population.processes, nobody_of(other)]
         name = chance.choice([name for name in names if ServerId(subnet_of(name)) == other])
         if chance.random() < BELOW_SHARE and name not in population.processes:
@@ -67,7 +68,7 @@ class OfflineJoins:
         self._ask(server, join)
 
     def _change_rejected(self) -> None:
-        """Join it in the ordinary way, or leave it."""
+        """Join a rejected arc in the ordinary way, or leave it."""
         found = [
             (server, arc)
             for server, core in self._cluster.servers.items()
@@ -87,7 +88,7 @@ class OfflineJoins:
             self._ask(home, JoinArc(*arc, self._chance.choice([*ChildKind])))
 
     def _ask(self, server: ServerId, change: JoinArc | LeaveArc) -> None:
-        # What becomes of it depends on what its other end is, which no serial run knows.
+        # The fate of such an arc depends on the node at its other end, which no serial run knows.
         self._apart.arcs.add((change.parent, change.child))
         self._apart.decided_apart.add((change.parent, change.child))
         operations: tuple[Operation, ...] = (change,)
@@ -98,5 +99,5 @@ class OfflineJoins:
 
 
 def nobody_of(server: ServerId) -> NodeId:
-    """A name that a server has nothing of until another one joins it."""
+    """Return a name that a server does not know until another server joins it."""
     return NodeId(f"nobody@{server}")

@@ -1,10 +1,10 @@
-"""Clients that change suspended arcs at the end that is there: the home of their child.
+"""Clients that change suspended arcs at the end that is in reach: the home of the child.
 
-While the home of the parent is away, what enters a group from there is left where the group is, and some of it is
-joined there again, to wait. Who asks looks at what is suspended at that instant; by the time the server reads it, that
-may be over, and the answer a refusal.
+While the home of the parent is away, clients leave arcs at the home of the child, and join some of them there again, to
+wait. A client picks from the arcs that are suspended at that instant. By the time the server reads the command, the
+suspension may be over, and the server may refuse.
 
-Source: protocol.md section 7 (leaving a suspended arc is one tombstone at the end that is reachable).
+Source: docs/protocol.md, "While apart".
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from simulation.cluster.networks import Errand
 from simulation.workload.clients import Population
 
 LEAVES_AT_MOST = 6
-"""For each burst of updates."""
+"""Limit on the one-sided leaves of each burst of updates."""
 
 SPREADS = (30.0, 100.0, 300.0)
-"""Within what time they are asked for: views part some time after links do."""
+"""Time spans within which the leaves are submitted. They are long, since views part some time after links do."""
 
 BATCH_SHARE = 0.3
-"""Of leaves, those in one update with the join of an arc to what another server of the view may own."""
+"""Share of leaves in one update with the join of an arc, whose child may belong to another server of the view."""
 
 JOINED_AGAIN_SHARE = 0.3
-"""Of leaves, those after which the arc is joined at the same end, to wait for the home of its parent."""
+"""Share of leaves after which the arc is joined at the same end, to wait for the home of its parent."""
 
 
 class OneSidedLeaves:
-    """Clients of one cluster."""
+    """Clients of one cluster that leave suspended arcs."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random, apart: PartitionLedger) -> None:
         self._cluster = cluster
@@ -56,7 +56,7 @@ class OneSidedLeaves:
         self.tally: Counter[str] = Counter()
 
     def submit_burst(self) -> None:
-        """Let some arcs be left, if there are any, within some time from now."""
+        """Let clients leave some suspended arcs, if there are any, within a random time from now."""
         spread = self._chance.choice(SPREADS)
         for _ in range(self._chance.randint(0, LEAVES_AT_MOST)):
             self._cluster.send_errand(WORLD, Errand(self._leave_one), delay=self._chance.random() * spread)
@@ -74,15 +74,15 @@ class OneSidedLeaves:
             self._ask(server, *self._chance.sample(batch, 2))
             return
         self._ask(server, leave)
-        # A group that was deleted meanwhile has no members: the arc would stay, as rejected.
+        # A group that was deleted meanwhile has no members: the arc would stay rejected.
         if parent in self._population.groups and self._chance.random() < JOINED_AGAIN_SHARE:
-            # Of this the other end hears when it is back.
+            # The other end hears of this join when it is back.
             self._apart.decided_apart.add((parent, child))
             again = partial(self._ask, server, JoinArc(parent, child, ChildKind.GROUP, offline=True))
             self._cluster.send_errand(WORLD, Errand(again), delay=self._chance.expovariate(0.1))
 
     def _suspended_into(self, server: ServerId) -> list[tuple[ServerId, NodeId, NodeId]]:
-        """What can be left at a server, as it is the home of the child, a group."""
+        """Return the suspended arcs that can be left at a server, as the home of their child, a group."""
         if server in self._cluster.down:
             return []
         core = self._cluster.servers[server]

@@ -1,8 +1,8 @@
-"""Clients that ask for the members of a group as of one point in the order of updates, and what they must be told.
+"""Clients that read a group at one point in the order of updates, and the check of their answers.
 
 A read is ordered like an update, so its answer is compared with the graph after all updates of lower priority.
 
-Source: protocol.md section 8, *ordered*.
+Source: docs/protocol.md, "Reads in order".
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
 
 READS_AT_MOST = 4
-"""For each burst of updates."""
+"""Limit on the reads of each burst of updates."""
 
 SPREADS = (1.0, 5.0, 30.0, 100.0)
-"""Within what time they ask."""
+"""Time spans within which clients read. Each burst draws one."""
 
 FIRST_TICKET = 1_000_000
-"""Above all tickets of updates."""
+"""Lowest ticket of reads, above all tickets of updates."""
 
 
 class OrderedReads:
-    """The clients of one cluster that read."""
+    """Clients of one cluster that read in order."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random, apart: PartitionLedger) -> None:
         self._cluster = cluster
@@ -53,7 +53,7 @@ class OrderedReads:
             self._cluster.submit(home, self._commands[ticket], delay=chance.random() * spread)
 
     def check(self) -> None:
-        """Compare all that was told since the last check; call when nothing is under way."""
+        """Check all answers since the last check. Call this while no update is under way."""
         population, cluster = self._population, self._cluster
         places: list[Priority] = []
         graphs = [TrueState(set(population.groups), {})]
@@ -81,7 +81,7 @@ class OrderedReads:
                 hidden = truth.below(answer.unreachable)
                 self.tally["told of a part"] += bool(answer.unreachable)
                 is_right = sure - hidden <= set(found) <= expected and found == sorted(set(found))
-                # An update in doubt may have deleted it: then it is said that nobody can tell what is below it.
+                # An update in doubt may have deleted the group. Then the answer must name the group as unreachable.
                 is_there = group in state.groups or group in answer.unreachable
                 _require(ticket, is_there, f"{group} is not there")
                 _require(ticket, is_right, f"{group} is told to have {found}, not {sorted(expected)}")

@@ -1,9 +1,9 @@
-"""Clients that lay down what holds for messages to groups, and send what is more or less than that.
+"""Clients that set policies of groups, and clients that send messages without a quality.
 
     client --SetPolicy--> home --PolicySet, durable--> it holds until it is set again, or the group is deleted
     client --message without a quality--> home --the group takes datagrams--> a datagram, or refused and sent as one
 
-Source: delivery.md sections 0, 5 and 12.
+Source: docs/protocol.md, "Who may send".
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from simulation.cluster.cluster import Cluster
 from simulation.oracle.violation import InvariantViolatedError
 
 RUNS_SHARE = 0.3
-"""Of runs, those in which anybody lays down anything."""
+"""Share of runs in which clients set policies."""
 
 CHANGED_SHARE = 0.4
-"""Of groups that messages are addressed to, those whose policy is set in a burst."""
+"""Share of addressed groups whose policy is set in a burst."""
 
 SENT_AT_MOST = 3
-"""Messages without a quality to each target set, in a burst."""
+"""Limit on messages without a quality to each target set, in a burst."""
 
 
 class PolicySetting:
-    """Those who set policies in a cluster, and those who send without saying what."""
+    """Clients of one cluster that set policies, and clients that send without a quality."""
 
     def __init__(
         self,
@@ -44,21 +44,22 @@ class PolicySetting:
         new_ticket: Callable[[], int],
         tally: Counter[str],
     ) -> None:
-        """`submit`, `send`: have an event, a message come to a server."""
+        """Create the clients. `submit`: brings an event to a server. `send`: brings a message to a server."""
         self._cluster, self._chance, self._tally = cluster, chance, tally
         self._submit, self._send, self._new_ticket = submit, send, new_ticket
         self._is_on = chance.random() < RUNS_SHARE
         self._asked: dict[int, tuple[NodeId, Policy]] = {}
-        """By ticket: policies that nobody has answered for."""
+        """Unanswered policies by ticket."""
         self._gone_since: set[int] = set()
-        """Tickets of those whose group was deleted since: the answer may be late, and the group there again."""
+        """Unanswered tickets whose group was deleted since. The answer may be late, and the group may exist again."""
         self._may_hold: dict[NodeId, set[Policy]] = {}
-        """Of each group with a policy: the one that was answered last, those asked for since, and the default where
-        the group was deleted since."""
+        """Policies that may hold for each group: the last answered, those asked for since, and the default after a
+        deletion.
+        """
         self._sent: dict[int, Send] = {}
 
     def submit_burst(self, sets: list[TargetSet]) -> None:
-        """Let clients set policies of first targets, and send to them."""
+        """Let clients set policies of first targets, and send to these targets."""
         if not self._is_on:
             return
         chance = self._chance
@@ -83,7 +84,7 @@ class PolicySetting:
         self._send(home, send)
 
     def answered(self, server: ServerId, answer: Answer) -> None:
-        """What homes answer."""
+        """Take the answer of a home to a policy or a message."""
         match answer:
             case PolicySet(ticket, told) if ticket in self._asked:
                 group, asked = self._asked.pop(ticket)
@@ -109,7 +110,7 @@ class PolicySetting:
                 pass
 
     def let_out(self, sent: DatagramSent) -> None:
-        """A datagram was sent: its sender asked for one, or for nothing."""
+        """Note a datagram that was sent. Its sender must have asked for a datagram, or for no quality."""
         send = self._sent.pop(sent.ticket, None)
         if send is not None and send.quality is None:
             if send.request_id:
@@ -122,7 +123,7 @@ class PolicySetting:
             raise InvariantViolatedError(f"policy: {group} takes datagrams, and nobody has said so")
 
     def watch(self) -> None:
-        """Called after each step: what goes with its group."""
+        """Note the groups that are gone, whose policies end with them. Call this after each step."""
         for group, policies in self._may_hold.items():
             home = self._cluster.servers.get(ServerId(subnet_of(group)))
             if home is not None and home.graph.group(group) is None:
@@ -130,7 +131,7 @@ class PolicySetting:
                 self._gone_since.update(ticket for ticket, (name, _) in self._asked.items() if name == group)
 
     def check(self) -> None:
-        """What was laid down holds, and only of groups that there are."""
+        """Require that the policies that were set hold, and that only existing groups have policies."""
         for server, core in self._cluster.servers.items():
             if server in self._cluster.down or self._cluster.on_old_disks:
                 continue
@@ -144,5 +145,5 @@ class PolicySetting:
 
 
 def _said(policy: Policy) -> Policy:
-    """What is laid down here of a policy: others say where messages are kept."""
+    """Return the part of a policy that this module sets. Another client chooses where messages are kept."""
     return structs.replace(policy, kept=Kept.DURABLE)

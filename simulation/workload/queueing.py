@@ -1,8 +1,8 @@
-"""Clients that have messages queued at servers that are not their origins, and what passes these on.
+"""Clients that queue messages at servers other than their origins, and the forwarders of the queues.
 
     client --QueueMessage--> some server --the oldest, as a Send--> origin --Accepted, or refused--> QueuedEnded there
 
-What is passed on may be lost on its way, and so may its answer. Who passes on begins anew with its server.
+A message may be lost on its way to its origin, and so may the answer. A forwarder begins anew when its server restarts.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from simulation.cluster.networks import Arrival
 from simulation.oracle.violation import InvariantViolatedError
 
 LOOKED_AFTER = 10.0
-"""Mean time until it is looked again whether something can be passed on."""
+"""Mean time until a forwarder looks again for a message to pass on."""
 
 TRIES_LIMIT = 60
-"""Of looking, for one message."""
+"""Limit on the looks for one message."""
 
 LOST_SHARE = 0.1
-"""Of what is passed on, and of the answers."""
+"""Share of messages lost on their way to their origins, and of answers lost."""
 
 
 class _Passed(NamedTuple):
-    """One message that is on its way to its origin."""
+    """A queued message on its way to its origin."""
 
     server: ServerId
     core: Server
@@ -46,7 +46,7 @@ class _Passed(NamedTuple):
 
 
 class Queueing:
-    """All that is queued in a cluster."""
+    """All queued messages of a cluster."""
 
     def __init__(
         self,
@@ -58,22 +58,22 @@ class Queueing:
         new_ticket: Callable[[], int],
         tally: Counter[str],
     ) -> None:
-        """`send`: has a message come to its origin."""
+        """Create the queues. `send`: brings a message to its origin."""
         self._cluster, self._chance, self._tally = cluster, chance, tally
         self._send, self._later, self._new_ticket = send, later, new_ticket
         self._targets: dict[bytes, TargetSet] = {}
         self._asked: dict[int, tuple[ServerId, bytes]] = {}
         self._passed: dict[int, _Passed] = {}
         self._told: list[tuple[ServerId, bytes]] = []
-        """What clients were told is queued."""
+        """Messages that clients were told are queued."""
         self._payloads: dict[tuple[ServerId, int], bytes] = {}
         self._dead: set[bytes] = set()
         self._accepted: dict[bytes, set[str]] = defaultdict(set)
         self._last: dict[tuple[ServerId, Subnet], int] = {}
-        """The highest number that was accepted, of what waited at a server for the home of a subnet."""
+        """Highest accepted number among the messages that waited at a server for the home of a subnet."""
 
     def submit(self, targets: TargetSet) -> None:
-        """A client has a message queued somewhere."""
+        """Let a client queue a message at a server other than its origin."""
         subnet = subnet_of(targets[0].name)
         others = [
             server
@@ -91,7 +91,7 @@ class Queueing:
         self._later(partial(self._pass_on, server, subnet, 0), LOOKED_AFTER)
 
     def _pass_on(self, server: ServerId, subnet: Subnet, tries: int) -> None:
-        """Pass on the oldest, if both servers are there; look again in any case."""
+        """Pass on the oldest message of a queue if both servers are up, and schedule the next look in any case."""
         if tries == TRIES_LIMIT or server in self._cluster.gone:
             return
         self._later(partial(self._pass_on, server, subnet, tries + 1), LOOKED_AFTER)
@@ -101,7 +101,7 @@ class Queueing:
         due = core.delivery.queue.due(subnet, at=core.delivery.running.seconds)
         if due is not None and home not in self._cluster.gone:
             passed = _Passed(server, core, due.number, due.encoded)
-            # That nothing is before it is to be durable.
+            # The end of every earlier message must be durable first.
             self._cluster.when_durable(server, Held(partial(self._send_on, home, passed), lambda: None))
 
     def _send_on(self, home: ServerId, passed: _Passed) -> None:
@@ -111,7 +111,7 @@ class Queueing:
         self._send(home, send)
 
     def answered(self, answer: Answer) -> None:
-        """What servers answer clients, and who passes on."""
+        """Take the answers of servers to clients and to forwarders."""
         match answer:
             case Queued(ticket):
                 self._tally["queued"] += 1
@@ -128,12 +128,12 @@ class Queueing:
     def _note_accepted(self, passed: _Passed, message_id: str, *, is_repeated: bool) -> None:
         payload = passed.payload
         self._tally["accepted of what was queued"] += not is_repeated
-        # One that was accepted in memory is accepted anew, later, where both servers have started again since.
+        # A message accepted into memory is accepted anew if both servers have restarted since.
         is_first = not self._accepted[payload]
         self._accepted[payload].add(message_id)
         key = passed.server, subnet_of(self._targets[payload][0].name)
-        # What is not durable may be lost in a crash, and its number is given again. What became a dead letter while it
-        # was on its way is not waited for.
+        # A crash may lose a message that is not durable, and its number is then given again. A dead letter is not
+        # waited for.
         is_waited_for = self._payloads.get((passed.server, passed.number)) == payload and payload not in self._dead
         if is_waited_for and is_first and not is_repeated and not self._cluster.on_old_disks:
             if passed.number < self._last.get(key, 0):
@@ -141,14 +141,14 @@ class Queueing:
             self._last[key] = passed.number
 
     def _ended(self, passed: _Passed, refusal: Refusal | None) -> None:
-        """Tell the server that passed it on, unless that has started again since."""
+        """Tell the server that passed on a message how it ended, unless that server has restarted since."""
         cluster = self._cluster
         if cluster.servers[passed.server] is passed.core and self._chance.random() >= LOST_SHARE:
             event = QueuedEnded(passed.number, refusal)
             cluster.take(Arrival(cluster.now, passed.server, event, None))
 
     def written(self, server: ServerId, rows: list[ProtocolRow]) -> None:
-        """What became durable."""
+        """Note the queue rows that became durable."""
         for part, key, value in rows:
             if part == "queued message" and value is not None:
                 self._payloads[server, int(key)] = msgspec.msgpack.decode(value, type=QueuedMessage).encoded
@@ -157,13 +157,15 @@ class Queueing:
                 self._dead.add(self._payloads[server, int(key) - QUEUED_FROM])
 
     def check(self) -> None:
-        """Nothing that a client was told is queued is lost, and nothing of it is accepted twice."""
+        """Require that no message is lost after its client was told that it is queued, and that none is
+        accepted twice.
+        """
         cluster = self._cluster
         if cluster.on_old_disks:
             return
         waiting = {message.encoded for core in cluster.servers.values() for message in core.delivery.queue.messages()}
         for payload, ids in self._accepted.items():
-            # After its origin has started again, nobody knows there of one that was accepted to be kept in memory.
+            # After a restart the origin knows no message that it had accepted into memory.
             in_memory = {message_id for message_id in ids if "+~" in message_id}
             starts = {message_id.rpartition("#")[2] for message_id in ids}
             if len(ids) > len(starts) or len(ids - in_memory) > 1:

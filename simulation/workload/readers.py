@@ -1,7 +1,7 @@
-"""Who reads what comes for each process of a server, and whether servers say rightly who is below a target set.
+"""Readers of the processes of each server, and the check of each server's answer who is below a target set.
 
-A mailbox is read by its process. One that listens without a mailbox has a history of its own while it listens. Those
-whom a gateway serves have a history each, as if each had a mailbox of its own.
+A process reads its mailbox. An ephemeral listener has a history of its own while it listens. Each process that a
+gateway serves has a history of its own, as if it had a mailbox.
 """
 
 from __future__ import annotations
@@ -21,24 +21,26 @@ from simulation.workload.offline_joins import nobody_of
 
 
 class Listener(NamedTuple):
-    """One that listens without a mailbox."""
+    """A listener without a mailbox."""
 
     process: NodeId
     subscription: SubscriptionId
-    """As which its history is kept."""
+    """Subscription under which its history is kept."""
 
 
 class Readers:
-    """The readers of one cluster."""
+    """Readers of one cluster."""
 
     def __init__(self, cluster: Cluster, population: Population) -> None:
         self._cluster, self._population = cluster, population
         self._served_by_pattern: dict[NodeId, list[NodeId]] = {}
         self.ephemeral: dict[int, Listener] = {}
-        """By ticket."""
+        """Ephemeral listeners by ticket."""
 
     def at(self, server: ServerId, targets: TargetSet) -> Iterator[tuple[NodeId, NodeId, bool]]:
-        """Of a server's processes, who reads for each, and whether it is below a target set as that server says."""
+        """Yield the processes of a server that have a reader: process, reader, and True if the server has it below the
+        targets.
+        """
         delivery = self._cluster.servers[server].delivery
         audience = delivery.audience(targets)
         yield from ((process, process, number in audience) for process, number in delivery.mailboxes.numbers.items())
@@ -56,14 +58,16 @@ class Readers:
             yield from ((process, served_by(pattern, process), process in below) for process in self._served(pattern))
 
     def read_by(self, subscription: SubscriptionId) -> list[SubscriptionId]:
-        """Whose history a subscription is: of a gateway, that of each whom it may serve."""
+        """Return the subscriptions whose history a subscription writes. A gateway writes one for each process it may
+        serve.
+        """
         pattern = subscription.process
         if not is_pattern(pattern):
             return [subscription]
         return [subscription._replace(process=served_by(pattern, process)) for process in self._served(pattern)]
 
     def _served(self, pattern: NodeId) -> list[NodeId]:
-        """All whom a gateway may serve at some time."""
+        """Return all processes that a gateway may ever serve."""
         if pattern not in self._served_by_pattern:
             population = self._population
             others = map(nobody_of, self._cluster.servers)
@@ -72,7 +76,9 @@ class Readers:
         return self._served_by_pattern[pattern]
 
     def check(self, targets: TargetSet, truth: TrueGraph) -> None:
-        """Each server takes for below a target set those of its mailboxes that the arcs say are."""
+        """Require that each server has exactly those mailboxes below a target set that are below it by the true
+        arcs.
+        """
         below = set[NodeId]()
         for target in targets:
             below |= truth.below([target.name]) - truth.below(target.excluding)
@@ -85,8 +91,8 @@ class Readers:
                     if is_below != is_addressed and process == reader:
                         raise InvariantViolatedError(f"audience: {server} is wrong of the archive of {process}")
                 is_target = any(each.name == process for each in targets)
-                # A process that nobody owns is judged by what its servers told all along: each knows a part of its
-                # groups. One that was made a group keeps its mailbox, and gets nothing while it is one.
+                # A foreign process is judged by the answers of its servers over time, since each knows a part of its
+                # groups. A process that was made a group keeps its mailbox, and gets no message while it is a group.
                 is_owned = core.owner_of_name(process) == server and core.graph.group(process) is None
                 if is_owned and not (is_target and process != reader) and is_below != (process in below):
                     takes = "takes" if is_below else "does not take"
@@ -94,5 +100,5 @@ class Readers:
 
 
 def served_by(pattern: NodeId, process: NodeId) -> NodeId:
-    """The reader as which the history of one whom a gateway serves is kept."""
+    """Return the reader under which the history of a process served by a gateway is kept."""
     return NodeId(f"{pattern} for {process}")

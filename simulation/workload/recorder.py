@@ -1,9 +1,9 @@
-"""Writes into the history what becomes durable at each server, and who is below what there.
+"""Records in the history what becomes durable at each server, and who is below what there.
 
     step --written--> accepted, settled, dead letters, mailboxes, cursors
     step --watch--> memberships, where they have changed
 
-What endpoints are handed, `handing` writes there.
+`handing` records the messages that endpoints are handed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from simulation.workload.unread import UnreadMessages
 
 
 class Recorder:
-    """Looks on at the servers of one cluster."""
+    """Observer of the servers of one cluster."""
 
     def __init__(
         self,
@@ -46,38 +46,38 @@ class Recorder:
         note: Callable[[recorded.Happening], None],
         tally: Counter[str],
     ) -> None:
-        """`sends`: all that was sent, by ticket. `note`: puts something into the history."""
+        """Create the recorder. `sends`: all messages sent, by ticket. `note`: adds an event to the history."""
         self._cluster, self._population, self._tally = cluster, population, tally
         self._readers, self._memory, self._sends, self._note = readers, memory, sends, note
         self._members_known = KnownMembers(cluster)
         self._known: dict[ServerId, dict[int, list[str]]] = {}
-        """Of each server, the ids of the messages of its parcels that are not settled, by position."""
+        """Ids of the messages in each unsettled parcel of a server, by position."""
         self._accepted: dict[str, ServerId] = {}
-        """By message, where it was."""
+        """Server that accepted each message, by message id."""
         self._noted: set[tuple[str, bytes]] = set()
-        """Ids of messages, with what they say."""
+        """Message ids already recorded, each with its payload."""
         self._gone_back: dict[ServerId, int] = {}
-        """Servers that have started on an older disk, with the incarnation that they took themselves for then."""
+        """Servers that have started on an older disk, each with the incarnation that it took itself for then."""
         self._settled: set[str] = set()
         self._dead: set[str] = set()
         self._apart: set[str] = set()
         self._numbers: dict[tuple[ServerId, NodeId], int] = {}
-        """Of mailboxes, as far as they are durable."""
+        """Numbers of the mailboxes that are durable."""
         self._unread = UnreadMessages()
         self._members: dict[tuple[ServerId, NodeId, TargetSet], tuple[bool, bool]] = {}
         self._seen: dict[ServerId, object] = {}
-        """The states of all servers when it was looked last who is below what."""
+        """State of each server at the last look at memberships."""
         self._known_below: dict[TargetSet, set[NodeId]] = {}
-        """Who was below what then, by arcs that both their homes knew."""
+        """Nodes below each target set at that look, by arcs that both homes knew."""
 
     # -- servers that start
 
     def has_gone_back(self, server: ServerId) -> bool:
-        """Whether it is written that a server has started on an older disk."""
+        """True if the history says that a server has started on an older disk."""
         return server in self._gone_back
 
     def note_went_back(self, core: Server) -> None:
-        """A server starts on an older disk, with the mailboxes of then."""
+        """Record that a server starts on an older disk, with the mailboxes of that disk."""
         server = core.server
         self._gone_back[server] = core.incarnations.own
         self._note(recorded.WentBack(self._at, server))
@@ -94,7 +94,7 @@ class Recorder:
     # -- what they make durable
 
     def written(self, server: ServerId, effects: ServerEffects, instant: int) -> None:
-        """What a step changed became durable."""
+        """Record what the effects of a step made durable."""
         known = self._known.setdefault(server, {})
         settled = [int(key) for part, key, value in effects.records.protocol if part == "parcel" and value is None]
         for record in effects.records.log:
@@ -110,7 +110,7 @@ class Recorder:
         ids = {message_id for position in settled for message_id in known.get(position, ())}
         posted = {message_id for record in effects.records.log for message_id in known[record.position]}
         ids |= {answer.message_id for answer in accepted} - posted
-        # Settled is what callers were told: where an older parcel is not settled, its row stays.
+        # A message counts as settled when its sender was told so. Its row stays while an older parcel is unsettled.
         ids |= {answer.message_id for answer in effects.answers if isinstance(answer, Settled)}
         self.note_settled(ids)
         for begun in effects.answers:
@@ -129,8 +129,8 @@ class Recorder:
                 self._note_cursor(server, key, msgspec.msgpack.decode(value, type=Cursor))
 
     def note_accepted(self, server: ServerId, answer: Accepted, instant: int) -> None:
-        """A server accepts a message, which may be let out before it is written."""
-        # That a server gives an id twice is judged: it is no repetition of one message.
+        """Record that a server accepts a message. A message may be let out before it is written."""
+        # A server that gives one id to two messages is judged as faulty: this is no repetition of one message.
         found = (answer.message_id, self._sends[answer.ticket].message.payload)
         if found in self._noted or answer.is_repeated:
             return
@@ -162,25 +162,25 @@ class Recorder:
         )
 
     def note_settled(self, ids: Iterable[str]) -> None:
-        """These are settled, as far as they were accepted."""
+        """Record that these messages are settled, as far as they were accepted."""
         for message_id in sorted({each for each in ids if each in self._accepted} - self._settled):
             self._settled.add(message_id)
             self._note(recorded.SettledAt(self._at, message_id, 0))
 
     def note_given_up(self, ids: list[str]) -> None:
-        """A server has no room for these in its memory."""
+        """Record that a server has no room for these messages in its memory."""
         for message_id in ids:
             self._tally["given up in memory"] += 1
             self._note(recorded.DeadLettered(self._at, message_id, "no room in memory"))
 
     def note_lost(self) -> None:
-        """All is at rest: what servers that are gone for good have not settled, they never will."""
+        """Record the unsettled messages of servers gone for good as lost. Call this at rest."""
         for message_id, origin in self._accepted.items():
             if origin in self._cluster.gone and message_id not in self._settled:
                 self._note(recorded.DeadLettered(self._at, message_id, "its origin is gone for good"))
 
     def note_in_memory(self, server: ServerId, record: LogRecord) -> None:
-        """Something is in the memory of a server for those who read there."""
+        """Record an entry that a server keeps in memory for its readers."""
         post = decode_stored_post(record.encoded)
         if isinstance(post, Parcel):
             audience = self._cluster.servers[server].delivery.in_memory.audiences.bitmap(record.audience)
@@ -188,7 +188,7 @@ class Recorder:
             self._note_served(server, audience, ids, is_late=post.round > 0)
 
     def _note_served(self, server: ServerId, audience: BitMap, ids: list[str], *, is_late: bool) -> None:
-        """Which processes that nobody owns these messages are in some log for."""
+        """Record the foreign processes for which these messages are in the log of a server."""
         core = self._cluster.servers[server].delivery
         for process in dict.fromkeys(filter(is_foreign, self._population.processes)):
             numbers = (core.mailboxes.numbers.get(process), core.gateways.number_of(process))
@@ -205,7 +205,7 @@ class Recorder:
                 self._note(recorded.DeadLettered(self._at, message_id, "given up"))
 
     def note_apart(self, ids: Iterable[str]) -> None:
-        """These were sent while servers were apart."""
+        """Record that these messages were sent while servers were apart."""
         for message_id in ids:
             if message_id not in self._apart:
                 self._apart.add(message_id)
@@ -235,8 +235,8 @@ class Recorder:
     # -- who is below what
 
     def watch(self, sets: list[TargetSet]) -> None:
-        """Called after each step: who is below what, at the home of each mailbox."""
-        # Those that are down, too: others may end a membership meanwhile.
+        """Record changed memberships at the home of each mailbox. Call this after each step."""
+        # Servers that are down count too: other servers may end a membership meanwhile.
         cores = self._cluster.servers
         state = {server: _state_of(cores[server]) for server in cores if server in self._cluster.touched}
         self._cluster.touched.clear()
@@ -253,7 +253,7 @@ class Recorder:
                 may_be_cut_off = core.is_parted or not core.is_steady
                 for process, reader, is_below in self._readers.at(server, targets):
                     is_cut_off = not is_below and may_be_cut_off
-                    # A process that was made a group keeps its mailbox, and gets nothing while it is one.
+                    # A process that was made a group keeps its mailbox, and gets no message while it is a group.
                     is_process = core.graph.group(process) is None
                     is_owed = is_below or (is_cut_off and is_process and known_members.CUT_OFF_IS_OWED)
                     found = (is_below or is_cut_off, is_owed and self._members_known.is_so_at(process, known, server))
@@ -267,7 +267,7 @@ class Recorder:
 
 
 def _state_of(core: Server) -> object:
-    """All on which it depends who is below what at a server."""
+    """Return everything on which the memberships at a server depend."""
     return (
         core,
         core.graph.update_count,

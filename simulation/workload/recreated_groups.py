@@ -1,9 +1,10 @@
-"""Clients that delete a group, and create it again, whose server missed an arc: it was cut off before it heard of that.
+"""Clients that delete and create again a group whose server was cut off before it heard of an arc.
 
-Two updates that both ends acknowledged, and of which the second ended what the first did: whoever asks looks at what is
-suspended at one end and was never heard of at the other. It comes up by itself too, once in thousands of runs.
+Both ends have acknowledged two updates, of which the second ended the effect of the first. The client picks an arc that
+is suspended at one end and was never heard of at the other end. Without such clients the case comes up once in
+thousands of runs.
 
-Source: protocol.md section 7 (a group that is deleted and created again does not get its old arcs back).
+Source: docs/protocol.md, "Healing".
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from simulation.cluster.networks import Errand
 from simulation.workload.clients import Population
 
 LOOKS, SECONDS_BETWEEN = 30, 10.0
-"""How often such a group is looked for in each burst of updates, until one is found."""
+"""Number of looks for such a group in each burst, until one is found, and the seconds between two looks."""
 
 
 class RecreatedGroups:
-    """Clients of one cluster."""
+    """Clients of one cluster that create groups anew."""
 
     def __init__(self, cluster: Cluster, population: Population, chance: Random, apart: PartitionLedger) -> None:
         self._cluster = cluster
@@ -46,7 +47,7 @@ class RecreatedGroups:
         self.tally: Counter[str] = Counter()
 
     def submit_burst(self) -> None:
-        """Let at most one group be made anew within some time from now."""
+        """Let at most one group be deleted and created again within some time from now."""
         self._is_done = False
         for number in range(LOOKS):
             self._cluster.send_errand(WORLD, Errand(self._look), delay=number * SECONDS_BETWEEN)
@@ -59,14 +60,14 @@ class RecreatedGroups:
         server, group = self._chance.choice(found)
         self.tally["groups made anew that missed an arc"] += 1
         self._population.made_anew.add(group)
-        # Who has not heard of it may leave what it is in.
+        # A server that has not heard of the deletion may leave arcs of the group.
         self._apart.groups.add(group)
         self._ask(server, DeleteGroup(group, force=True))
         again = partial(self._ask, server, CreateGroup(group))
         self._cluster.send_errand(WORLD, Errand(again), delay=self._chance.expovariate(0.1))
 
     def _found(self) -> Iterator[tuple[ServerId, NodeId]]:
-        """Groups at one end of an arc that is suspended at its other end, and not known here."""
+        """Yield groups that do not know an arc of theirs which is suspended at its other end."""
         for core in self._up():
             graph = core.graph
             for parent, child in graph.suspended:
@@ -88,7 +89,7 @@ class RecreatedGroups:
 
 
 def _misses(core: ServerCore, ends: tuple[NodeId, NodeId]) -> bool:
-    """Whether a server knows nothing of an arc, not even that it was left."""
+    """True if a server knows nothing of an arc, not even a tombstone."""
     graph = core.graph
     if not all(end in graph.index for end in ends):
         return True

@@ -1,14 +1,16 @@
-"""Clients that resolve groups, and sets of groups, while updates are under way, and what they must be told.
+"""Clients that resolve groups and sets of groups while updates are under way, and the check of their answers.
 
-The home of the group, or any server that is asked for a set, runs a real `Resolution`. Questions and answers travel
-with delays of their own, so that they overtake one another and the messages of updates. Now and then a question gets
-lost, or a caller is in a hurry; where a server is away or a channel is cut, it fails. What rests on a step that is not
-durable waits for it. What two walks agree on must be the true answer of the instant at which the second began, and what
-one server alone tells that of the instant at which it told it, but for what is below groups that are said to be
-unreachable; and every resolution must end once nothing else is under way. What an answer rests on is asked for again
-after a while: where it holds, the answer must be the true one of the instant at which that was asked.
+A real `Resolution` runs at the home of the group, or at any server for a set. Questions and answers travel with delays
+of their own, so that they overtake one another and the messages of updates. A few questions get lost, and a few callers
+are in a hurry. A question fails where a server is away or a channel is cut. An answer waits until every step that it
+rests on is durable.
 
-Source: protocol.md section 8, *datagram*.
+An answer on which two walks agree must be true at the instant at which the second walk began. An answer of one server
+alone must be true at the instant at which the server gave it. Excepted are nodes below groups reported as unreachable.
+Every resolution must end once all else is at rest. After a while a client asks again for the bases of an answer. Where
+they hold, the answer must be true at the instant of that question.
+
+Source: docs/protocol.md, "Questions over several servers".
 """
 
 from __future__ import annotations
@@ -49,39 +51,40 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population, is_foreign
 
 RESOLUTIONS_AT_MOST = 12
-"""For each burst of updates."""
+"""Limit on the resolutions of each burst of updates."""
 
 HASTY_SHARE = 0.05
-"""Of resolutions, those whose caller may not wait for two walks that agree."""
+"""Share of resolutions whose caller may not wait for two walks that agree."""
 
 LOOKS_FOR_DOUBTS, SECONDS_BETWEEN_LOOKS = 30, 10.0
 ASKED_IN_DOUBT_AT_MOST = 4
-"""How often in each burst servers are looked for that were cut off from the coordinator of an update they were ready
-for, and how many groups of theirs are resolved then that it was to change."""
+"""Number of looks in each burst for servers that were cut off from the coordinator of an update they were ready for,
+and limit on the groups of such servers, changed by the update, that clients then resolve.
+"""
 
 SETS_SHARE = 0.4
-"""Of resolutions, those of several groups, or of one with exceptions."""
+"""Share of resolutions of several groups, or of one group with exceptions."""
 
 TARGETS_AT_MOST, EXCEPTIONS_AT_MOST = 3, 2
 
 GUEST_SHARE = 0.5
-"""Of sets, those of groups that one process of nobody's subnet has joined."""
+"""Share of sets whose groups have one foreign process in common."""
 
 WITH_STEPS_SHARE = 0.2
 LOST_SHARE = 0.01
-"""Of requests, those that do not get through."""
+"""Share of requests that get lost."""
 
 CONFIRMED_AFTER = (0.0, 3.0, 30.0)
-"""Mean times until it is asked whether an answer holds."""
+"""Mean times until a client asks whether an answer still holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Told:
     targets: TargetSet
     instant: int
-    """When the last walk began."""
+    """Instant at which the last walk began."""
     has_walk: bool
-    """Steps were asked for, and every server could be asked."""
+    """True if steps were asked for, and every server could be asked."""
     resolved: Resolved
 
 
@@ -93,7 +96,7 @@ class _Shell:
 
 
 class Resolvers:
-    """The clients that resolve in one cluster, and what its servers keep for them."""
+    """Clients of one cluster that resolve, and the walk memory of its servers."""
 
     def __init__(self, cluster: Cluster, decisions: Decisions, population: Population, chance: Random) -> None:
         self.decisions = decisions
@@ -105,7 +108,7 @@ class Resolvers:
         self._under_way = 0
         self._asked_in_doubt = 0
         self._told: list[_Told] = []
-        # Drawn apart, so that all else runs as if nothing were confirmed.
+        # A generator of its own leaves all other events as if no answer were confirmed.
         self.own_chance = Random(repr(chance.getstate()[1][:4]))  # noqa: S311 - a seed must replay
 
     def submit_burst(self) -> None:
@@ -142,7 +145,9 @@ class Resolvers:
         return tuple(found)
 
     def _groups_of_a_guest(self) -> list[NodeId]:
-        """The groups that some process of nobody's subnet has joined at some time: who knows of it differs."""
+        """Return the groups that some foreign process has ever joined: servers differ in what they know of such a
+        process.
+        """
         groups = dict.fromkeys(self._population.groups)
         joined: dict[NodeId, dict[NodeId, None]] = {}
         for command in self._population.commands.values():
@@ -152,7 +157,9 @@ class Resolvers:
         return list(joined[self.chance.choice(sorted(joined))]) if joined else []
 
     def _ask_in_doubt(self) -> None:
-        """Let a client resolve what may have changed without its server, if there is anything, before the two meet."""
+        """Let a client resolve a group of a server in doubt, if there is one, before the server meets the
+        coordinator.
+        """
         found = [
             (server, name)
             for server, core in self._cluster.servers.items()
@@ -168,7 +175,7 @@ class Resolvers:
             self.later(server, _Asking(self, only(name), server).begin)
 
     def shell(self, server: ServerId) -> _Shell:
-        """What the server has in memory: lost when it crashes."""
+        """Return the shell of a server: its memory, which a crash clears."""
         core = self._cluster.servers[server]
         shell = self._shells.get(server)
         if shell is None or shell.core is not core:
@@ -177,32 +184,32 @@ class Resolvers:
         return shell
 
     def later(self, server: ServerId, run: Callable[[], None], *, delay: float | None = None) -> None:
-        """Let something happen at a server; with no delay given, as soon as the network has carried it there."""
+        """Schedule a call at a server. Without `delay`, it comes as soon as the network has carried it there."""
         if delay is None:
             delay = self.chance.expovariate(1.0) * self.chance.choice(SLOWNESS)
         self._cluster.send_errand(server, Errand(run), delay=delay)
 
     def reaches(self, one: ServerId, other: ServerId) -> bool:
-        """Whether a question or an answer comes from one server to another."""
+        """True if a question or an answer gets from one server to another."""
         connections = self._cluster.connections
         is_there = other not in self._cluster.down
         return is_there and (connections is None or connections.carries(one, other))
 
     def is_down(self, server: ServerId) -> bool:
-        """Whether a server is away."""
+        """True if a server is down."""
         return server in self._cluster.down
 
     def when_durable(self, server: ServerId, let_out: Callable[[], None], *, lose: Callable[[], None]) -> None:
-        """Let something out as soon as all that is known at a server is durable, or lose it with the server."""
+        """Release a result once everything known at a server is durable. If the server crashes first, call `lose`."""
         self._cluster.when_durable(server, Held(let_out, lose))
 
     def told(self, told: _Told) -> None:
-        """Take notice that a resolution has ended."""
+        """Note that a resolution has ended."""
         self._under_way -= 1
         self._told.append(told)
 
     def confirm(self, targets: TargetSet, root: ServerId, bases: Mapping[ServerId, str], resolved: Resolved) -> None:
-        """Let a client find out, after a while, whether a complete answer holds."""
+        """Let a client find out, after a while, whether a complete answer still holds."""
         if not all(bases.values()):
             self.tally["without a basis"] += 1
             return
@@ -213,22 +220,22 @@ class Resolvers:
         self.later(root, confirming.begin, delay=own.expovariate(1 / mean) if mean else 0.0)
 
     def not_confirmed(self) -> None:
-        """Take notice that it is not known whether an answer holds."""
+        """Note that a client could not find out whether an answer still holds."""
         self._under_way -= 1
         self.tally["not confirmed"] += 1
 
     def refused(self, targets: TargetSet, error: RefusedError, *, is_over: bool) -> None:
-        """Take notice that there is no such group just now; raise where there must be."""
+        """Note that the group does not exist now. Raises `InvariantViolatedError` if it must exist."""
         if self._population.made_anew.isdisjoint(named_in(targets)):
             raise InvariantViolatedError(f"resolution of {_text_of(targets)}: {error}") from error
         self._under_way -= is_over
         self.tally["of no group"] += is_over
 
     def check(self, graphs: Sequence[tuple[int, dict[ArcName, int]]], apart: PartitionLedger) -> None:
-        """Compare all that was told since the last check with the graphs there were (`Decisions.take_graphs`).
+        """Compare all answers since the last check with the graphs of that time (`Decisions.take_graphs`).
 
-        An arc that was suspended may have been left at its other end by then, and a walk does not lead over it; of
-        what was decided apart, it may have been heard or not.
+        A suspended arc may have been left at its other end by then, and no walk crosses it. A server may or may not
+        have heard of decisions made while apart.
         """
         if self._under_way:
             raise InvariantViolatedError(f"{self._under_way} resolutions do not end")
@@ -244,7 +251,7 @@ class Resolvers:
     ) -> None:
         resolved, targets = told.resolved, told.targets
         uncertain = apart.decided_apart
-        # Who says that the answer is incomplete may not know either what was left out of its reach.
+        # An incomplete answer may also miss changes that were made out of reach of the server.
         possible = apart.arcs | at_any_time if resolved.unreachable else uncertain
         truth = TrueGraph({**dict.fromkeys(possible, 0), **arcs})
         certain = TrueGraph({arc: cost for arc, cost in arcs.items() if arc not in uncertain})
@@ -257,17 +264,17 @@ class Resolvers:
         expected = set[NodeId]().union(*_members_by_target(targets, truth, excepted_in=certain))
         sure = set[NodeId]().union(*_members_by_target(targets, certain, excepted_in=truth))
         found = {*resolved.processes, *resolved.groups}
-        # A process of a server that is away is told of as the home of its group has it.
+        # The home of a group reports processes of an absent server as the group has them.
         missed, extra = sure - found, found - expected - ends.intersection(resolved.processes)
         hidden = truth.below(resolved.unreachable) if resolved.unreachable else set()
         if any(target.excluding for target in targets):
-            # Who is below an exception that could not be entered is not known to be excepted.
+            # A member of an exception that could not be entered is not known to be excepted.
             extra -= hidden
         _require(told, missed <= hidden and not extra, f"missed {sorted(missed)}, met {sorted(extra)}")
         may_be_named = truth.below(named_in(targets)) | ends
         _require(told, set(resolved.unreachable) <= may_be_named, f"unreachable {resolved.unreachable}")
         created = self._population.made_anew.union(self._population.spare_groups).intersection(resolved.groups)
-        # Who was joined while there was no such group is a process of that name.
+        # A node joined while no such group existed is a process of that name.
         joined = self._population.made_anew.intersection(resolved.processes)
         groups = found.intersection([*self._population.groups, *created]) - joined
         _require(told, resolved.groups == tuple(sorted(groups)), "groups are not sorted or not once")
@@ -286,7 +293,7 @@ class Resolvers:
             heads = [step.head for step in resolved.walk]
             left_out = found - {targets[0].name} - set(heads)
             is_right = len(heads) == len(set(heads)) and found.issuperset(heads)
-            # Of an incomplete answer the walk may end where something could not be entered.
+            # The walk of an incomplete answer may end before a node that could not be entered.
             is_right = is_right and (left_out <= ends or bool(resolved.unreachable))
             _require(told, is_right, f"its walk leads to {heads}")
             for step in resolved.walk:
@@ -296,7 +303,7 @@ class Resolvers:
                 _require(told, is_there, f"its walk has the step {step}")
 
     def _duplicates(self, originator: NodeId, truth: TrueGraph) -> int:
-        """How often a foreign process comes from a further server."""
+        """Return the number of additional servers that report foreign processes, over all these processes."""
         reached = truth.below([originator])
         some = next(iter(self._cluster.servers.values()))
         foreign = [node for node in reached if not some.knows_subnet_of(node)]
@@ -304,7 +311,7 @@ class Resolvers:
 
 
 def _members_by_target(targets: TargetSet, graph: TrueGraph, *, excepted_in: TrueGraph) -> list[set[NodeId]]:
-    """Of each target, who is in it in one graph, and in none of its exceptions in another one."""
+    """Return the members of each target in `graph` that no exception of the target has in `excepted_in`."""
     return [
         _members(graph, target.name).difference(*(_members(excepted_in, name) for name in target.excluding))
         for target in targets
@@ -317,7 +324,7 @@ def _members(graph: TrueGraph, group: NodeId) -> set[NodeId]:
 
 
 def _firsts(members_by_target: list[set[NodeId]]) -> dict[NodeId, int]:
-    """The place of the first target of each member."""
+    """Return the position of the first target of each member."""
     found: dict[NodeId, int] = {}
     for place, members in enumerate(members_by_target):
         for name in members:
@@ -332,10 +339,10 @@ def _text_of(targets: TargetSet) -> str:
 
 
 class _Asking:
-    """One client's question, driven as the shell of its root drives it."""
+    """One client's resolution, driven as the shell of the root server drives it."""
 
     def __init__(self, resolvers: Resolvers, targets: TargetSet, root: ServerId) -> None:
-        """`root`: the home of the group, or whoever is asked for a set."""
+        """Create a resolution. `root`: the home of the group, or the server that is asked for a set."""
         self._resolvers = resolvers
         self._targets = targets
         self._home = root
@@ -344,15 +351,15 @@ class _Asking:
         self._resolution = self._begun(None)
         self._instant = 0
         self._heard: dict[ServerId, int] = {}
-        """Who has answered in the last walk, and when."""
+        """Servers that answered in the last walk, with the instant of each answer."""
         self._bases: dict[ServerId, str] = {}
-        """What they rest on, as they said with it."""
+        """Basis of each server's answer, as sent with the answer."""
         self._is_held = False
-        """The answer is known, and waits until what it rests on is durable."""
+        """True if the answer is known, and waits until everything it rests on is durable."""
         self._is_over = False
 
     def begin(self) -> None:
-        """Come to the server, for the first time or after it has crashed."""
+        """Begin at the server, for the first time or after the server has crashed."""
         if self._is_over:
             return
         if self._resolvers.is_down(self._home):
@@ -371,7 +378,7 @@ class _Asking:
         )
 
     def expire(self) -> None:
-        """Have no more time."""
+        """End the resolution: its time is over."""
         if self._is_current(self._resolution):
             self._go_on(self._resolution, self._resolution.expire())
 
@@ -411,7 +418,7 @@ class _Asking:
             self._resolvers.later(request.server, partial(self._answer, resolution, request))
 
     def _answer(self, resolution: Resolution, request: PartRequest) -> None:
-        """At the server that is asked."""
+        """Answer a request at the server that is asked."""
         resolvers, server = self._resolvers, request.server
         fail = partial(resolvers.later, self._home, partial(self._take_failure, resolution, server))
         if resolvers.chance.random() < LOST_SHARE or not resolvers.reaches(self._home, server):
@@ -446,7 +453,9 @@ class _Asking:
             self._go_on(resolution, resolution.failed(server, "the request was lost"))
 
     def _take_refusal(self, resolution: Resolution, server: ServerId, error: RefusedError) -> None:
-        """A home has no such group, or may have forgotten it: then others of a set are resolved without it."""
+        """Take the refusal of a home that has no such group. A home that may have forgotten it leaves the rest of a
+        set.
+        """
         if not self._is_current(resolution):
             return
         may_be_there = error.refusal.reason is Reason.UNAVAILABLE and not is_plain(self._targets)
@@ -457,7 +466,7 @@ class _Asking:
             self._is_over = True
 
     def _is_current(self, resolution: Resolution) -> bool:
-        """Whether the server still knows of the question; if it has crashed since, the client asks again."""
+        """True if the server still knows the resolution. After a crash of the server the client asks again."""
         if self._is_over or self._is_held or resolution is not self._resolution:
             return False
         if self._shell is self._resolvers.shell(self._home):
@@ -483,7 +492,7 @@ class _Asking:
             self._resolvers.confirm(self._targets, self._home, bases, resolved)
 
     def _key(self) -> Originator | None:
-        """None: the group was deleted, and its name forgotten."""
+        """Return the key of the walk memory. None if the group was deleted and its name forgotten."""
         if not is_plain(self._targets):
             return self._targets
         graph = self._shell.core.graph
@@ -492,7 +501,7 @@ class _Asking:
 
 
 class _Confirming:
-    """Whether an answer that somebody has kept still holds."""
+    """A client's question whether an answer that it has kept still holds."""
 
     def __init__(
         self,
@@ -502,7 +511,7 @@ class _Confirming:
         bases: Mapping[ServerId, str],
         resolved: Resolved,
     ) -> None:
-        """`bases`: of all servers that it rests on."""
+        """Create a question. `bases`: the bases of all servers that the answer rests on."""
         self._resolvers = resolvers
         self._targets, self._root, self._bases, self._resolved = targets, root, bases, resolved
         self._awaited = set(bases)
@@ -510,7 +519,7 @@ class _Confirming:
         self._is_over = False
 
     def begin(self) -> None:
-        """Ask all of them."""
+        """Ask every server of the answer."""
         self._instant = self._resolvers.decisions.instant
         for server in sorted(self._bases):
             delay = 0.0 if server == self._root else self._resolvers.own_chance.expovariate(1.0)

@@ -3,7 +3,7 @@
     client --Send, numbered--> origin --Accepted--> the next one; without an answer, the same once more
     client --Send, a datagram--> origin; it is never sent again
 
-Source: delivery.md sections 2 and 18.
+Source: docs/protocol.md, "Accepted, settled, sent again" and "Datagrams".
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from simulation.cluster.cluster import Cluster
 from simulation.workload.clients import Population
 
 SENT_AT_MOST = 12
-"""By one client."""
+"""Limit on the messages of one client."""
 
 CLIENTS_AT_MOST = 3
 DATAGRAMS_AT_MOST = 4
-"""In a burst."""
+"""Limits on the new clients and the datagrams of a burst."""
 
 ASKED_AGAIN_AFTER = 40.0
-"""Mean time until a client that has no answer asks again."""
+"""Mean time until a client without an answer asks again."""
 
 TRIES_LIMIT = 40
 
@@ -36,12 +36,12 @@ SEVERAL_TARGETS_SHARE = 0.3
 EXCEPTIONS_SHARE = 0.3
 
 SETS_AT_MOST = 4
-"""Of targets: few, so that sequences are long."""
+"""Limit on the target sets of a run. It is low, so that sequences are long."""
 
 
 @dataclass(slots=True)
 class _Sender:
-    """One client that numbers its messages: it sends the next one when the last one is accepted."""
+    """A client that numbers its messages. It sends the next message when the last one is accepted."""
 
     name: str
     targets: TargetSet
@@ -52,7 +52,7 @@ class _Sender:
 
 
 class Senders:
-    """All that send in a cluster, and what they send to."""
+    """All senders of a cluster, and the target sets they send to."""
 
     def __init__(
         self,
@@ -65,20 +65,22 @@ class Senders:
         new_ticket: Callable[[], int],
         tally: Counter[str],
     ) -> None:
-        """`submit`: has an event come to a server. `later`: runs something after a while, with a mean."""
+        """Create the senders. `submit`: brings an event to a server. `later`: runs a call after a delay with the given
+        mean.
+        """
         self._cluster, self._population, self._chance, self._tally = cluster, population, chance, tally
         self._submit, self._later, self._new_ticket = submit, later, new_ticket
         self.sets: list[TargetSet] = []
-        """What is addressed in this run."""
+        """Target sets of this run."""
         self.sends: dict[int, Send] = {}
-        """All that was sent, by ticket."""
+        """All messages sent, by ticket."""
         self._waiting: dict[int, _Sender] = {}
-        """By ticket of what they wait for."""
+        """Senders that wait for an answer, by ticket."""
         self._count = 0
         self._closing_parcels: set[ServerId] = set()
 
     def choose_sets(self) -> None:
-        """Choose what is addressed, as far as there are groups by now."""
+        """Choose the target sets, as far as groups exist by now."""
         chance, groups = self._chance, self._population.groups
         while groups and len(self.sets) < SETS_AT_MOST:
             count = chance.randint(2, 3) if chance.random() < SEVERAL_TARGETS_SHARE else 1
@@ -87,11 +89,11 @@ class Senders:
             self.sets.append(target_set(names, excluding))
 
     def names(self, *, more: int) -> list[str]:
-        """Of the clients there are by now, and of as many `more` as may come."""
+        """Return the names of the present clients, and of `more` future ones."""
         return [_name_of(number) for number in range(1, self._count + 1 + more)]
 
     def submit_burst(self, spread: float) -> None:
-        """Let clients begin to send, and send datagrams, within so much time."""
+        """Let clients begin to send, and send datagrams, within `spread`."""
         chance = self._chance
         for _ in range(chance.randint(0, CLIENTS_AT_MOST)):
             self._later(partial(self._send_next, self._new_sender(chance.choice(self.sets))), spread)
@@ -99,18 +101,18 @@ class Senders:
             self._later(partial(self._send_datagram, chance.choice(self.sets)), spread)
 
     def send_before_told(self, server: ServerId) -> None:
-        """Let clients send to a server at once that does not know yet that it has gone back."""
+        """Let clients send at once to a server that does not know yet that it has gone back."""
         for targets in self.sets:
             if ServerId(subnet_of(targets[0].name)) == server:
                 self._send_next(self._new_sender(targets))
 
     def pass_on(self, origin: ServerId, send: Send) -> None:
-        """A message of somebody else comes to its origin."""
+        """Bring a message of another client to its origin."""
         self.sends[send.ticket] = send
         self._reach_origin(origin, send)
 
     def answered(self, answer: Answer) -> None:
-        """What origins answer."""
+        """Take the answer of an origin."""
         match answer:
             case Accepted(ticket):
                 sender = self._waiting.pop(ticket, None)
@@ -156,7 +158,7 @@ class Senders:
             self._send(sender)
 
     def _reach_origin(self, origin: ServerId, send: Send) -> None:
-        """A message comes to its origin, even to one that nobody has told yet that it has gone back."""
+        """Bring a message to its origin, even to one that has not been told yet that it has gone back."""
         self._cluster.network.put(origin, send, delay=0.0)
         self._close_parcels_soon(origin)
 

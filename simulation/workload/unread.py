@@ -1,4 +1,4 @@
-"""What each mailbox has not read, by what is durable, and how much of it its server counts when it is closed."""
+"""Durable unread messages of each mailbox, and the count that its server makes when the mailbox is closed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from namegraph import NodeId, Records, ServerId
 
 
 class Closed(NamedTuple):
-    """A mailbox that was closed, and those whose end became durable at once."""
+    """Counts of a closed mailbox, together with the mailboxes whose end became durable at the same time."""
 
     messages: int
-    """That not all of the subscriptions had acknowledged. One that was for two mailboxes counts for each."""
+    """Messages that some subscription had not acknowledged. A message for two mailboxes counts twice."""
     counted: int
-    """By their server, as lost."""
+    """Messages that the server counted as lost."""
 
 
 class _Entry(NamedTuple):
@@ -34,12 +34,12 @@ class _Entry(NamedTuple):
 @dataclass(slots=True)
 class _AtServer:
     entries: dict[int, _Entry] = field(default_factory=dict)
-    """Of the log, by position."""
+    """Entries of the log by position."""
     mailboxes: dict[NodeId, Mailbox] = field(default_factory=dict)
     cursors: dict[int, dict[str, Position]] = field(default_factory=lambda: defaultdict(dict))
-    """By number of a mailbox, and name of a subscription."""
+    """Cursors by mailbox number and subscription name."""
     counted: int = 0
-    """As lost with mailboxes."""
+    """Messages that the server has counted as lost with mailboxes."""
 
     def unread(self, mailbox: Mailbox) -> int:
         cursors = self.cursors[mailbox.number].values()
@@ -52,15 +52,15 @@ class _AtServer:
 
 
 class UnreadMessages:
-    """Of all servers."""
+    """Unread messages of all servers."""
 
     def __init__(self) -> None:
         self._at: dict[ServerId, _AtServer] = defaultdict(_AtServer)
         self.closed: dict[tuple[ServerId, NodeId], Closed] = {}
-        """The last time that a mailbox was closed."""
+        """Counts at the last time that each mailbox was closed."""
 
     def went_back(self, core: Server) -> None:
-        """A server starts on an older disk."""
+        """Reset a server that starts on an older disk."""
         at, delivery = self._at[core.server], core.delivery
         at.entries = {position: entry for position, entry in at.entries.items() if position <= delivery.log.last}
         at.mailboxes = delivery.mailboxes.all()
@@ -72,7 +72,7 @@ class UnreadMessages:
         )
 
     def written(self, core: Server, records: Records) -> None:
-        """What some steps changed became durable."""
+        """Note the records that some steps made durable."""
         at, audiences = self._at[core.server], core.delivery.audiences
         for record in records.log:
             readers = audiences.readers(audiences.bitmap(record.audience)).copy()
