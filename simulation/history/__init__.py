@@ -1,6 +1,6 @@
-"""Judges of recorded histories: simulator, chaos judge and laboratory record the same things.
+"""Judges of recorded histories. The simulator and the chaos judge record the same events.
 
-recorded      what happened in a run, as its observer records it
-timeline      the same, put in order for its judges
-properties    what must hold of every history
+recorded      the events of a run, as its observer records them
+timeline      the same events, put in order for the judges
+properties    the properties that every history must have
 """

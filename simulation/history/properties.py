@@ -1,13 +1,15 @@
-"""What must hold of every recorded history: the promises of `fifo`, each as a function that lists what breaks it.
-Of datagrams, which are owed to nobody, only what must never happen: P1, P2 and P13 say it of both.
+"""Properties of every recorded history: the promises of `fifo`, each as a function that lists the violations.
 
-    check(history, is_at_rest=True)          all of them; an empty list is what everybody wants
-    p3_sequence(Hindsight(history))          one of them
+Datagrams are owed to no member. Of them only P1, P2 and P13 are judged, which say what must never happen.
 
-At rest means: all servers are up, nothing is under way, and every stream that is open has been handed all there is.
-What must come *some time* is missing only then; what must never happen is wrong at any time.
-What is forgiven, and to whom, `simulation.history.timeline` says.
-Source: delivery.md section 2.
+    check(history, is_at_rest=True)          all properties; an empty list means that all hold
+    p3_sequence(Hindsight(history))          one property
+
+At rest means: all servers are up, nothing is under way, and every open stream has been handed all its messages.
+Promises that a message comes *some time* are judged only at rest. Promises that an event never happens are judged at
+any time. `simulation.history.timeline` lists what is forgiven, and to which server or reader.
+
+Source: docs/protocol.md, "What must hold of messages".
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from simulation.history.timeline import NOTHING, First, Hindsight, Mailbox, Reac
 
 
 class Property(StrEnum):
-    """The promises of delivery.md section 2 that `fifo` makes."""
+    """Promises that `fifo` makes, numbered as in docs/protocol.md, "What must hold of messages"."""
 
     INTEGRITY = "P1"
     AUDIENCE = "P2"
@@ -40,7 +42,7 @@ class Property(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken."""
+    """A broken promise."""
 
     property: Property
     what: str
@@ -54,7 +56,9 @@ class Violation:
 
 
 def check(history: History, *, is_at_rest: bool, limits: Mapping[str, int] | None = None) -> list[Violation]:
-    """All that is wrong with a history; `limits` are those of P11. P10 compares two sizes, and is asked for alone."""
+    """Return all violations of a history. `limits`: the limits of P11. P10 compares two sizes, and is a call of its
+    own.
+    """
     past = Hindsight(history)
     violations = [
         *p1_integrity(past),
@@ -72,11 +76,11 @@ def check(history: History, *, is_at_rest: bool, limits: Mapping[str, int] | Non
 
 
 def p1_integrity(past: Hindsight) -> list[Violation]:
-    """What is handed was accepted before, unchanged; a message has one position for a subscription.
+    """P1: a handed message was accepted before, unchanged, and has one position for a subscription.
 
-    What is forgiven is a dead letter that is replayed once more, by an origin that forgot that it was.
+    Forgiven is a dead letter that is replayed twice, by an origin that forgot the first replay.
 
-    A position has one message, for all who read the log of a server.
+    A position has one message, for all readers of the log of a server.
     """
     violations = [
         Violation(Property.INTEGRITY, "accepted as two messages under one id", sent.accepted.message_id)
@@ -112,11 +116,13 @@ def p1_integrity(past: Hindsight) -> list[Violation]:
 
 
 def served_once(past: Hindsight) -> list[Violation]:
-    """P1 of a process that no server owns, and that may be below at several: one of these serves it.
+    """P1 of a foreign process that may be below the targets at several servers: one of these servers serves it.
 
-    What is forgiven is what is not promised: a message that was sent while servers were apart; one whose origin, or one
-    of those servers, started again before it was settled; one whose origin went back to an older copy; and a dead
-    letter that is replayed.
+    Forgiven is what is not promised:
+    - a message that was sent while servers were apart;
+    - a message whose origin, or one of those servers, restarted before it was settled;
+    - a message whose origin went back to an older copy;
+    - a dead letter that is replayed.
     """
     violations = []
     for (process, message_id), servers in past.servers_that_serve.items():
@@ -134,16 +140,16 @@ def _may_be_served_twice(past: Hindsight, sent: Sent, servers: set[ServerId]) ->
         or past.is_restarted_between(sent.accepted.origin, sent.place, settled)
         or sent.is_reopened
         or sent.is_dead
-        # It does not know since when it has had somebody, nor, of what is in memory, whom it has served.
+        # A restarted server does not know since when it has had a member, nor which members it served from memory.
         or any(past.is_restarted_between(server, sent.place, settled) for server in servers)
         or any(past.may_be_lost(sent, server, settled) for server in servers)
     )
 
 
 def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
-    """Who is below the target set from acceptance until it is settled gets a message; who never is gets nothing.
+    """P2: a member from acceptance until settlement gets a message, and a process that was never a member gets none.
 
-    Who is below counts as soon as all homes above know it, which is so when the update is answered.
+    Membership counts from the moment when all homes above know it, which is when the update is answered.
     """
     violations = [
         Violation(
@@ -168,10 +174,11 @@ def p2_audience(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
 
 
 def datagrams_right(past: Hindsight) -> list[Violation]:
-    """What is promised of datagrams.
+    """Judge the promises of datagrams.
 
-    P1: one is handed unchanged, after it was sent, and to a subscription at most once. P2: not to who is below in no
-    state between. P13: not after its deadline.
+    P1: a datagram is handed unchanged, after it was sent, and to a subscription at most once. P2: a datagram is not
+    handed to a process that was below its targets in no state between. P13: a datagram is not handed after its
+    deadline.
     """
     violations = [
         Violation(Property.INTEGRITY, "a datagram that nobody had sent", stray.message_id, stray.subscription)
@@ -197,10 +204,10 @@ def datagrams_right(past: Hindsight) -> list[Violation]:
 
 
 def p3_sequence(past: Hindsight) -> list[Violation]:
-    """What a subscription is handed of a sequence, late ones aside, is a run of its serials; senders keep their order.
+    """P3: a subscription is handed a run of serials of a sequence, late messages aside, and senders keep their order.
 
-    A serial may be left out where the process was not a member in some state between its acceptance and the moment when
-    a higher one was handed over, for the log of a server has the serials in order.
+    A serial may be missing if the process was not a member in some state between its acceptance and the hand-over of a
+    higher serial, since the log of a server has the serials in order.
     """
     violations = [violation for all_sent in past.by_sequence.values() for violation in _serials(all_sent)]
     for run in past.runs:
@@ -212,7 +219,7 @@ def p3_sequence(past: Hindsight) -> list[Violation]:
 
 
 def p7_agreement(past: Hindsight) -> list[Violation]:
-    """At rest, every message that was accepted is settled or a dead letter."""
+    """P7: at rest, every accepted message is settled or a dead letter."""
     return [
         Violation(Property.AGREEMENT, "accepted, and neither settled nor a dead letter", sent.accepted.message_id)
         for sent in _unsettled(past)
@@ -220,7 +227,7 @@ def p7_agreement(past: Hindsight) -> list[Violation]:
 
 
 def p7_counted(past: Hindsight) -> list[Violation]:
-    """What a mailbox had not read when it was closed is counted."""
+    """P7: the messages that a mailbox had not read when it was closed are counted."""
     return [
         Violation(
             Property.AGREEMENT,
@@ -233,9 +240,9 @@ def p7_counted(past: Hindsight) -> list[Violation]:
 
 
 def p8_resume(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
-    """A stream hands over in position order, begins behind what is acknowledged, and leaves out only what it tells.
+    """P8: a stream follows position order, begins behind the acknowledged position, and skips only gaps that it tells.
 
-    What a stream must not leave out is all that its subscription was ever handed.
+    A stream must not leave out any message that its subscription was ever handed.
     """
     violations = [
         Violation(
@@ -252,9 +259,9 @@ def p8_resume(past: Hindsight, *, is_at_rest: bool) -> list[Violation]:
 
 
 def p10_no_memory(before: Sizes, after: Sizes, *, kinds: Collection[str]) -> list[Violation]:
-    """A server has as many rows of each kind after messages came and went as before.
+    """P10: a server has as many rows of each kind after messages came and went as before.
 
-    Both are of one server, at moments at which everything is settled and acknowledged.
+    Both sizes are of one server, at moments at which all messages are settled and acknowledged.
     """
     assert before.server == after.server, "sizes of two servers"
     return [
@@ -266,7 +273,7 @@ def p10_no_memory(before: Sizes, after: Sizes, *, kinds: Collection[str]) -> lis
 
 
 def p11_bounded(past: Hindsight, limits: Mapping[str, int]) -> list[Violation]:
-    """No count of a server is ever beyond its limit; the first time that one is higher than before is told."""
+    """P11: no count of a server is ever beyond its limit. Each new highest count is a violation."""
     highest: dict[tuple[ServerId, str], int] = {}
     violations = []
     for sizes in past.sizes:
@@ -281,7 +288,7 @@ def p11_bounded(past: Hindsight, limits: Mapping[str, int]) -> list[Violation]:
 
 
 def p12_durable(past: Hindsight) -> list[Violation]:
-    """At rest, no restart of an origin or of a mailbox's server has cost anybody a message accepted before."""
+    """P12: at rest, no restart of an origin or of a mailbox's server has cost a reader an accepted message."""
     unsettled = [
         Violation(Property.DURABLE, "accepted, and lost when its origin restarted", sent.accepted.message_id)
         for sent in _unsettled(past)
@@ -302,7 +309,7 @@ def p12_durable(past: Hindsight) -> list[Violation]:
 
 
 def p13_timely(past: Hindsight) -> list[Violation]:
-    """Nothing is handed over after its deadline."""
+    """P13: no message is handed over after its deadline."""
     return [
         Violation(
             Property.TIMELY,
@@ -327,7 +334,7 @@ def _unsettled(past: Hindsight) -> Iterator[Sent]:
 
 
 def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
-    """What subscriptions that have read to the end of their logs lack, of all that was accepted since they began."""
+    """Yield the messages owed to subscriptions that have read to the end of their logs, accepted since they began."""
     for run in past.runs:
         reading = run.reading
         if reading.open_stream is None:
@@ -342,7 +349,7 @@ def _losses(past: Hindsight) -> Iterator[tuple[Sent, Reading]]:
 
 
 def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
-    """Whether a reading that a message reached was not handed it before a place, and nothing excuses that."""
+    """True if a reading is owed a message that reached it and was not handed to it before `place`."""
     return not (
         run.has(sent.accepted.message_id)
         or not run.reading.wants(sent)
@@ -354,13 +361,13 @@ def _is_owed(past: Hindsight, run: Runs, sent: Sent, place: int) -> bool:
 
 
 def _accepted_between(all_sent: list[Sent], since: int, until: int) -> list[Sent]:
-    """Of messages in the order of acceptance, those accepted behind one place and before another."""
+    """Return the messages accepted behind one place and before another. `all_sent`: in the order of acceptance."""
     first = bisect_right(all_sent, since, key=lambda sent: sent.place)
     return all_sent[first : bisect_left(all_sent, until, lo=first, key=lambda sent: sent.place)]
 
 
 def _serials(all_sent: list[Sent]) -> Iterator[Violation]:
-    """Where the serials of a sequence do not rise by 1."""
+    """Yield the places where the serials of a sequence do not rise by 1."""
     for one, next_one in pairwise(sorted(sent.accepted.serial for sent in all_sent)):
         if next_one != one + 1:
             yield Violation(Property.SEQUENCE, f"{all_sent[0].accepted.sequence} has serial {next_one} next to {one}")
@@ -379,7 +386,9 @@ def _inversions(reading: Reading, firsts: list[First]) -> Iterator[Violation]:
 
 
 def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[First]) -> Iterator[Violation]:
-    """What a reading lacks between the lowest and the highest serial that it was handed of a sequence."""
+    """Yield the messages that a reading lacks between the lowest and the highest serial that it was handed of a
+    sequence.
+    """
     reading = run.reading
     lowest = min(firsts, key=lambda each: each.sent.accepted.serial).sent
     highest = max(firsts, key=lambda each: each.sent.accepted.serial).sent
@@ -401,13 +410,13 @@ def _left_out(past: Hindsight, run: Runs, all_sent: list[Sent], firsts: list[Fir
 
 
 def _senders_out_of_order(run: Runs) -> Iterator[Violation]:
-    """Numbers that do not rise. One whose origin went back numbers anew."""
+    """Yield the sender's numbers that do not rise. If the origin went back, numbers begin anew."""
     highest: dict[tuple[str, TargetSet, int, str], int] = {}
     for each in run.in_order:
         accepted = each.sent.accepted
         if not accepted.sender or not accepted.number:
             continue
-        # One that is kept in memory is another message, where it is sent again after its origin has started again.
+        # A message in memory that is sent again after a restart of its origin is another message.
         of_start = accepted.sequence if accepted.kept is Kept.MEMORY else ""
         key = (accepted.sender, accepted.targets, each.sent.origin_log, of_start)
         if accepted.number <= highest.get(key, 0):
@@ -421,7 +430,7 @@ def _senders_out_of_order(run: Runs) -> Iterator[Violation]:
 
 
 class _Streams:
-    """The streams of a reading, each against all that the reading was ever handed."""
+    """The streams of a reading, each judged against all messages that the reading was ever handed."""
 
     def __init__(self, past: Hindsight, reading: Reading) -> None:
         self._past = past
@@ -432,10 +441,10 @@ class _Streams:
         self._began: dict[int, Position] = {}
         self._streams: dict[int, StreamBegan] = {}
         self._stands: dict[int, Position] = {}
-        """Behind what each stream is at present."""
+        """Position behind which each stream stands now."""
 
     def violations(self, *, is_at_rest: bool) -> Iterator[Violation]:
-        """In the order in which they came about."""
+        """Yield the violations in the order in which they occurred."""
         for place, step in self._reading.steps:
             match step:
                 case StreamBegan():
@@ -486,7 +495,7 @@ class _Streams:
             yield self._violation("a stream leaves out what its subscription was handed on another one", position)
 
     def _owed(self, stream: int, positions: list[Position], place: int) -> list[Position]:
-        """Those of messages that the endpoint of a stream wants, and that have not expired."""
+        """Return the positions of messages that the endpoint of a stream wants, and that have not expired."""
         began = self._streams[stream]
         return [
             position

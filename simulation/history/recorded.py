@@ -1,14 +1,15 @@
-"""Happenings in a run of servers, senders and listeners, as the observer of the run records them.
+"""Events in a run of servers, senders and listeners, as the observer of the run records them.
 
-`simulation.history.properties` judges them. Simulator, chaos judge and laboratory record the same things. An instant,
-`at`, is an integer on one clock of the observer, in any unit; it never falls. Happenings with the same instant are in
-the order in which they were recorded.
+`simulation.history.properties` judges them. The simulator and the chaos judge record the same events. An instant, `at`,
+is an integer on one clock of the observer, in any unit, and never falls. Events with the same instant are in the order
+in which they were recorded.
 
-Where a watcher cannot see the very instant, these choices accuse nobody who is innocent: `Accepted` not later than the
-message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the stream
-broke. `Acknowledged` comes before the streams that began behind it, and not before others: who does not see a database
-knows it from where the next stream begins.
-Source: delivery.md section 2.
+An observer that cannot see the exact instant records a bound that accuses no innocent server: `Accepted` not later than
+the message became durable at its origin, `SettledAt` not earlier than it settled, `StreamEnded` not later than the
+stream broke. `Acknowledged` comes before the streams that began behind it, and not before other streams. An observer
+that does not see a database learns of it from the beginning of the next stream.
+
+Source: docs/protocol.md, "What must hold of messages".
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from namegraph import NodeId, ServerId, TargetSet
 class SubscriptionId(NamedTuple):
     """A subscription of the mailbox that a process has at one server.
 
-    What is kept in memory has places of its own. So each subscription is two here.
+    Messages kept in memory have positions of their own. So a subscription is two subscriptions here, one for each
+    `kept`.
     """
 
     server: ServerId
@@ -38,40 +40,42 @@ class SubscriptionId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A message is durable at its origin, whether or not its sender was told; a repeated one is not recorded again.
+    """A message became durable at its origin, whether or not its sender was told. A repetition is not recorded again.
 
-    One that is kept in memory is accepted once its sender is told.
+    A message kept in memory is accepted once its sender is told.
     """
 
     at: int
     message_id: str
     origin: ServerId
     sequence: str
-    """A key that names one sequence: origin, target set, quality, how often the origin went back. Of what is kept in
-    memory: and the start of the origin."""
+    """Key of one sequence: origin, target set, quality, and the number of times that the origin went back.
+
+    For messages kept in memory the key also has the start of the origin.
+    """
     serial: int
-    """In the sequence, rising by 1."""
+    """Number in the sequence, rising by 1."""
     targets: TargetSet
     payload: bytes
     sender: str = ""
     number: int = 0
-    """The sender's own; 0 where nobody numbers."""
+    """The sender's own number. 0 if the sender does not number its messages."""
     expires_at: int | None = None
-    """The instant after which it is handed to nobody; None: it has no deadline."""
+    """Instant after which the message is no longer handed out. None: it has no deadline."""
     kept: Kept = Kept.DURABLE
-    """As its sender was told."""
+    """Place where the message is kept, as its sender was told."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatagramSent:
-    """A datagram was let out: nobody is owed it."""
+    """A datagram was let out. No member is owed it."""
 
     at: int
     message_id: str
     targets: TargetSet
     payload: bytes
     expires_at: int | None = None
-    """As of `Accepted`."""
+    """Instant after which the datagram is no longer handed out, as in `Accepted`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +95,12 @@ class SettledAt:
     at: int
     message_id: str
     mailboxes: int
-    """How many get it, as the origin says."""
+    """Number of mailboxes that get it, as the origin says."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLettered:
-    """A server gives a message up, for all or some of those it was for, and says why."""
+    """A server gives a message up, for some or all of its members, with a reason."""
 
     at: int
     message_id: str
@@ -105,7 +109,7 @@ class DeadLettered:
 
 @dataclass(frozen=True, slots=True)
 class MailboxOpened:
-    """From now on a server keeps what reaches a process. Repeated while it is open, it says nothing new."""
+    """A server keeps the messages for a process from now on. A repetition while the mailbox is open has no effect."""
 
     at: int
     server: ServerId
@@ -115,24 +119,24 @@ class MailboxOpened:
 
 @dataclass(frozen=True, slots=True)
 class MailboxClosed:
-    """A server keeps nothing more for a process; the subscriptions of the mailbox end."""
+    """A server keeps no more messages for a process. The subscriptions of the mailbox end."""
 
     at: int
     server: ServerId
     process: NodeId
     mailbox: int
     unread: int = 0
-    """How many messages it had that not all of them had acknowledged, at least."""
+    """Lower bound of the number of its messages that some subscription had not acknowledged."""
     counted: int = 0
-    """How many of these the server counts as lost."""
+    """Number of these messages that the server counts as lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """In the graph of a mailbox's server, the process is now below a target set, or is not any more.
+    """The process of a mailbox came below a target set, or left it, in the graph of the mailbox's server.
 
-    One is recorded before the first message to the target set is accepted, if only to say no, and one at each change:
-    who has none is not below. Repeated without a change, it says nothing new.
+    A membership is recorded before the first message to the target set is accepted, even if it is negative, and at each
+    change. A process without a record is not below the target set. A repetition without a change has no effect.
     """
 
     at: int
@@ -141,29 +145,35 @@ class Membership:
     targets: TargetSet
     is_below: bool
     is_certain: bool = True
-    """Whether the homes of all groups on some way to it know the arcs of that way, too. An update is applied at one
-    server after another: until its caller is told that it is done, some servers may not have heard of it."""
+    """True if the homes of all groups on some path to the process know the arcs of that path too.
+
+    An update is applied at one server after another. Until its caller is told that it is done, some servers may not
+    have heard of it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class StreamBegan:
-    """An endpoint listens on a subscription; the stream that was open there before is taken over."""
+    """An endpoint listens on a subscription, and takes over from the stream that was open there before."""
 
     at: int
     subscription: SubscriptionId
     stream: int
-    """A number that no other stream of the subscription has."""
+    """Number that no other stream of the subscription has."""
     sought: Position | None = None
-    """Where the endpoint asked to go on behind, or where the log ends for a new subscription that begins now, unless
-    that was acknowledged before. The subscription stands there from then on, as if all through it were acknowledged and
-    nothing behind it. None: it goes on behind what is acknowledged, or begins with the oldest message."""
+    """Position behind which the endpoint asked to go on, or the end of the log for a new subscription that begins now.
+
+    The subscription then stands there, as if all through it were acknowledged and nothing behind it. A position that
+    was acknowledged before is not recorded as sought. None: the stream goes on behind the acknowledged position, or
+    begins with the oldest message.
+    """
     wanted: Filter = EVERYTHING
-    """What else comes is not for this endpoint."""
+    """Filter of the endpoint. Messages that do not pass are not for this endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamEnded:
-    """Nothing more comes on a stream, whoever ended it."""
+    """A stream ended, by either side."""
 
     at: int
     subscription: SubscriptionId
@@ -185,21 +195,21 @@ class Handed:
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A server serves a process that no server owns: a message is in its log for it, durably."""
+    """A message for a foreign process is durable in the log of a server that serves it."""
 
     at: int
     server: ServerId
     process: NodeId
     message_id: str
     readers: tuple[NodeId, ...]
-    """As whom it is read, at any server: the process, and whoever has a history for each gateway that serves it."""
+    """Readers under which the process is recorded, at any server: itself, and one for each gateway that serves it."""
     is_late: bool = False
-    """Whether it was logged behind what is later in its sequence."""
+    """True if the message was logged behind a later message of its sequence."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundApart:
-    """The origin says that something below the targets of a message may be behind suspended arcs."""
+    """The origin says that members below the targets of a message may be behind suspended arcs."""
 
     at: int
     message_id: str
@@ -207,7 +217,7 @@ class FoundApart:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """It is durable that a subscription has handled all through a position, or begins behind it."""
+    """The acknowledgement of a subscription through a position, or its beginning behind the position, is durable."""
 
     at: int
     subscription: SubscriptionId
@@ -216,7 +226,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class GapTold:
-    """An endpoint is told that it cannot be handed what lies behind `after`, as far as `through`."""
+    """An endpoint is told of a gap: it cannot be handed the messages behind `after`, up to and including `through`."""
 
     at: int
     subscription: SubscriptionId
@@ -229,7 +239,7 @@ class GapTold:
 class Restarted:
     """A server stopped, in order or not, and began again from its own database.
 
-    Nothing is forgiven for it but the loss of what is kept in memory.
+    Only the loss of messages kept in memory is forgiven for it.
     """
 
     at: int
@@ -240,7 +250,7 @@ class Restarted:
 class WentBack:
     """A server began again from an older copy of its database.
 
-    `simulation.history.timeline` says what is forgiven for it.
+    `simulation.history.timeline` lists what is forgiven for it.
     """
 
     at: int
@@ -249,7 +259,7 @@ class WentBack:
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much a server holds: rows by kind, and lengths of queues."""
+    """Number of items that a server holds: rows by kind, and lengths of queues."""
 
     at: int
     server: ServerId
@@ -279,20 +289,20 @@ Happening = (
 
 
 class History:
-    """All that was recorded of one run, in order."""
+    """All recorded events of one run, in order."""
 
     def __init__(self) -> None:
         self._happenings: list[Happening] = []
 
     @classmethod
     def gathered(cls, happenings: Iterable[Happening]) -> History:
-        """What several watchers recorded on one clock; what has the same instant keeps the order it is given in."""
+        """Merge the events that several observers recorded on one clock. Events of one instant keep their order."""
         history = cls()
         history._happenings = sorted(happenings, key=lambda happening: happening.at)
         return history
 
     def record(self, happening: Happening) -> None:
-        """Add what happens now: nothing that was recorded before happened later."""
+        """Add an event that happens now. No recorded event may be later."""
         assert not self._happenings or self._happenings[-1].at <= happening.at, f"an instant falls: {happening}"
         self._happenings.append(happening)
 

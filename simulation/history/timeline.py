@@ -1,34 +1,36 @@
-"""A history put in order for its judges: what became of each message, who was reached when, what each reader got.
+"""A history in order for its judges: the fate of each message, the members at each time, the messages of each reader.
 
-Things are compared by their *place*, which is their number in the history. Hindsight also holds all that is forgiven:
+Events are compared by their *place*, which is their number in the history. `Hindsight` also holds all that is forgiven:
 
     an origin went back to an older copy of its database
-        It owes nobody what it had accepted and not settled by then (`Sent.is_forgotten`). What it had settled may not
-        be settled in the copy, and come to who is below since (`Sent.is_reopened`). A dead letter of the copy may have
-        been replayed since; replayed from it, that comes once more, and so does what becomes one in the copy, where
-        it is not settled (`Sent.may_be_replayed_twice`).
+        It owes no member what it had accepted and not settled by then (`Sent.is_forgotten`). A message that it had
+        settled may be unsettled in the copy, and come to members since (`Sent.is_reopened`). A dead letter of the copy
+        may have been replayed since; replayed from the copy, it comes once more. So does a message that becomes a dead
+        letter in the copy, where it is not settled (`Sent.may_be_replayed_twice`).
     a server with mailboxes went back
-        Its log begins anew, so positions and acknowledgements before mean nothing (`Reading.log`). Which messages
-        accepted before it logs again, and for whom, is not judged (`Reading.floor`); what is handed of them is. Its
-        copy need not have a subscription, so each begins anew when something is next heard of it.
+        Its log begins anew, so earlier positions and acknowledgements mean nothing (`Reading.log`). It is not judged
+        which older messages the server logs again, and for which members (`Reading.floor`). The messages of them that
+        are handed out are judged. The copy may lack a subscription, so each begins anew with its next event.
     a mailbox was closed
-        Its subscriptions ended. One that is opened later is another mailbox, with other subscriptions.
+        Its subscriptions ended. A mailbox that is opened later is another mailbox, with other subscriptions.
     a message expired or became a dead letter
-        It is owed to nobody any more. Replayed, a dead letter comes to who is below its targets then.
+        It is owed to no member any more. A replayed dead letter comes to the members at that time.
     a message is kept in memory, and its origin had no room for it while servers were away
-        It is owed to nobody any more: members behind these may miss it, and are not told.
+        It is owed to no member any more: members behind these servers may miss it, and are not told.
     an endpoint asked to go on further on
-        It skipped what lies between, as if it were told a gap.
+        It skipped the messages between, as if it were told a gap.
     an endpoint wants some groups or senders alone
-        What else there is is not owed to its subscription.
+        All other messages are not owed to its subscription.
     a message is kept in memory, and a server started again
-        Its origin, before it was settled: it is owed to nobody any more. That of a mailbox, before it was handed over:
-        it is not owed to that (`Hindsight.may_be_lost`). What comes of it comes once, and in order.
-    a process has mailboxes at several servers, for it is foreign
-        What one of them was handed, the others are not owed; nor what one of these servers has in its log for it. What
-        is logged late may lie in any gap that is told behind what was seen when it was accepted.
+        The origin restarted before the message was settled: it is owed to no member any more. The server of a mailbox
+        restarted before the hand-over: it is not owed to that mailbox (`Hindsight.may_be_lost`). Messages that do come
+        must come once, and in order.
+    a foreign process has mailboxes at several servers
+        A message that one mailbox was handed is not owed to the others, nor is a message that one of these servers has
+        in its log for the process. A message that is logged late may lie in any gap that is told behind the positions
+        seen when it was accepted.
 
-What this costs is n log n, where n is the history and, for each subscription, what it was told as gaps.
+The cost is n log n, where n is the length of the history and, for each subscription, of the gaps it was told.
 """
 
 from __future__ import annotations
@@ -66,29 +68,29 @@ from simulation.history.recorded import (
 )
 
 NOTHING = Position(-1, -1)
-"""Before all positions of a log."""
+"""Position before all positions of a log."""
 
 BEYOND = Position(2**63, 0)
-"""Behind all positions of a log."""
+"""Position behind all positions of a log."""
 
 
 class Mailbox(NamedTuple):
-    """The mailbox that a process has at a server, each time it has one."""
+    """The mailboxes that a process has at a server, one after another."""
 
     server: ServerId
     process: NodeId
 
 
 class Span(NamedTuple):
-    """From one place to before another: a state that held meanwhile."""
+    """A state that held from one place to before another."""
 
     since: int
     until: int
-    """The length of the history where it held to the end."""
+    """Length of the history if the state held to the end."""
 
 
 class Reached(NamedTuple):
-    """That a process is below a target set: as its own home knows, or as all homes above it do."""
+    """State that a process is below a target set: as its own home knows, or (certain) as all homes above it know."""
 
     targets: TargetSet
     is_certain: bool
@@ -96,14 +98,14 @@ class Reached(NamedTuple):
 
 @dataclass(slots=True)
 class Sent:
-    """A message that was accepted, and what became of it."""
+    """An accepted message, and its fate."""
 
     accepted: Accepted
     place: int
     origin_log: int
-    """How often its origin had gone back by then."""
+    """Number of times that its origin had gone back by then."""
     settled: int | None = None
-    """The place where it first was."""
+    """Place where it was first settled."""
     is_dead: bool = False
     is_forgotten: bool = False
     is_reopened: bool = False
@@ -114,19 +116,19 @@ class Sent:
 
 @dataclass(slots=True)
 class SentDatagram:
-    """A datagram, and who got it."""
+    """A datagram, and the endpoints that got it."""
 
     sent: DatagramSent
     place: int
     handed: list[tuple[int, DatagramHanded]] = field(default_factory=list)
-    """With their places."""
+    """Hand-overs with their places."""
 
 
 Step = StreamBegan | StreamEnded | Handed | Acknowledged | GapTold
 
 
 class First(NamedTuple):
-    """The first time that a reading was handed a message as one that is not late."""
+    """The first time that a reading was handed a message that is not late."""
 
     position: Position
     place: int
@@ -135,41 +137,41 @@ class First(NamedTuple):
 
 @dataclass(slots=True)
 class Reading:
-    """All that a subscription got while its mailbox stayed open and the log at its server was the same one."""
+    """All events of a subscription while its mailbox stayed open and its server kept the same log."""
 
     subscription: SubscriptionId
     began: int
-    """The place of its first stream, or of its first acknowledgement, where that comes before."""
+    """Place of its first stream, or of an earlier first acknowledgement."""
     log: int
-    """How often the server had gone back by then."""
+    """Number of times that the server had gone back by then."""
     floor: int
-    """The place where it last did; -1: it never did."""
+    """Place where the server last went back. -1: it never did."""
     opened: int
-    """The place where the mailbox was opened; -1: it never was."""
+    """Place where the mailbox was opened. -1: it never was."""
     steps: list[tuple[int, Step]] = field(default_factory=list)
-    """With their places."""
+    """Events with their places."""
     wanted: set[Filter] = field(default_factory=set)
-    """By each of its streams."""
+    """Filters of all its streams."""
     open_stream: int | None = None
-    """The stream that can be handed something at the end of the history."""
+    """Stream that can be handed messages at the end of the history."""
 
     @property
     def mailbox(self) -> Mailbox:
-        """Whose log entries it reads."""
+        """Mailbox whose log entries it reads."""
         return Mailbox(self.subscription.server, self.subscription.process)
 
     def wants(self, sent: Sent) -> bool:
-        """Whether all its streams want a message, and it is kept where this reads."""
+        """True if all its streams want a message, and the message is kept where this subscription reads."""
         is_here = sent.accepted.kept is self.subscription.kept
         return is_here and all(_passes(wanted, sent) for wanted in self.wanted)
 
     def handed(self) -> list[tuple[int, Handed]]:
-        """All hand-overs, with their places."""
+        """Return all hand-overs, with their places."""
         return [(place, step) for place, step in self.steps if isinstance(step, Handed)]
 
 
 def is_wanted(stream: StreamBegan, sent: Sent) -> bool:
-    """Whether the endpoint of a stream wants a message."""
+    """True if the endpoint of a stream wants a message."""
     return _passes(stream.wanted, sent)
 
 
@@ -178,34 +180,37 @@ def _passes(wanted: Filter, sent: Sent) -> bool:
 
 
 class Hindsight:
-    """See the module."""
+    """The history with hindsight, for the judges. See the module."""
 
     def __init__(self, history: History) -> None:
         self.length = len(history)
         self.messages: dict[str, Sent] = {}
-        """By id, in the order of acceptance."""
+        """Accepted messages by id, in the order of acceptance."""
         self.by_targets: dict[TargetSet, list[Sent]] = defaultdict(list)
         self.by_sequence: dict[str, list[Sent]] = defaultdict(list)
         self.readings: list[Reading] = []
         self.datagrams: dict[str, SentDatagram] = {}
-        """By id."""
+        """Datagrams by id."""
         self.stray_datagrams: list[DatagramHanded] = []
-        """Those that nobody had sent by then."""
+        """Datagrams handed over before any sender had sent them."""
         self.strays: list[Handed | GapTold] = []
-        """What came on streams that had not begun."""
+        """Hand-overs and gaps on streams that had not begun."""
         self.closed: list[MailboxClosed] = []
         self.sizes: list[Sizes] = []
         self.instants: list[int] = []
-        """Of each place."""
+        """Instant of each place."""
         self._restarts: dict[ServerId, list[int]] = defaultdict(list)
         self._memory_lost: dict[ServerId, list[int]] = defaultdict(list)
-        """The places where each server lost what was in its memory."""
+        """Places where each server lost the messages in its memory."""
         self._reach: dict[Mailbox, dict[Reached, list[Span]]] = defaultdict(lambda: defaultdict(list))
         self._servers_that_handed: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
         self.servers_that_serve: dict[tuple[NodeId, str], set[ServerId]] = defaultdict(set)
-        """By process that no server owns, and message: who has that in its log for it, and has not gone back since."""
+        """Servers with a message in their log for a foreign process, by process and message.
+
+        A server that has gone back since is not among them.
+        """
         self._late: set[tuple[Mailbox, str]] = set()
-        """By such a mailbox, and message, what was logged late."""
+        """Messages logged late for a foreign process, with the mailbox."""
         self.apart: set[str] = set()
         """Messages that were sent while servers were apart."""
         self._read(history)
@@ -251,38 +256,42 @@ class Hindsight:
         watch.end()
 
     def add_span(self, mailbox: Mailbox, reached: Reached, span: Span) -> None:
-        """A mailbox was open, and its process below a target set, over a span; those of one pair come in order."""
+        """Note that a mailbox was open, and its process below a target set, over a span. Spans of a pair come
+        in order.
+        """
         self._reach[mailbox][reached].append(span)
 
     def add_handed(self, handed: Handed) -> None:
-        """A mailbox was handed a message."""
+        """Note that a mailbox was handed a message."""
         subscription = handed.subscription
         self._servers_that_handed[subscription.process, handed.message_id].add(subscription.server)
 
     def certain_reach(self, mailbox: Mailbox, since: int, until: int) -> Iterator[tuple[TargetSet, list[Span]]]:
-        """Of each target set, the spans in which all homes above a process knew that it was below."""
+        """Yield, for each target set, the spans in which all homes above a process knew that it was below."""
         for reached in self._reach.get(mailbox, {}):
             if reached.is_certain:
                 yield reached.targets, self.spans(mailbox, reached, since, until)
 
     def spans(self, mailbox: Mailbox, reached: Reached, since: int, until: int) -> list[Span]:
-        """When a mailbox was open and its process below a target set, in order, as far as it was between two places."""
+        """Return the spans in which a mailbox was open and its process below a target set, in order, between two
+        places.
+        """
         spans = self._reach.get(mailbox, {}).get(reached, [])
         first = bisect_right(spans, since, key=lambda span: span.until)
         return spans[first : bisect_left(spans, until, lo=first, key=lambda span: span.since)]
 
     def settled(self, sent: Sent) -> int:
-        """The place where a message was settled; the end of the history, where it was not."""
+        """Return the place where a message was settled. The end of the history if it was not."""
         return self.length if sent.settled is None else sent.settled
 
     def holds_at(self, span: Span, place: int) -> bool:
-        """Whether what held over a span, which began before a place, still holds there."""
+        """True if the state of a span that began before a place still holds at the place."""
         return place < span.until or span.until == self.length
 
     def is_reached(self, reading: Reading, sent: Sent) -> bool:
-        """Whether its mailbox was open and the process below the targets in some state until a message settled.
+        """True if the mailbox was open, with its process below the targets, in some state before the message settled.
 
-        A dead letter may be replayed at any time, and an origin that went back may post it again.
+        A dead letter may be replayed at any time, and an origin that went back may post a message again.
         """
         since = max(sent.place, reading.opened)
         reached = Reached(sent.accepted.targets, is_certain=False)
@@ -290,43 +299,43 @@ class Hindsight:
         return bool(self.spans(reading.mailbox, reached, since, until))
 
     def is_reached_between(self, mailbox: Mailbox, targets: TargetSet, since: int, until: int) -> bool:
-        """Whether it was open and its process below some targets in some state between two places."""
+        """True if a mailbox was open, with its process below some targets, in some state between two places."""
         return bool(self.spans(mailbox, Reached(targets, is_certain=False), since, until))
 
     def is_restarted_between(self, server: ServerId, since: int, until: int) -> bool:
-        """Whether a server restarted between two places."""
+        """True if a server restarted between two places."""
         return _is_one_between(self._restarts.get(server, []), since, until)
 
     def may_be_lost(self, sent: Sent, reader: ServerId, place: int) -> bool:
-        """Whether a message is kept in memory and may be lost, before a place, to those who read at a server."""
+        """True if a message in memory may be lost, before a place, to the readers at a server."""
         return sent.accepted.kept is Kept.MEMORY and (
             self.may_be_lost_at_origin(sent) or _is_one_between(self._memory_lost.get(reader, []), sent.place, place)
         )
 
     def may_be_lost_at_origin(self, sent: Sent) -> bool:
-        """Whether its origin lost what was in its memory before it was settled."""
+        """True if the origin lost the messages in its memory before this one was settled."""
         lost = self._memory_lost.get(sent.accepted.origin, [])
         return sent.accepted.kept is Kept.MEMORY and _is_one_between(lost, sent.place, self.settled(sent))
 
     def is_handed_elsewhere(self, mailbox: Mailbox, message_id: str) -> bool:
-        """Whether the mailbox of the same process at another server was handed a message, or is to be."""
+        """True if a mailbox of the same process at another server was handed a message, or is to be."""
         return bool(self._servers_that_handed.get((mailbox.process, message_id), set()) - {mailbox.server})
 
     def is_late(self, mailbox: Mailbox, sent: Sent) -> bool:
-        """Whether a message was logged late for a process that no server owns."""
+        """True if a message was logged late for a foreign process."""
         return (mailbox, sent.accepted.message_id) in self._late
 
     def is_given_up(self, sent: Sent, place: int) -> bool:
-        """Whether a message that was not handed over before a place is owed to nobody any more."""
+        """True if a message that was not handed over before a place is owed to no member any more."""
         return sent.is_dead or sent.is_forgotten or self.is_expired(sent, place)
 
     def is_expired(self, sent: Sent, place: int) -> bool:
-        """Whether the deadline of a message has come at a place."""
+        """True if the deadline of a message has come at a place."""
         return sent.accepted.expires_at is not None and sent.accepted.expires_at <= self.instants[place]
 
 
 class Runs:
-    """What a reading was handed of each sequence, apart from what was late; and where a message it lacks would lie."""
+    """Messages that a reading was handed of each sequence, apart from late ones, and the place of a missing message."""
 
     def __init__(self, past: Hindsight, reading: Reading) -> None:
         self._past = past
@@ -352,11 +361,11 @@ class Runs:
         self._gaps = _united(_gaps(reading))
 
     def has(self, message_id: str) -> bool:
-        """Whether the reading was handed a message, late or not."""
+        """True if the reading was handed a message, late or not."""
         return message_id in self._ids
 
     def around(self, sent: Sent) -> tuple[First | None, First | None]:
-        """What was handed of the same sequence with the next lower and the next higher serial."""
+        """Return the handed messages of the same sequence with the next lower and the next higher serial."""
         run = self._by_serial.get(sent.accepted.sequence, [])
         serial = sent.accepted.serial
         before = bisect_left(run, serial, key=lambda each: each.sent.accepted.serial) - 1
@@ -364,10 +373,10 @@ class Runs:
         return run[before] if before >= 0 else None, run[behind] if behind < len(run) else None
 
     def is_told(self, sent: Sent) -> bool:
-        """Whether a message that was not handed over may lie in a gap that the reading was told.
+        """True if a message that was not handed over may lie in a gap that the reading was told.
 
-        Its position is behind all that was seen of the log before it was accepted, and between its neighbours, unless
-        it was logged late.
+        Its position is behind every position seen before it was accepted. Unless it was logged late, its position is
+        also between its neighbours in the sequence.
         """
         before, behind = (None, None) if self._past.is_late(self.reading.mailbox, sent) else self.around(sent)
         seen = bisect_left(self._seen_places, sent.place) - 1
@@ -378,13 +387,13 @@ class Runs:
 
 
 def _is_one_between(places: list[int], since: int, until: int) -> bool:
-    """Whether some of these places, which are sorted, is behind one and before another."""
+    """True if one of the sorted places is behind `since` and before `until`."""
     first = bisect_right(places, since)
     return first < len(places) and places[first] < until
 
 
 def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
-    """Places, and the highest position that was handed, told as a gap or sought through each."""
+    """Return places, and the highest position handed, told as a gap or sought up to each place."""
     seen: list[tuple[int, Position]] = []
     for place, step in reading.steps:
         match step:
@@ -400,7 +409,7 @@ def _highest_seen(reading: Reading) -> tuple[list[int], list[Position]]:
 
 
 def _gaps(reading: Reading) -> list[tuple[Position, Position]]:
-    """What the reading was told it cannot get, or did not want to get: behind one position, through another."""
+    """Return the gaps of a reading, told or skipped: behind one position, through another."""
     gaps = []
     stands = NOTHING
     for _, step in reading.steps:
@@ -429,21 +438,21 @@ def _united(gaps: list[tuple[Position, Position]]) -> list[tuple[Position, Posit
 
 
 class _Watch:
-    """What is true at the place that hindsight has read as far as."""
+    """The state at the place up to which the history has been read."""
 
     def __init__(self, past: Hindsight) -> None:
         self._past = past
         self._went_back: dict[ServerId, list[int]] = defaultdict(list)
         self._unsettled: dict[ServerId, dict[str, Sent]] = defaultdict(dict)
         self._open: dict[Mailbox, int] = {}
-        """Where each was opened."""
+        """Place where each mailbox was opened."""
         self._below: dict[Mailbox, dict[Reached, int]] = defaultdict(dict)
-        """The target sets each mailbox's process is below, and since when that holds and the mailbox is open."""
+        """Target sets above each mailbox's process, with the place since which this holds and the mailbox is open."""
         self._current: dict[Mailbox, dict[SubscriptionId, Reading]] = defaultdict(dict)
         self._of_stream: dict[tuple[SubscriptionId, int], Reading] = {}
 
     def message(self, place: int, happening: Accepted | SettledAt | DeadLettered) -> None:
-        """A message begins, or something becomes of it."""
+        """Note a new message, or a change of its state."""
         sent = self._past.messages.get(happening.message_id)
         match happening:
             case Accepted():
@@ -465,7 +474,7 @@ class _Watch:
                 pass
 
     def reach(self, place: int, happening: MailboxOpened | MailboxClosed | Membership) -> None:
-        """A mailbox opens or closes, or its process comes to or leaves a target set."""
+        """Note that a mailbox opens or closes, or that its process comes below a target set or leaves it."""
         mailbox = Mailbox(happening.server, happening.process)
         below = self._below[mailbox]
         match happening:
@@ -491,7 +500,7 @@ class _Watch:
                         self._past.add_span(mailbox, reached, Span(began, place))
 
     def subscription(self, place: int, step: Step) -> None:
-        """A subscription goes on."""
+        """Note an event of a subscription."""
         subscription = step.subscription
         match step:
             case StreamBegan():
@@ -514,7 +523,7 @@ class _Watch:
                     self._past.add_handed(step)
 
     def _reading(self, place: int, subscription: SubscriptionId) -> Reading:
-        """The one that goes on; it begins here, where there is none."""
+        """Return the current reading of a subscription. If there is none, it begins here."""
         mailbox = Mailbox(subscription.server, subscription.process)
         reading = self._current[mailbox].get(subscription)
         if reading is None:
@@ -526,7 +535,7 @@ class _Watch:
         return reading
 
     def went_back(self, place: int, server: ServerId) -> None:
-        """A server goes on from an older copy of its database."""
+        """Note that a server goes on from an older copy of its database."""
         self._went_back[server].append(place)
         for sent in self._unsettled.pop(server, {}).values():
             sent.is_forgotten = True
@@ -538,7 +547,7 @@ class _Watch:
             self._end_readings(mailbox)
 
     def end(self) -> None:
-        """The history ends here: what holds now held to the end."""
+        """Close all open spans: a state that holds now held to the end of the history."""
         for mailbox in self._open:
             for reached, since in self._below[mailbox].items():
                 self._past.add_span(mailbox, reached, Span(since, self._past.length))
