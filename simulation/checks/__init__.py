@@ -1,1 +1,1 @@
-"""What must hold of a cluster, at rest and under way."""
+"""Invariants of a cluster, at rest and under way."""

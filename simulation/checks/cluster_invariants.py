@@ -1,8 +1,8 @@
-"""What must hold of a cluster when nothing is under way: each function compares private states with the true graph.
+"""Invariants of a cluster at rest. Each function compares the private states of the servers with the true graph.
 
-A foreign process lives on each server where it was joined; here it is a node of each of them (`name` on `server`).
+A foreign process lives on each server where it was joined. Here it is a node of each of them (`name` on `server`).
 
-Source: protocol.md section 2.
+Source: docs/protocol.md, "The invariants".
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ PASSING = frozenset(
         "update",
     }
 )
-"""The parts of the durable state whose rows are about what is under way, or about servers that are away."""
+"""Parts of the durable state with rows for updates and messages under way, or for servers that are away."""
 
 
 def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers: Mapping[int, Outcome]) -> None:
-    """Nothing is stuck, and every caller was answered."""
+    """Require that no update is stuck and that every caller was answered."""
     for server, core in servers.items():
         left = sorted(core.entries.by_update)
         _require("stuck", core.is_idle(), f"{server} has entries {left}")
@@ -64,9 +64,9 @@ def check_quiet(servers: Servers, commands: Mapping[int, UpdateCommand], answers
 
 
 def check_settled(servers: Servers) -> None:
-    """No arc between servers that are there is suspended, unless it cannot be, and one of its ends says why.
+    """Require that no arc between present servers is suspended, except for rejected arcs that one end explains.
 
-    Nobody waits to learn from others, and what was under way has left no rows behind.
+    No server waits for knowledge of other servers, and no row is left of updates and messages that were under way.
     """
     explained, rejected = set[ArcId](), set[ArcId]()
     for server, core in servers.items():
@@ -84,7 +84,7 @@ def check_settled(servers: Servers) -> None:
 
 
 def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = None) -> None:
-    """Check every invariant of all servers together; without `groups`, not which groups there are."""
+    """Check every invariant of all servers together. Without `groups`, the set of groups is not checked."""
     if groups is not None:
         check_groups(servers, groups)
     check_arcs(servers, truth)
@@ -95,7 +95,7 @@ def check_all(servers: Servers, truth: TrueGraph, groups: Set[NodeId] | None = N
 
 
 def check_groups(servers: Servers, groups: Set[NodeId]) -> None:
-    """I8: each group is known at its home, and no other is."""
+    """I8: the home of each group knows it, and knows no other group."""
     for server, core in servers.items():
         graph = core.graph
         found = {
@@ -108,7 +108,7 @@ def check_groups(servers: Servers, groups: Set[NodeId]) -> None:
 
 
 def check_arcs(servers: Servers, truth: TrueGraph) -> None:
-    """I7 and I8: each arc is recorded at both homes, alike, and no other arc is."""
+    """I7 and I8: both homes of each arc have the same record of it, and no further arc is recorded."""
     ends: dict[ArcName, list[ArcRecord]] = {}
     for server, core in servers.items():
         graph = core.graph
@@ -131,7 +131,7 @@ def check_arcs(servers: Servers, truth: TrueGraph) -> None:
 
 
 def check_virtual_nodes(servers: Servers, truth: TrueGraph) -> None:
-    """I2, I3, I7: virtual nodes are the loops, and all who know one know the same components, vnid and shadow tree."""
+    """I2, I3, I7: virtual nodes are the loops, and all their servers know the same components, vnid and shadow tree."""
     known: dict[Vnid, tuple[frozenset[NodeId], frozenset[ArcName]]] = {}
     for server, core in servers.items():
         graph = core.graph
@@ -154,7 +154,7 @@ def check_virtual_nodes(servers: Servers, truth: TrueGraph) -> None:
 
 
 def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
-    """I5: the ancestry of what a server owns is the true one, costs and versions included, and no more is held."""
+    """I5: each server holds the true ancestry of its own nodes, with costs and versions, and no more."""
     for server, core in servers.items():
         graph = core.graph
         owned = [name for name in graph.index if core.home_of(name) == server]
@@ -191,9 +191,10 @@ def check_ancestry(servers: Servers, truth: TrueGraph) -> None:
 
 
 def check_duplication_control(servers: Servers, truth: TrueGraph) -> None:
-    """The home of each node blocks at the normal arcs into it whom the rule blocks, and says so by the sources.
+    """The home of each node blocks the originators of the rule at the normal arcs into the node, and names their
+    sources.
 
-    A foreign process is delivered once by each server: none of them knows all arcs into it.
+    A foreign process is delivered once by each server: no server knows all arcs into it.
     """
     blocked = truth.blocked()
     for server, core in servers.items():
@@ -210,7 +211,7 @@ def check_duplication_control(servers: Servers, truth: TrueGraph) -> None:
 
 
 def check_walks(servers: Servers, truth: TrueGraph) -> None:
-    """I4: a walk over private states that remembers nothing visits all that its originator reaches exactly once.
+    """I4: a walk over private states, without memory, visits each node that its originator reaches exactly once.
 
     A foreign process is visited once at each server that reaches it.
     """
@@ -230,7 +231,7 @@ def check_walks(servers: Servers, truth: TrueGraph) -> None:
 
 
 def blocked_at(core: ServerCore) -> dict[ArcId, set[NodeId]]:
-    """Whom a server blocks at the normal arcs into its nodes, foreign processes of its groups included."""
+    """Return the originators that a server blocks at the normal arcs into its nodes and its foreign processes."""
     graph = core.graph
     found = {}
     for arc in (arc for into in graph.parents for arc in into.values()):
@@ -270,7 +271,7 @@ def _walk(
 
 
 def _homes(core: ServerCore, arc: ArcName) -> tuple[ServerId, ServerId]:
-    """The homes of an arc's two ends; any core knows them."""
+    """Return the homes of the two ends of an arc, which any core knows."""
     parent = core.home_of(arc[0])
     return parent, core.home_of(arc[1]) if core.knows_subnet_of(arc[1]) else parent
 

@@ -1,8 +1,9 @@
-"""What callers were told that their updates did, compared with the graphs before and after in the serial run.
+"""Check of the effects that callers were told, against the graphs before and after each update in the serial run.
 
-A foreign process is a node of each server where it was joined: there it is controlled, and at no other.
+A foreign process is a node of each server where it was joined. It is controlled at that server alone.
 
-Source: protocol.md sections 2 (I8) and 4; what is told: `namegraph.model.outcomes.EffectKind`.
+Source: docs/protocol.md, "The invariants" (I8) and "What became controlled or released". The effects are those of
+`namegraph.model.outcomes.EffectKind`.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ CONTROL = frozenset({EffectKind.CONTROLLED, EffectKind.RELEASED})
 
 
 class EffectsCheck:
-    """Compares each committed update once."""
+    """Check that compares each committed update once."""
 
     def __init__(self, servers: Collection[ServerId]) -> None:
-        """`servers` are named as the one subnet of each."""
+        """Create the check. `servers`: named after the one subnet of each."""
         self._servers = frozenset(servers)
         self._checked: set[int] = set()
         self._last: tuple[TrueState, _View] | None = None
 
     def check(self, command: UpdateCommand, answer: Outcome, before: TrueState, after: TrueState) -> None:
-        """What the client of an update was told; the states around it, in the order of the serial run."""
+        """Check the effects told to the client of an update, against the states around it in the serial run."""
         self._check(command, answer, before, after, left_out=frozenset() if command.reports_control else CONTROL)
 
     def check_loops(self, command: UpdateCommand, answer: Outcome, before: TrueState, after: TrueState) -> None:
-        """As `check`, without what became controlled or released."""
+        """Check like `check`, but without the nodes that became controlled or released."""
         self._check(command, answer, before, after, left_out=CONTROL, is_compared=lambda kind: kind not in CONTROL)
 
     def _check(
@@ -63,14 +64,14 @@ class EffectsCheck:
             )
 
     def _view(self, state: TrueState) -> _View:
-        # What one update leaves is what the next one finds.
+        # The state after one update is the state before the next one.
         if self._last is None or self._last[0] is not state:
             self._last = state, _View(state.arcs, self._servers)
         return self._last[1]
 
 
 class _View:
-    """What follows from the arcs there are."""
+    """Facts derived from one set of arcs."""
 
     def __init__(self, arcs: Mapping[ArcName, int], servers: frozenset[ServerId]) -> None:
         self.graph = TrueGraph(arcs)
@@ -78,13 +79,13 @@ class _View:
 
     @cached_property
     def loops(self) -> set[frozenset[NodeId]]:
-        """The components of each virtual node."""
+        """Components of each virtual node."""
         loops = {self.graph.loop_of(node) for arc in self.graph.arcs for node in arc}
         return {loop for loop in loops if len(loop) > 1}
 
     @cached_property
     def controlled(self) -> set[tuple[NodeId, ServerId]]:
-        """The sinks of duplication loops, each with its home."""
+        """Sinks of duplication loops, each with its home."""
         graph = self.graph
         found: set[tuple[NodeId, ServerId]] = set()
         for (_, child), blocked in graph.blocked().items():
@@ -98,11 +99,11 @@ class _View:
         return found
 
     def home_of(self, node: NodeId) -> ServerId:
-        """The home of a node whose subnet somebody owns."""
+        """Return the home of a node whose subnet has an owner."""
         return ServerId(subnet_of(node))
 
     def told(self, kind: EffectKind, nodes: Iterable[NodeId]) -> Told:
-        """An effect on nodes whose subnets somebody owns."""
+        """Return an effect on nodes whose subnets have an owner."""
         nodes = tuple(sorted(nodes))
         return kind, nodes, tuple(sorted({self.home_of(node) for node in nodes}))
 

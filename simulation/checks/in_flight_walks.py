@@ -1,10 +1,11 @@
-"""Walks at one instant while updates are under way: what is not in doubt is complete, and holds nothing too much.
+"""Check of walks at one instant while updates are under way: a walk without doubt is complete, and visits no extra
+node.
 
-A server that is ready for an update which affects what a walk looks at there, the sinks it leaves out included, is *in
-doubt*: such a walk must be made again, and says nothing. Any other reaches all that is reachable over arcs no update
-under way touches, and nothing but what is reachable over all arcs.
+A server is *in doubt* if it is ready for an update that affects a node at which a walk looks, including the sinks that
+the walk leaves out. Such a walk must be made again, and proves nothing. Any other walk reaches all nodes that are
+reachable over arcs untouched by updates under way, and no node that is unreachable over all arcs.
 
-Source: protocol.md section 8 (datagram resolution).
+Source: docs/protocol.md, "Questions over several servers".
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from simulation.oracle.serial_model import ArcName, TrueGraph
 from simulation.oracle.violation import InvariantViolatedError
 
 VISITS_LIMIT = 3_000
-"""A walk of these small graphs that visits more nodes than this never ends."""
+"""Limit on the nodes that a walk of these small graphs visits. A longer walk is taken to be endless."""
 
 
 class InDoubtError(Exception):
-    """A server that the walk came to is ready for an update of what it looked at."""
+    """A server on the path of the walk is ready for an update of the nodes at which the walk looked."""
 
 
 class Ground:
-    """What walks at one instant are compared with."""
+    """The graphs with which walks at one instant are compared."""
 
     def __init__(self, cluster: Cluster, commands: Mapping[int, UpdateCommand]) -> None:
         self._cores = cluster.servers
@@ -53,7 +54,7 @@ class Ground:
         self.originators = sorted(self._steady.children)
 
     def check_walk(self, originator: NodeId) -> bool:
-        """Walk once, and compare; return whether the walk was sure."""
+        """Walk once, and compare. Return True if the walk was without doubt."""
         try:
             visited = walk(self._cores, originator)
         except InDoubtError:
@@ -66,7 +67,7 @@ class Ground:
 
 
 def walk(cores: Mapping[ServerId, ServerCore], originator: NodeId) -> set[NodeId]:
-    """What a walk over private states visits at this instant; raises `InDoubtError`."""
+    """Return the nodes that a walk over private states visits at this instant. Raises `InDoubtError`."""
     doubtful = {server: _doubtful_nodes(core) for server, core in cores.items()}
     home = next(iter(cores.values())).home_of(originator)
     visited: set[NodeId] = set()
@@ -91,7 +92,7 @@ def walk(cores: Mapping[ServerId, ServerCore], originator: NodeId) -> set[NodeId
 
 
 def _onward(core: ServerCore, name: NodeId, came_from: NodeId | None) -> Iterable[tuple[NodeId, NodeId, ArcState]]:
-    """Over which arcs the walk goes on: head, tail, and the state of the arc here."""
+    """Yield the arcs over which the walk goes on: head, tail, and the state of the arc here."""
     graph = core.graph
     node = graph.index[name]
     for child, arc in graph.children[node].items():
@@ -104,7 +105,7 @@ def _onward(core: ServerCore, name: NodeId, came_from: NodeId | None) -> Iterabl
 
 
 def _is_blocked(core: ServerCore, arc: ArcId, originator: NodeId, doubtful: frozenset[NodeId]) -> bool:
-    """As the home of an arc's head decides it; raises `InDoubtError`."""
+    """True if the home of an arc's head blocks the originator. Raises `InDoubtError`."""
     graph = core.graph
     head = graph.index.get(arc.child)
     sink = {arc.child} if head is None else {graph.ids[component] for component in graph.components(head)}
@@ -124,7 +125,7 @@ def _doubtful_nodes(core: ServerCore) -> frozenset[NodeId]:
 
 
 def _arcs_at_parents(cores: Mapping[ServerId, ServerCore]) -> list[ArcName]:
-    """Arcs that both homes hold: what is there at one end only belongs to an update under way."""
+    """Return the arcs that both homes hold. An arc at one end only belongs to an update under way."""
     found = []
     for server, core in cores.items():
         graph = core.graph

@@ -1,9 +1,10 @@
-"""The invariants I1 to I6 of one server at rest, each a function that raises `InvariantViolatedError`.
+"""The invariants I1 to I6 of one server at rest. Each function raises `InvariantViolatedError`.
 
-They compare what the server derived with the truth: the external group view as users made it, kept by whoever calls.
-Written for clearness on small graphs: every function costs at least the number of nodes times the number of arcs.
+The functions compare the derived state of the server with the truth: the external group view as users made it, kept by
+the caller. They are written for clarity on small graphs. Every function costs at least the number of nodes times the
+number of arcs.
 
-Source: NG 3.2, 4.1 to 4.3; protocol.md section 2.
+Source: NG 3.2, 4.1 to 4.3; docs/protocol.md, "The invariants".
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ExternalView:
-    """The truth: the groups there are and the arcs users made, each with the kind of its child."""
+    """The truth: the existing groups and the arcs that users made, each with the kind of its child."""
 
     groups: frozenset[NodeId]
     arcs: Mapping[tuple[NodeId, NodeId], NodeKind]
 
     def processes(self) -> set[NodeId]:
-        """All processes that are in a group."""
+        """Return all processes that are in a group."""
         return {child for (_, child), kind in self.arcs.items() if kind is NodeKind.PROCESS}
 
     def reachable(self) -> dict[NodeId, set[NodeId]]:
-        """What every node reaches by one or more arcs."""
+        """Return the nodes that every node reaches by one or more arcs."""
         below: dict[NodeId, list[NodeId]] = {}
         for parent, child in self.arcs:
             below.setdefault(parent, []).append(child)
         return {node: _below(below, below.get(node, ())) for node in self.groups | self.processes()}
 
     def loops(self) -> set[frozenset[NodeId]]:
-        """The strongly connected components of two or more groups."""
+        """Return the strongly connected components of two or more groups."""
         graph: rustworkx.PyDiGraph[NodeId, None] = rustworkx.PyDiGraph()
         place = {node: graph.add_node(node) for node in sorted(self.groups | self.processes())}
         graph.add_edges_from_no_data([(place[parent], place[child]) for parent, child in self.arcs])
@@ -61,7 +62,7 @@ def check_all(core: ServerCore, truth: ExternalView) -> None:
 
 
 def check_external_view(core: ServerCore, truth: ExternalView) -> None:
-    """The server holds the external group view as users made it; the two ends of each arc agree (I7, one server)."""
+    """Require that the server holds the external group view, and that both ends of each arc agree (I7, one server)."""
     graph = core.graph
     kinds = {name: graph.kind(node) for name, node in graph.index.items()}
     groups = {name for name, kind in kinds.items() if kind is NodeKind.GROUP}
@@ -79,7 +80,7 @@ def check_external_view(core: ServerCore, truth: ExternalView) -> None:
 
 
 def check_consistency(core: ServerCore, truth: ExternalView) -> None:
-    """I1: x reaches y in the internal group view exactly when it does in the external one."""
+    """I1: x reaches y in the internal group view exactly if x reaches y in the external one."""
     graph = core.graph
     below: dict[NodeId, list[NodeId]] = {}
     for arc in graph.present_arcs():
@@ -95,7 +96,7 @@ def check_consistency(core: ServerCore, truth: ExternalView) -> None:
 
 
 def check_shadow_trees(core: ServerCore) -> None:
-    """I2: the shadow edges of each virtual node form one spanning tree of its components, made of arcs of it."""
+    """I2: the shadow edges of each virtual node are arcs of it, and form one spanning tree of its components."""
     graph = core.graph
     for virtual_node in graph.virtual_nodes.values():
         tree = graph.shadow_tree(virtual_node)
@@ -126,7 +127,7 @@ def check_acyclic(core: ServerCore, truth: ExternalView) -> None:
 
 
 def check_exactly_once(core: ServerCore, truth: ExternalView) -> None:
-    """I4 and I6: a walk that remembers nothing visits what its originator reaches exactly once, again and again."""
+    """I4 and I6: a walk without memory visits each node that its originator reaches exactly once, again and again."""
     graph = core.graph
     blocked = {
         (arc.parent, arc.child): blocked_originators(graph, core.ancestors, arc)

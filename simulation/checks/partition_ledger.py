@@ -1,10 +1,10 @@
-"""Which arcs and groups servers knew differently for a while: those that were suspended, or decided out of reach.
+"""Arcs and groups that servers knew differently for a while: suspended ones, and those decided out of reach.
 
-Between views there is no one serial order: who is apart from an end of an arc may find it there when the other end has
-left it already. So of an update that touches such an arc or group, what its caller was told is believed; and of the arc
-itself, both ends must agree in the end, whatever they agree on. All else is compared with the serial run.
+Between views there is no one serial order: a server apart from an end of an arc may find the arc there when the other
+end has left it already. So the answer to an update of such an arc or group is believed. Both ends of the arc must agree
+in the end, whatever they agree on. Everything else is compared with the serial run.
 
-Source: protocol.md section 7, *Heal*.
+Source: docs/protocol.md, "Healing".
 """
 
 from __future__ import annotations
@@ -23,34 +23,35 @@ ArcName = tuple[NodeId, NodeId]
 
 
 class PartitionLedger:
-    """What servers of one cluster knew differently."""
+    """Differences in the knowledge of the servers of one cluster."""
 
     def __init__(self) -> None:
         self.arcs: set[ArcName] = set()
         self.decided_apart: set[ArcName] = set()
-        """Of these, arcs that were joined and left, or of which an end was made or deleted, while servers were apart:
-        in what order, nobody can say."""
+        """Arcs among `arcs` joined and left, or with an end made or deleted, while servers were apart. Their order is
+        unknown.
+        """
         self.rejected: set[ArcName] = set()
-        """Of these, arcs that cannot be as all is at rest: they wait at one end, whatever the other does."""
+        """Arcs among `arcs` that are rejected at rest: they wait at one end, whatever the other end does."""
         self.rejected_before: set[ArcName] = set()
-        """Those that could not be as all was at rest before."""
+        """Arcs that were rejected at the rest before."""
         self.groups: set[NodeId] = set()
-        """Groups that were made or deleted as others heard later."""
+        """Groups that were made or deleted, of which some servers heard later."""
         self._deleted_unheard: set[NodeId] = set()
-        """Of these, groups that were deleted as their homes heard later, since the last burst of updates began."""
+        """Groups deleted since the last burst of updates began, of which their homes heard later."""
         self.is_in_burst = False
-        """Whether anything was known differently since the last burst of updates began."""
+        """True if servers knew anything differently since the last burst of updates began."""
         self.has_new_view = False
-        """Whether a view was agreed on since then."""
+        """True if servers have agreed on a view since then."""
         self._seen = 0
 
     def burst_begins(self) -> None:
-        """All is at rest, and clients ask for more."""
+        """Note that a burst of updates begins. Call this at rest."""
         self.is_in_burst = self.has_new_view = False
         self._deleted_unheard.clear()
 
     def watch(self, sent: Sequence[Sent]) -> None:
-        """Take notice of what was sent since the last time."""
+        """Note the messages sent since the last call."""
         for one in sent[self._seen :]:
             match one.message:
                 case Install():
@@ -71,9 +72,9 @@ class PartitionLedger:
         self._seen = len(sent)
 
     def look(self, cores: Iterable[ServerCore]) -> None:
-        """Take notice of what is suspended now: if both ends leave it while they are apart, no message tells of it.
+        """Note the arcs suspended now. If both ends leave an arc while they are apart, no message tells of it.
 
-        What is rejected has no part in any answer.
+        A rejected arc has no part in any answer.
         """
         for core in cores:
             graph = core.graph
@@ -83,16 +84,16 @@ class PartitionLedger:
             self.arcs.update((graph.ids[parent], graph.ids[child]) for parent, child in graph.suspended)
 
     def come_to_rest(self, cores: Iterable[ServerCore]) -> None:
-        """Take notice of what is rejected, now that nothing is under way."""
+        """Note the rejected arcs. Call this at rest."""
         self.rejected_before = self.rejected
         self.rejected = {(arc.parent, arc.child) for core in cores for arc, _ in core.suspended_arcs()}
 
     def note_done(self, done: Iterable[Sequence[Operation]]) -> None:
-        """Take notice of the updates that were committed since all was at rest.
+        """Note the updates committed since the last rest.
 
-        The home of a group may have made or deleted it without having heard of an arc to it, which is there when it
-        hears of it. An arc may have been left at one end that did not know that it had been joined anew at the other.
-        What was joined with a group whose home had not heard that it was deleted is left when it hears of that.
+        The home of a group may have made or deleted it without having heard of an arc to it, which exists once the home
+        hears of it. An arc may have been left at one end that did not know of a new join at the other end. An arc
+        joined to a group whose home had not heard of the group's deletion is left when the home hears of it.
         """
         changed, joined, left = set[NodeId](), set[ArcName](), set[ArcName]()
         for operation in chain.from_iterable(done):
@@ -107,12 +108,12 @@ class PartitionLedger:
         self.decided_apart.update(arc for arc in self.arcs if not changed.isdisjoint(arc) or arc in joined & left)
 
     def check_outcome(self, done: Iterable[Sequence[Operation]], arcs: Container[ArcName]) -> None:
-        """Raise where an arc that was only left since all was at rest is there, or one that was only joined is not.
+        """Raise if an arc that was only left since the last rest exists, or an arc that was only joined is missing.
 
-        `done`: the updates that were committed since, in their order. Where both was done it depends on which end did
-        what; but what was deleted later than all its joins is gone, unless it waited for that end, or was rejected by
-        it. What was joined as a process is rejected where a group of that name was made meanwhile. What is rejected as
-        all is at rest is nowhere, whoever joined or left it.
+        `done`: the updates committed since, in order. The fate of an arc that was both joined and left depends on the
+        ends that did so. But an arc whose deletion came after all its joins is gone, unless it waited for that end, or
+        was rejected by it. An arc joined to a process is rejected if a group of that name was made meanwhile. A
+        rejected arc exists nowhere at rest, whichever end joined or left it.
         """
         joined, left, made, deleted = set[ArcName](), set[ArcName](), set[NodeId](), set[NodeId]()
         joined_since, waiting = set[ArcName](), set(self.rejected_before)
@@ -139,7 +140,7 @@ class PartitionLedger:
                 raise InvariantViolatedError(f"I9: {arc} was joined, and is not there")
 
     def touches(self, operations: Sequence[Operation]) -> bool:
-        """Whether an update rests on what was known differently."""
+        """True if an update depends on arcs or groups that servers knew differently."""
         ends = {node for arc in self.arcs for node in arc}
         for operation in operations:
             match operation:

@@ -1,4 +1,4 @@
-"""What a server's record of changes must tell: replayed from its beginning, it gives the groups and arcs of its own."""
+"""Check of a server's record of changes: replayed from its beginning, it gives the server's own groups and arcs."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from namegraph import ChangeKind, ChangeRecord, NodeId, NodeIndex, NodeKind, Ser
 from simulation.oracle.violation import InvariantViolatedError
 
 State = tuple[set[NodeId], dict[tuple[NodeId, NodeId], bool]]
-"""Groups, and whether the child of each arc is a group."""
+"""Groups, and arcs with True for each arc whose child is a group."""
 
 
 def check_record(core: ServerCore, records: Iterable[ChangeRecord], *, with_kinds: bool) -> None:
-    """Replay the whole record; raises `InvariantViolatedError` where it tells another state than the server's.
+    """Replay the whole record. Raises `InvariantViolatedError` if the result differs from the server's state.
 
-    `with_kinds`: children are still of the kind that they were joined as. Where servers were parted, the child of an
-    arc that waits may become a group meanwhile.
+    `with_kinds`: True if children are still of the kind that they were joined as. If servers were apart, the child of a
+    waiting arc may become a group meanwhile.
     """
     groups, arcs = set[NodeId](), dict[tuple[NodeId, NodeId], bool]()
     expected_number = 1
     for record in records:
         if record.number == 2 and expected_number == 1 and not len(decode_changes(record.changes)):
-            expected_number = 2  # It began after updates that changed nothing here.
+            expected_number = 2  # The record began after updates that changed nothing here.
         _require(core, record.number == expected_number, f"{record.number} follows {expected_number - 1}")
         expected_number += 1
         for kind, group, member, is_group in _changes_of(record):

@@ -1,8 +1,8 @@
-"""What servers that hold rejected arcs tell when all is at rest: what is true, and nothing of these arcs.
+"""Check of the answers of servers with rejected arcs at rest: true answers, without the rejected arcs.
 
-Others are compared by `checkers` and `resolutions`, as what they tell follows from their states.
+The answers of other servers are checked by `cluster_invariants` and `resolvers`, since they follow from their states.
 
-Source: protocol.md sections 7 and 8.
+Source: docs/protocol.md, "Rejected" and "Answers while servers are apart".
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What must be: the model of brute force, to which nothing of the protocol is known."""
+"""The brute-force model of the true graph. It knows nothing of the protocol."""

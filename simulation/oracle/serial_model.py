@@ -30,7 +30,7 @@ ArcName = tuple[NodeId, NodeId]
 
 
 class TrueGraph:
-    """The arcs there are with their costs, and what follows from them."""
+    """The true arcs with their costs, and facts derived from them."""
 
     def __init__(self, arcs: Mapping[ArcName, int]) -> None:
         self.arcs = dict(arcs)
@@ -49,19 +49,23 @@ class TrueGraph:
             self._loop_of.update(dict.fromkeys(inside, inside))
 
     def loop_of(self, node: NodeId) -> frozenset[NodeId]:
-        """The nodes of a node's derived node."""
+        """Return the nodes of a node's derived node."""
         return self._loop_of.get(node, frozenset([node]))
 
     def above(self, nodes: Iterable[NodeId]) -> set[NodeId]:
-        """The nodes and their ancestors."""
+        """Return the nodes and their ancestors."""
         return _closure(self.parents, nodes)
 
     def below(self, nodes: Iterable[NodeId]) -> set[NodeId]:
-        """The nodes and their descendants."""
+        """Return the nodes and their descendants."""
         return _closure(self.children, nodes)
 
     def blocked(self) -> dict[ArcName, set[NodeId]]:
-        """Who must not cross which normal arc (protocol.md section 4); every normal arc is in it."""
+        """Return the originators that must not cross each normal arc (docs/protocol.md, "Every duplicate is blocked in
+        advance").
+
+        Every normal arc is a key of the result.
+        """
         entering: dict[frozenset[NodeId], list[tuple[int, NodeId, NodeId]]] = {}
         for (parent, child), cost in self.arcs.items():
             sink = self.loop_of(child)
@@ -79,22 +83,22 @@ class TrueGraph:
 
 @dataclass(slots=True)
 class TrueState:
-    """What the committed updates made, one after another."""
+    """The state after some committed updates."""
 
     groups: set[NodeId]
     arcs: dict[ArcName, int]
-    """Costs, by arc."""
+    """Costs by arc."""
     renamed: dict[NodeId, NodeId] = field(default_factory=dict)
-    """The present names of groups, by their old ones."""
+    """Present names of renamed groups, by their old names."""
 
     def after(self, operations: Iterable[Operation]) -> TrueState | None:
-        """The state after an update; None where it must be refused."""
+        """Return the state after an update. None if the update must be refused."""
         state = self._copy()
         is_possible = all(state._do(operation) for operation in operations)
         return state if is_possible else None
 
     def after_command(self, command: UpdateCommand) -> TrueState | None:
-        """The state after an update that was asked for; None where it must be refused."""
+        """Return the state after a command. None if the command must be refused."""
         match command.composite:
             case None:
                 return self.after(command.operations)
@@ -133,7 +137,7 @@ class TrueState:
         return TrueState(set(self.groups), dict(self.arcs), dict(self.renamed))
 
     def carried_out(self, operations: Iterable[Operation]) -> TrueState:
-        """The state after an update that was done, whatever was there before."""
+        """Return the state after an update that was done, whatever the state before it."""
         state = self._copy()
         carry_out(state.arcs, operations)
         for operation in operations:
@@ -178,10 +182,10 @@ class TrueState:
 
 
 class KnownDifferently(Protocol):
-    """What servers knew differently for a while, so that no serial run says how an update on it had to end."""
+    """Arcs and groups that servers knew differently for a while. No serial run can judge an update of these."""
 
     def touches(self, operations: Sequence[Operation]) -> bool:
-        """Whether an update rests on what was known differently."""
+        """True if an update depends on arcs or groups that servers knew differently."""
 
 
 Watch = Callable[[UpdateCommand, Outcome, TrueState, TrueState], None]
@@ -196,10 +200,11 @@ def run_serially(
     apart: KnownDifferently | None = None,
     arcs: Mapping[ArcName, int] | None = None,
 ) -> TrueState:
-    """The state after all updates in the order of final priorities; raises where the serial run has another outcome.
+    """Return the state after all updates in the order of final priorities. Raises if an outcome differs from the
+    answer.
 
-    `groups` and `arcs` are there at the start. A refusal that was not ordered (a deadline passed) may stand anywhere.
-    `watch` is shown each commit: command, outcome, and the states before and after.
+    `groups`, `arcs`: the state at the start. A refusal without a place, such as a passed deadline, may stand anywhere.
+    `watch`: called for each commit with the command, its outcome, and the states before and after.
     """
     state = TrueState(set(groups), dict(arcs or {}))
     for _, ticket, before, after in states(commands, answers, places, groups, apart, arcs):
@@ -221,9 +226,11 @@ def states(
     apart: KnownDifferently | None = None,
     arcs: Mapping[ArcName, int] | None = None,
 ) -> Iterator[tuple[Priority, int, TrueState, TrueState]]:
-    """Updates in the order of final priorities: place, ticket, states before and after; raises as `run_serially`."""
+    """Yield updates in the order of final priorities: place, ticket, states before and after. Raises as
+    `run_serially`.
+    """
     state = TrueState(set(groups), dict(arcs or {}))
-    # One server may refuse right after a commit of the same priority, so commits come first.
+    # A server may refuse right after a commit of the same priority, so commits come first.
     in_order = sorted(
         (places[ticket], not isinstance(answers[ticket], Committed), ticket) for ticket in commands if ticket in places
     )
@@ -240,7 +247,7 @@ def states(
 
 
 def carry_out_command(arcs: dict[ArcName, int], command: UpdateCommand) -> None:
-    """Change the arcs as an update that was committed did, whatever was asked for."""
+    """Change the arcs as a committed command did, whatever its kind."""
     match command.composite:
         case None:
             carry_out(arcs, command.operations)
@@ -260,7 +267,7 @@ def _rename(arcs: dict[ArcName, int], names: Mapping[NodeId, NodeId]) -> None:
 
 
 def carry_out(arcs: dict[ArcName, int], operations: Iterable[Operation]) -> None:
-    """Change the arcs as an update that was committed did."""
+    """Change the arcs as the operations of a committed update did."""
     for operation in operations:
         match operation:
             case JoinArc(parent, child):

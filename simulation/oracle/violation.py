@@ -1,4 +1,4 @@
-"""What a checker raises."""
+"""The exception of all checks."""
 
 from __future__ import annotations
 
