@@ -1,1 +1,1 @@
-"""What goes wrong, and when: all of it from a seed."""
+"""Faults of servers, links and disks, drawn from a seed."""

@@ -1,8 +1,8 @@
-"""What goes wrong with servers, links and disks while updates are under way, all of it from a seed.
+"""Faults of servers, links and disks while updates are under way, drawn from a seed.
 
-Each seed has a few kinds of trouble, alone or together; in each burst of updates some of them begin at some time and
-end at another. After the last one has ended nothing more goes wrong, and the cluster must come to rest by itself.
-Disks that fail are apart from these (`stale_disks`): what was told before does not fit what is told after.
+Each seed has a few kinds of trouble, alone or together. In each burst of updates some troubles begin and end at random
+times. After the last trouble has ended, the cluster must come to rest by itself. Disks that fail for good are not among
+these troubles (`stale_disks`): answers before such a failure do not fit answers after it.
 """
 
 from __future__ import annotations
@@ -22,42 +22,44 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
 
 TROUBLES_AT_MOST = 12
-"""In each burst."""
+"""Limit on the troubles of each burst."""
 
 SPREADS = (5.0, 30.0, 100.0)
-"""Within what time they begin."""
+"""Time spans within which troubles begin."""
 
 LASTING = (1.0, 5.0, 30.0, 100.0)
-"""How long they last, on average."""
+"""Mean durations of troubles."""
 
 FLAPS_AT_MOST = 8
-"""How often a link that flaps breaks."""
+"""Limit on the breaks of a flapping link."""
 
 FRAGILE_SHARE = 0.2
-"""Of the steps of a server that crashes within steps, those in which it does."""
+"""Share of the steps of a fragile server in which it crashes."""
 
 NOTHING_DURABLE_SHARE = 0.3
-"""Of crashes within steps, those before the step is durable."""
+"""Share of crashes within a step that come before the step is durable."""
 
 WRITES_TAKE = (0.5, 3.0, 20.0)
-"""Means on slow disks."""
+"""Mean durations of a write on a slow disk."""
 
 UNWRITABLE_SHARE = 0.3
-"""Of bursts, those in which a disk takes no writes for a while."""
+"""Share of bursts in which a disk takes no writes for a while."""
 
 UNWRITABLE_AT_MOST = 3
-"""Of them in such a burst."""
+"""Limit on the unwritable disks of such a burst."""
 
 KILLED_SHARE = 0.4
-"""Of servers with a slow disk, those that crash with steps that wait for it."""
+"""Share of servers with a slow disk that crash with steps waiting for it."""
 
 ASKED_AGAIN_SHARE = 0.5
-"""Of updates that were refused since a server was out of reach, those that are asked for again."""
+"""Share of updates refused for a server out of reach that clients ask for again."""
 
 AT_REST_WITHIN = 4_000.0
-"""How long after the last trouble all is at rest. A message takes 1 on average, 5 on a slow channel, and 100 there
-where it is very late; an update needs six in a row, and updates of a burst wait for one another, and for the servers to
-agree on a view, which takes some more."""
+"""Time after the last trouble within which the cluster comes to rest.
+
+A message takes 1 on average, 5 on a slow channel, and 100 if it is also very late. An update needs six messages in a
+row. The updates of a burst wait for one another, and for the servers to agree on a view, which takes some more.
+"""
 
 
 class Trouble(Enum):
@@ -85,7 +87,7 @@ class FaultPlan:
         chance: Random,
         disk_chance: Random,
     ) -> None:
-        """`disk_chance` is that of disks that take no writes: the other troubles are the same without them."""
+        """Create the plan. `disk_chance`: generator of the unwritable disks. Other troubles do not depend on these."""
         self._cluster = cluster
         self._network = network
         self._population = population
@@ -106,7 +108,7 @@ class FaultPlan:
         cluster.on_answer = self._answered
 
     def submit_burst(self) -> None:
-        """Let troubles begin and end within some time from now."""
+        """Let troubles begin and end within a random time from now."""
         chance = self._chance
         self.is_on = True
         self._over_at = self._cluster.now
@@ -130,7 +132,7 @@ class FaultPlan:
         self._ends_after(lasts)
 
     def check_over(self) -> None:
-        """Call when nothing is under way: raise where it took too long, or something is left."""
+        """Raise if the cluster took too long to come to rest, or keeps letters. Call this at rest."""
         after = self._cluster.now - self._over_at
         if after > AT_REST_WITHIN:
             raise InvariantViolatedError(f"stuck: it took {after:.0f} after the last trouble")
@@ -147,11 +149,11 @@ class FaultPlan:
         self._cluster.learn_unknown()
 
     def end_now(self) -> None:
-        """The last trouble ends at this instant: a server that was gone is brought back."""
+        """End the last trouble at this instant. A server that was gone is brought back."""
         self._over_at = self._cluster.now
 
     def check_repeated(self, commands: Iterable[UpdateCommand]) -> None:
-        """Repeated requests get the outcome that was told, or are not remembered where nothing was done."""
+        """Require that a repeated request gets its first outcome, or is unknown if it had no effect."""
         for command in commands:
             told, now = self._cluster.answers[command.ticket], self._cluster.outcome_now(command).outcome
             if now != told and not (_left_no_trace(told) and (_left_no_trace(now) or self._was_asked_again(command))):
@@ -221,7 +223,7 @@ class FaultPlan:
         return lasts
 
     def _answered(self, ticket: int, outcome: Outcome) -> None:
-        """A client that is told that a server is out of reach may ask again under the same request id."""
+        """Let a client that is told of a server out of reach ask again, by chance, under the same request id."""
         chance, commands = self._chance, self._population.commands
         if ticket not in commands or not self.is_on or not _is_unavailable(outcome):
             return

@@ -1,12 +1,14 @@
-"""One server crashes at the end of a seed and stays away: the others come to rest without it, or it is back at last.
+"""Loss of one server at the end of a seed: the other servers come to rest without it. In some seeds it comes back
+later.
 
-Whoever waits for it may wait, and letters to it are kept. Everything else is as if there had never been such a server,
-but for the arcs between it and the others, which are suspended. What it had decided, and told nobody but some of the
-others, is as these have it.
+Callers that wait for the lost server may wait, and letters to it are kept. Otherwise the cluster behaves as if the
+server had never existed, except that the arcs between it and other servers are suspended. Decisions that it had told
+only some of the others are as these servers have them.
 
-One that is not back is retired at each of the others in the end: nothing of it is left there, and nothing waits for it.
+A server that does not come back is retired at each of the others in the end. Then no state of it is left there, and no
+update or message waits for it.
 
-Source: protocol.md sections 6 and 7; NG 6.3.
+Source: docs/protocol.md, "For good" and "Who stays away"; NG 6.3.
 """
 
 from __future__ import annotations
@@ -39,14 +41,14 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
 
 SPREADS = (1.0, 30.0, 100.0)
-"""Within what time it crashes."""
+"""Time spans within which the server crashes."""
 
 BACK_SHARE = 0.5
-"""Of such servers, those that are back after all once the others are at rest."""
+"""Share of lost servers that come back once the others are at rest."""
 
 
 FIRST_TICKET = 20_000_000
-"""Of commands of operators: above all others."""
+"""Lowest ticket of operators' commands, above all other tickets."""
 
 
 class PermanentLoss:
@@ -60,23 +62,23 @@ class PermanentLoss:
         self.is_back_at_last = chance.random() < BACK_SHARE
         self._tickets = FIRST_TICKET
         self._unheard: dict[Operation, None] = {}
-        """What it may have told its callers alone: others were in doubt of it."""
+        """Operations whose outcome it may have told only its callers. Other servers were in doubt of them."""
 
     def lose(self) -> None:
-        """Let it crash within some time from now."""
+        """Let the server crash within a random time from now."""
         delay = self._chance.random() * self._chance.choice(SPREADS)
         self._cluster.send_errand(WORLD, Errand(partial(self._cluster.crash_for_good, self.server)), delay=delay)
 
     def retire(self, watch: Callable[[], None]) -> None:
-        """Let operators retire it at each of the others; the cluster is at rest then. `watch` is called each step."""
+        """Let operators retire the server at each of the others. Call this at rest. `watch`: called at each step."""
         cluster, subnet = self._cluster, Subnet(self.server)
         cluster.unconfigured.add(subnet)
         for server in self.others():
-            # Started again without its name in the configuration.
+            # The server restarts without the lost server's name in its configuration.
             cluster.crash(server, down_for=0.0)
         cluster.run(watch)
         for _ in cluster.servers:
-            # One that knows of arcs which another one has not ended is done when that one is.
+            # A server with arcs that another server has not ended yet is done only after that server.
             for server in self.others():
                 while self._knows_it(server):
                     before = len(at_once(cluster.servers[server].suspended_with_subnet(subnet)))
@@ -100,11 +102,11 @@ class PermanentLoss:
         self._cluster.answers.pop(self._tickets)
 
     def others(self) -> dict[ServerId, ServerCore]:
-        """The servers that are there."""
+        """Return the servers that are present."""
         return {server: core for server, core in self._cluster.servers.items() if server != self.server}
 
     def population_without(self) -> Population:
-        """Clients that want nothing of it; their commands are among those of all."""
+        """Return clients that use no node of the lost server. Their commands are among those of all clients."""
         population = self._population
         wanted, loops = self.arcs_without(population.wanted), self.arcs_without(population.loops)
         return Population(
@@ -118,11 +120,11 @@ class PermanentLoss:
         )
 
     def arcs_without(self, arcs: Iterable[ArcName]) -> list[ArcName]:
-        """The arcs that have no end at it."""
+        """Return the arcs that have no end at the lost server."""
         return [arc for arc in arcs if self._is_elsewhere(arc)]
 
     def note(self, apart: PartitionLedger) -> None:
-        """Take notice of what was asked for, and neither callers nor the others were told of: what became of it?"""
+        """Note the operations of which neither callers nor the other servers were told the outcome."""
         self._note_unheard()
         for operation in self._untold():
             if isinstance(operation, CreateGroup | DeleteGroup):
@@ -132,7 +134,9 @@ class PermanentLoss:
                 apart.arcs.add((operation.parent, operation.child))
 
     def check(self, state: TrueState) -> None:
-        """The others are at rest, and what they own is as it should be; `state` of the serial run."""
+        """Require that the others are at rest, with the graph of `state`, the state of the serial run, as far as they
+        own it.
+        """
         others = self.others()
         for server, core in others.items():
             _require("stuck", core.is_idle(), f"{server} has entries {sorted(core.entries.by_update)}")
@@ -185,7 +189,7 @@ class PermanentLoss:
         return self.server not in map(self._home, arc)
 
     def _home(self, node: NodeId) -> ServerId:
-        """A foreign process is at home nowhere."""
+        """Return the home of a node. A foreign process has no home among the servers."""
         return ServerId(subnet_of(node))
 
 

@@ -1,10 +1,10 @@
-"""Servers whose disk fails, and which start again from an older copy of it, or from an empty one.
+"""Servers whose disk fails, and which start again from an older copy of it, or from an empty disk.
 
-What such a server decided after the copy was made, and no other server knows of, is lost. All else comes back: of an
-arc with an end at a server that has its newest disk, the newest state is known there, a removal too. In the end both
-ends of every arc agree, and every invariant holds.
+Decisions of such a server after the copy was made are lost if no other server knows of them. Everything else comes
+back: a server with its newest disk at the other end of an arc knows the newest state of the arc, even a removal. In the
+end both ends of every arc agree, and every invariant holds.
 
-Source: protocol.md section 7, *Heal*; decision 0012.
+Source: docs/protocol.md, "Older copies"; docs/decisions/0012-older-copies.md.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.workload.clients import Population
 
 EMPTY_SHARE = 0.2
-"""Of failed disks, those of which there is no copy."""
+"""Share of failed disks without a copy."""
 
 SPREADS = (1.0, 10.0, 60.0)
-"""Within what time copies are made, and disks fail after that."""
+"""Time spans within which copies are made, and within which disks fail after that."""
 
 DOWN_FOR = (0.5, 10.0, 60.0)
-"""How long it takes to put a copy in place, on average."""
+"""Mean times until a copy is in place."""
 
 
 class StaleDisks:
@@ -57,19 +57,19 @@ class StaleDisks:
         self._chance = chance
         self._copies: dict[ServerId, list[Disk]] = {server: [] for server in cluster.servers}
         self._apart_before: set[ArcName] = set()
-        """Arcs that were apart before the first disk failed: the serial run does not know what became of them."""
+        """Arcs that were apart before the first disk failed. The serial run does not know their fate."""
         self._gone_back = cluster.on_old_disks
         self._tickets_before = 0
-        """Of updates that were asked for before the first disk failed."""
+        """Number of updates submitted before the first disk failed."""
 
     def make_copies(self) -> None:
-        """Some servers make a copy of their disks within some time from now."""
+        """Let some servers copy their disks within a random time from now."""
         for server in self._cluster.servers:
             if self._chance.random() < 0.5:
                 self._later(partial(self._make_copy, server))
 
     def fail_disks(self, apart: PartitionLedger) -> None:
-        """Some disks fail within some time from now."""
+        """Let some disks fail within a random time from now."""
         self._apart_before = set(apart.arcs)
         chance, servers = self._chance, list(self._cluster.servers)
         self._tickets_before = len(self._population.commands)
@@ -77,7 +77,10 @@ class StaleDisks:
             self._later(partial(self._fail, server))
 
     def note(self, apart: PartitionLedger) -> None:
-        """What an update that a gone server was asked for, or that has an end there, made is not what it was told."""
+        """Note the arcs and groups that the lost state of a server may contradict.
+
+        These are the arcs and groups of updates asked for at such a server, and the arcs with an end there.
+        """
         for server in self._gone_back:
             for ticket, command in self._population.commands.items():
                 if self._cluster.asked_at(ticket) == server:
@@ -89,7 +92,7 @@ class StaleDisks:
         apart.groups.update(group for group in spare if self._home(group) in self._gone_back)
 
     def check(self, state: TrueState, apart: PartitionLedger) -> None:
-        """Nothing that a server with its newest disk knows of is lost, or comes back that was removed."""
+        """Require that no arc which a server with its newest disk knows is lost, and that no removed arc comes back."""
         if not self._gone_back:
             return
         doubtful = self._doubtful(state) | apart.decided_apart | self._apart_before
@@ -100,7 +103,9 @@ class StaleDisks:
                 raise InvariantViolatedError(f"I8: {arc} {what}")
 
     def agree_on_groups(self, groups: set[NodeId]) -> set[NodeId]:
-        """The groups there are: as their homes have it where somebody may have gone back with what was told of them."""
+        """Return the existing groups. Homes decide on groups whose changes a server that has gone back may have
+        forgotten.
+        """
         doubtful = {
             operation.group
             for ticket, command in self._population.commands.items()
@@ -129,10 +134,10 @@ class StaleDisks:
         self._cluster.send_errand(WORLD, Errand(run), delay=delay)
 
     def _doubtful(self, state: TrueState) -> set[ArcName]:
-        """Arcs of which a server that has gone back may alone have known the newest."""
+        """Return the arcs of which only a server that has gone back may have known the newest state."""
         found: set[ArcName] = set()
         lost_groups = {group for group in self._population.spare_groups if self._home(group) in self._gone_back}
-        # That a group is none any more may be forgotten too, and what became of the process of its name is rejected.
+        # The server may have forgotten a group's deletion too. Then arcs to the process of that name are rejected.
         for server in self._gone_back:
             found_there = _groups_of(self._cluster.servers[server])
             lost_groups |= {group for group in found_there ^ state.groups if self._home(group) == server}
@@ -156,7 +161,9 @@ class StaleDisks:
         return found
 
     def _heard(self) -> dict[int, set[ServerId]]:
-        """By ticket, who has said that they did an update. What others missed its coordinator may have lost."""
+        """Return the servers that have confirmed each update, by ticket. Updates that others missed its coordinator may
+        have lost.
+        """
         done: dict[UpdateId, set[ServerId]] = defaultdict(set)
         by_final: dict[Priority, UpdateId] = {}
         for sent in self._cluster.sent:
@@ -187,7 +194,7 @@ class StaleDisks:
         return {self._home(arc[0], arc[1]), self._home(arc[1], arc[0])}
 
     def _home(self, node: NodeId, other: NodeId | None = None) -> ServerId:
-        """A foreign process lives where its group does."""
+        """Return the home of a node. A foreign process lives where its group does."""
         some = next(iter(self._cluster.servers.values()))
         if other is not None and not some.knows_subnet_of(node):
             return some.home_of(other)

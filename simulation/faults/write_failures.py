@@ -1,12 +1,12 @@
-"""Disks that take no writes for a while, and what servers say of that to one another.
+"""Disks that take no writes for a while, and the statements of servers about this to one another.
 
     a write fails ---> no message is taken ---> it lasts: said over each open connection ---> PeerLost at its other end
     all is written <--- the trouble ends        and taken back a while after its end -------> PeerMet there
 
-Nothing that the server steps meanwhile leaves it. Whoever has heard it does without it until it hears something else,
-over whatever connection; the server itself has lost nobody.
+Output of the server's steps does not leave it meanwhile. A peer that has heard the statement does without the server
+until it hears otherwise, over any connection. The server itself has lost no peer.
 
-All is drawn apart from the other troubles, so that these are the same with and without it.
+This module draws from a generator of its own, so that the other troubles are the same with and without it.
 
 Source: nameserver/detector/write_health.py, nameserver/transport/peer_transport.py.
 """
@@ -22,20 +22,20 @@ from simulation.cluster.connections import BreakingConnections
 from simulation.cluster.networks import Arrival, Channel, Errand, RandomNetwork
 
 NOTICED_AFTER = 1.0
-"""Mean time until a server knows that it cannot write: it takes messages till then."""
+"""Mean time until a server knows that it cannot write. It takes messages until then."""
 
 SAID_AFTER = (1.0, 10.0)
-"""Mean times until it says so."""
+"""Mean times until the server says so."""
 
 TAKEN_BACK_AFTER = 2.0
-"""Mean time from the end of the trouble until it says so no more."""
+"""Mean time from the end of the trouble until the server takes the statement back."""
 
 HEARD_AFTER = 1.0
-"""Mean time until another server hears what is said."""
+"""Mean time until a peer hears a statement."""
 
 
 class WriteFailures:
-    """The disks of a cluster that fail, and who knows."""
+    """The failing disks of a cluster, and the peers that know of them."""
 
     def __init__(self, cluster: Cluster, network: RandomNetwork, links: BreakingConnections, chance: Random) -> None:
         self._cluster = cluster
@@ -45,11 +45,11 @@ class WriteFailures:
         self._said: set[ServerId] = set()
         """Servers that say that they cannot write."""
         self._given_up: set[Channel] = set()
-        """Who has heard that, as the sender, and of whom."""
+        """Channels whose sender has heard that the receiver cannot write."""
         links.words = self
 
     def begin(self, server: ServerId, lasts: float) -> None:
-        """Let nothing be written on a server's disk for a while."""
+        """Let a server's disk take no writes for `lasts`."""
         cluster = self._cluster
         cluster.begin_failing(server)
         until = cluster.now + lasts
@@ -58,21 +58,21 @@ class WriteFailures:
         cluster.send_errand(WORLD, Errand(partial(self._end, server)), delay=lasts)
 
     def is_given_up(self, end: ServerId, other: ServerId) -> bool:
-        """Whether a server has lost another one since that cannot write, and heard nothing else since."""
+        """True if `end` has lost `other`, which cannot write, and has not heard from it since."""
         return Channel(end, other) in self._given_up
 
     def can_be_heard(self, end: ServerId, other: ServerId) -> None:
-        """What a server says arrives at another one again."""
+        """Note that statements of `other` arrive at `end` again."""
         if other in self._said or self.is_given_up(end, other):
             self._let_hear(end, other)
 
     def crashed(self, server: ServerId) -> None:
-        """A server is no more: it knows nothing of others, and says nothing."""
+        """Note that a server has crashed. It knows nothing of its peers, and says nothing."""
         self._said.discard(server)
         self._given_up = {channel for channel in self._given_up if channel.sender != server}
 
     def started(self, server: ServerId) -> None:
-        """A server is back; its disk may still fail."""
+        """Note that a server has started again. Its disk may still fail."""
         if self._fails(server):
             self._expect_word(server)
 
@@ -104,13 +104,15 @@ class WriteFailures:
                 self._let_hear(end, server)
 
     def _let_hear(self, end: ServerId, other: ServerId) -> None:
-        """What is said comes after all letters that were sent before."""
+        """Schedule the arrival of a statement after all letters that were sent before it."""
         after = max(0.0, self._network.arrived_by(Channel(other, end)) - self._cluster.now)
         hear = partial(self._hear, end, other, self._links.session(end, other))
         self._later(end, hear, HEARD_AFTER, at_least=after)
 
     def _hear(self, end: ServerId, other: ServerId, session: int) -> None:
-        """Heartbeats tell what is so now. Where none arrives any more, the next connection has them."""
+        """Let `end` hear the present statement of `other`. If the connection is gone, the next connection
+        carries it.
+        """
         links = self._links
         if not links.carries(other, end) or links.session(end, other) != session:
             return
