@@ -1,1 +1,1 @@
-"""Schedules as short texts: read and written, run, recorded, and made shorter."""
+"""Scenarios, which are schedules as short texts: reading, writing, running, recording and shrinking them."""

@@ -1,6 +1,6 @@
-"""What clients of a scenario do with messages, and what they are told: each message is named by its text.
+"""Message steps of a scenario: the actions of clients, and the answers they get. The text of a message names it.
 
-A text is one word, and each is sent once. A mailbox is at the home of its process, and has one reader.
+A text is one word, and each text is sent once. A mailbox is at the home of its process, and has one reader.
 """
 
 from __future__ import annotations
@@ -38,40 +38,40 @@ from simulation.scenario.schedule import (
 )
 
 FIRST_TICKET = 1_000_000
-"""Above the numbers of updates."""
+"""Lowest ticket of message steps, above the numbers of updates."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    """Who listens for one process."""
+    """The listener of one process."""
 
     server: ServerId
     mailbox: int
     epoch: int
     position: Position
-    """All through it was handed over."""
+    """Position through which all messages were handed over."""
     handed: list[HandedText] = field(default_factory=list)
 
 
 class MessageSteps(Watcher):
-    """The senders and listeners of a scenario under way."""
+    """The senders and listeners of a scenario that runs."""
 
     def __init__(
         self, cluster: Cluster, take: Callable[[ServerId, DeliveryEvent], None], tell: Callable[[str], None]
     ) -> None:
-        """`take`: let a server take an event now."""
+        """Create the senders and listeners. `take`: lets a server take an event now."""
         self._cluster, self._take, self._tell = cluster, take, tell
         self._ticket = FIRST_TICKET
         self._texts: dict[int, str] = {}
-        """By the ticket of what was sent."""
+        """Texts by the ticket of their message."""
         self._told: dict[str, str] = {}
-        """What the sender of a text was told last."""
+        """Last answer to the sender of each text."""
         self._begun: dict[int, Subscribed] = {}
         self._readers: dict[NodeId, _Reader] = {}
         cluster.watcher = self
 
     def answered(self, server: ServerId, answers: list[Answer]) -> None:
-        """Tell senders and listeners."""
+        """Pass answers to senders and listeners."""
         del server
         for answer in answers:
             match answer:
@@ -93,7 +93,7 @@ class MessageSteps(Watcher):
             self._tell(f"    sender of {text}: {told}")
 
     def do(self, step: SendText | OpenBox | CloseBox | Listen | AcknowledgeAll) -> None:
-        """Let a client do something."""
+        """Let a client take a step."""
         self._ticket += 1
         match step:
             case SendText(text, targets):
@@ -114,7 +114,7 @@ class MessageSteps(Watcher):
                     self._take(reader.server, Acknowledge(reader.mailbox, "", reader.epoch, reader.position))
 
     def _listen(self, process: NodeId) -> None:
-        """Hand over all that is durable and was not handed over; one whose server has crashed begins again."""
+        """Hand over all durable messages not handed over yet. A listener whose server has crashed begins again."""
         server, before = _home(process), self._readers.get(process)
         self._take(server, Subscribe(self._ticket, process))
         begun = self._begun.pop(self._ticket, None)
@@ -134,7 +134,7 @@ class MessageSteps(Watcher):
             reader.position = max(reader.position, end)
 
     def shown(self, expected: ExpectSent | ExpectHanded) -> ExpectSent | ExpectHanded:
-        """What is so, in the place of what is expected."""
+        """Return the actual state in the form of an expectation."""
         match expected:
             case ExpectSent(text):
                 return ExpectSent(text, self._told.get(text, "waiting"))
@@ -143,7 +143,7 @@ class MessageSteps(Watcher):
                 return ExpectHanded(process, () if reader is None else tuple(reader.handed))
 
     def unsettled(self) -> list[ServerId]:
-        """The servers that wait for others to have what was sent."""
+        """Return the servers with messages that are not settled."""
         return [server for server, core in self._cluster.servers.items() if core.delivery.origin.unsettled]
 
 

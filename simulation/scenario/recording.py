@@ -1,6 +1,6 @@
-"""A run that was left to chance, as a scenario that replays it: what clients changed, and when each message arrived.
+"""Records a random run as a scenario that replays it: the changes of clients, and the arrival of each message.
 
-A scenario has no slow disks and no letters that come twice: a letter waits until it is delivered, which is the same to
+A scenario has no slow disks and no repeated letters. Instead a letter waits until it is delivered, which is the same to
 its receiver.
 """
 
@@ -18,7 +18,7 @@ from simulation.scenario.schedule import Ask, Crash, Deliver, Expire, Lose, Meet
 def record(
     cluster: Cluster, groups: Sequence[NodeId], bursts: Iterable[Sequence[Arrival | Restart | None]]
 ) -> Scenario:
-    """What happened in bursts with a quiet point between them, over groups that were created before."""
+    """Return the scenario of some bursts with a quiet point between them. `groups`: created before."""
     steps: list[Step] = []
     deadlines: dict[int, tuple[ServerId, float]] = {}
     for burst in bursts:
@@ -36,7 +36,7 @@ def _steps(
         case Restart(server):
             yield Crash(server)
         case Arrival(_, _, _, Sent(message=Posted())):
-            return  # It arrives with the next letter behind it, or when all is quiet.
+            return  # The post arrives with the next letter behind it, or at the next quiet point.
         case Arrival(_, _, _, Sent() as sent):
             ticket = cluster.ticket_of(sent.message)
             if ticket is None or ticket in deadlines:  # Reads are not recorded.

@@ -1,8 +1,11 @@
-"""Runs a scenario on real cores, checks what must hold, and tells the conversation.
+"""Runs a scenario on real cores, checks the invariants, and prints the conversation.
 
-Walks from every originator are made after each step but while servers part and heal, as in `flight`. At quiet points
-every invariant is checked and the outcomes are compared with the serial run, and all messages are settled. Source:
-protocol.md sections 2, 5 and 8; delivery.md section 18.
+After each step a walk from every originator is checked, as in `in_flight_walks`, except while servers part and heal. At
+quiet points every invariant is checked, the outcomes are compared with the serial run, and all messages must be
+settled.
+
+Source: docs/protocol.md, "The invariants", "Order" and "Questions over several servers"; docs/testing.md, "The
+simulator".
 """
 
 from __future__ import annotations
@@ -66,11 +69,11 @@ from simulation.scenario.schedule import (
 
 
 class ScenarioFailedError(AssertionError):
-    """The servers did something else than a scenario says."""
+    """The servers did not do what a scenario expects."""
 
 
 class ScenarioRunner:
-    """A scenario under way."""
+    """A scenario that runs."""
 
     def __init__(
         self,
@@ -81,9 +84,11 @@ class ScenarioRunner:
         is_strict: bool = True,
         walks: bool = True,
     ) -> None:
-        """`tell` gets the lines of the conversation. Not strict: a `deliver` that finds nothing is passed over.
+        """Create a runner.
 
-        `walks`: whether to walk after each step.
+        `tell`: function that gets the lines of the conversation.
+        `is_strict`: False to pass over a `deliver` that finds no message.
+        `walks`: True to check walks after each step.
         """
         self._scenario = scenario
         self._tell = tell
@@ -100,19 +105,19 @@ class ScenarioRunner:
         self._deadlines = {
             step.update: place - 0.5 for place, step in enumerate(scenario.steps) if isinstance(step, Expire)
         }
-        """Time counts steps."""
+        """Deadlines of updates that expire, by number. Time counts steps."""
         self._told: set[int] = set()
         self.arcs: dict[ArcName, int] = {}
-        """The arcs there were, with their costs, at the last quiet point."""
+        """Arcs with their costs at the last quiet point."""
         self.passed_over: set[int] = set()
-        """The places of deliveries that found nothing."""
+        """Places of deliveries that found no message."""
         self._apart: dict[tuple[ServerId, ServerId], None] = {}
-        """Who has found whom out of reach."""
+        """Pairs of servers of which the first has found the second out of reach."""
         self.done: list[Step] = []
-        """What was done: updates, arrivals as `Deliver`, quiet points."""
+        """Steps that were done: updates, arrivals as `Deliver`, quiet points."""
 
     def run(self) -> None:
-        """Set up, take every step, and come to rest; raises what the cores raise, and `AssertionError`."""
+        """Set up, take every step, and come to rest. Raises `AssertionError` and the exceptions of the cores."""
         self._set_up()
         for place, step in enumerate(self._scenario.steps):
             self._network.now = float(place)
@@ -189,7 +194,7 @@ class ScenarioRunner:
                 self._apart.pop((server, peer), None)
                 self._cluster.take(Arrival(now, server, PeerMet(peer, (Subnet(peer),)), None))
             case Expire():
-                pass  # The time of its step is past the deadline.
+                pass  # The time of the step is past the deadline.
         self.done.append(step)
         self._take_own()
 
@@ -254,7 +259,7 @@ class ScenarioRunner:
         for ticket in sorted(self._cluster.answers.keys() - self._told):
             self._told.add(ticket)
             self._tell(f"    client of {ticket}: {_show_outcome(self._cluster.answers[ticket])}")
-        # Walks stop at arcs that are suspended, and at different ones until all servers have heard of them.
+        # Walks stop at suspended arcs, and at different ones until all servers have heard of them.
         if not self._walks or any(core.is_parted or not core.is_steady for core in self._cluster.servers.values()):
             return
         ground = Ground(self._cluster, self._commands)

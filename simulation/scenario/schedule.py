@@ -1,42 +1,40 @@
-"""A schedule of updates and messages as a short text, read and written here; `runner` runs it.
+"""A schedule of updates and messages as a short text: the format, its reader and its writer. `runner` runs it.
 
     # A comment, up to the end of its line.
     servers a b c                          one server for each subnet, named after it
-    groups x@a y@b z@c                     what is there at the start: groups,
+    groups x@a y@b z@c                     the state at the start: groups,
     arc x@a y@b cost 2                     and arcs
-
     at a join x@a z@c, leave x@a y@b       update 1: a client asks the server a for one atomic update
     at b join y@b z@c                      update 2
 
-    mailbox open p@a                       what reaches p@a is kept from now on; `mailbox close p@a` ends that
+    mailbox open p@a                       the messages for p@a are kept from now on; `mailbox close p@a` ends that
     send hello to x@a y@b except z@c       a client sends the message `hello` at the home of x@a: one word, sent once
-    listen p@a                             who listens for p@a is handed all there is for it that it was not handed yet
-    acknowledge p@a                        and acknowledges all of it
-
-    hold a>b Order 1                       the Order of update 1 from a to b waits, with all that comes after it there;
+    listen p@a                             the listener of p@a is handed all its messages that it was not handed yet
+    acknowledge p@a                        and acknowledges all of them
+    hold a>b Order 1                       the Order of update 1 from a to b waits, with all later messages from a to b;
     hold b>c Commit                        any Commit from b to c;
-    hold c>a                               anything from c to a
+    hold c>a                               any message from c to a
     hold a>c Parcel                        posts are named by their kind alone: Parcel, Stub, Confirm, Want, Over,
                                            Probe, Probed
-    run                                    all else arrives, what was sent first comes first
-    release a>b Order 1                    lets go what was held by the very same words; alone, it lets go everything
-    deliver c>a Vote 2                     what waits from c to a arrives now, through the Vote of update 2; held or not
+    run                                    all other messages arrive, in the order in which they were sent
+    release a>b Order 1                    releases what was held by exactly these words; alone, releases everything
+    deliver c>a Vote 2                     messages from c to a arrive now, through the Vote of update 2, held or not
     expire 2                               the deadline of update 2 passes
-    crash b                                b loses what it did not make durable, starts again and connects again
+    crash b                                b loses all that it did not make durable, restarts and connects again
     lose a b                               a finds b out of reach; letters between them wait only if they are held
     meet a b                               a finds b again
-    quiet                                  held messages are let go, in the order of their lines, each time nothing else
-                                           arrives; then all that must hold of a cluster at rest is checked
+    quiet                                  held messages are released, in the order of their lines, each time no other
+                                           message arrives; then all invariants of a cluster at rest are checked
 
-    answer 1 committed formed x@a y@b      what the client was told: `committed` (with what it did, or a part of it),
+    answer 1 committed formed x@a y@b      the client was told `committed` (with all or some of the effects),
     answer 2 refused NOT_A_MEMBER          `refused` and the reason, or `waiting`
-    sent hello settled 2                   what the sender was told last: `accepted`, `settled` and the number of
-                                           mailboxes, `refused` and the reason, or `waiting`
-    handed p@a hello late:again            all that was handed to who listens for p@a, in order (or `handed p@a none`)
-    arcs x@a>y@b y@b>z@c                   the arcs there are (or `arcs none`); quiet first
-    loops x@a y@b, z@c u@c                 the virtual nodes there are (or `loops none`); quiet first
+    sent hello settled 2                   the sender was last told `accepted`, `settled` and the number of mailboxes,
+                                           `refused` and the reason, or `waiting`
+    handed p@a hello late:again            all messages handed to the listener of p@a, in order (or `handed p@a none`)
+    arcs x@a>y@b y@b>z@c                   the existing arcs (or `arcs none`); quiet first
+    loops x@a y@b, z@c u@c                 the existing virtual nodes (or `loops none`); quiet first
 
-Updates are numbered in the order of their lines. A scenario ends with `quiet`, said or not.
+Updates are numbered in the order of their lines. A scenario ends with `quiet`, written or not.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ MESSAGE_KINDS = tuple(sorted(kind.__name__ for kind in (*get_args(Message), *get
 
 
 class ScenarioSyntaxError(ValueError):
-    """A line that cannot be understood; says which and why."""
+    """A line that cannot be parsed. The message names the line and the reason."""
 
     def __init__(self, line: int, why: str) -> None:
         super().__init__(f"line {line}: {why}")
@@ -84,7 +82,7 @@ class ScenarioSyntaxError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class StartArc:
-    """An arc that is there at the start."""
+    """An arc of the start state."""
 
     arc: ArcId
     cost: int = 0
@@ -92,7 +90,7 @@ class StartArc:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A client asks. `number` names the update in other steps."""
+    """A client submits an update. `number` names the update in other steps."""
 
     number: int
     server: ServerId
@@ -101,7 +99,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Some messages of a channel. None: of any kind, of any update."""
+    """Some messages of a channel. `kind` None: any kind. `update` None: any update."""
 
     channel: Channel
     kind: str | None = None
@@ -110,21 +108,21 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Let these messages wait."""
+    """Hold these messages."""
 
     messages: Selection
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Let them go on; None: all that is held."""
+    """Release these messages. None: all held messages."""
 
     messages: Selection | None
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Let a channel go on through the first of these messages."""
+    """Let the messages of a channel arrive through the first selected one."""
 
     messages: Selection
 
@@ -138,14 +136,14 @@ class Expire:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A server crashes and starts again."""
+    """A server crashes and restarts."""
 
     server: ServerId
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """A server finds another one out of reach."""
+    """A server finds a peer out of reach."""
 
     server: ServerId
     peer: ServerId
@@ -153,7 +151,7 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class Meet:
-    """A server finds another one again."""
+    """A server finds a peer again."""
 
     server: ServerId
     peer: ServerId
@@ -161,14 +159,14 @@ class Meet:
 
 @dataclass(frozen=True, slots=True)
 class OpenBox:
-    """What reaches a process is kept from now on."""
+    """The messages for a process are kept from now on."""
 
     process: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class CloseBox:
-    """Nothing is kept any more for a process."""
+    """The messages for a process are no longer kept."""
 
     process: NodeId
 
@@ -183,31 +181,31 @@ class SendText:
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Who listens for a process is handed what there is."""
+    """The listener of a process is handed its messages."""
 
     process: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeAll:
-    """Who listens for a process has handled all that was handed over."""
+    """The listener of a process acknowledges all messages that it was handed."""
 
     process: NodeId
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Let all arrive that is not held."""
+    """Let all messages arrive that are not held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Let all arrive, and check."""
+    """Let all messages arrive, and check the cluster at rest."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectAnswer:
-    """What a client was told: `outcome` is `committed`, `waiting` or the reason of a refusal."""
+    """Answer that a client was told. `outcome`: `committed`, `waiting` or the reason of a refusal."""
 
     update: int
     outcome: str
@@ -217,21 +215,21 @@ class ExpectAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ExpectArcs:
-    """The arcs there are."""
+    """The existing arcs."""
 
     arcs: frozenset[ArcId]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectLoops:
-    """The virtual nodes there are."""
+    """The existing virtual nodes."""
 
     loops: frozenset[frozenset[NodeId]]
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectSent:
-    """What a sender was told last."""
+    """Last answer that a sender was told."""
 
     text: str
     told: str = ""
@@ -239,7 +237,7 @@ class ExpectSent:
 
 @dataclass(frozen=True, slots=True)
 class HandedText:
-    """One message that was handed over."""
+    """A message that was handed over."""
 
     text: str
     is_late: bool = False
@@ -250,7 +248,7 @@ class HandedText:
 
 @dataclass(frozen=True, slots=True)
 class ExpectHanded:
-    """All that was handed over to who listens for a process."""
+    """All messages that the listener of a process was handed."""
 
     process: NodeId
     handed: tuple[HandedText, ...] = ()
@@ -266,14 +264,14 @@ WAITING = "waiting"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is there at the start, and what happens."""
+    """A start state and the steps from there."""
 
     servers: tuple[Subnet, ...]
     groups: tuple[NodeId, ...]
     arcs: tuple[StartArc, ...]
     steps: tuple[Step, ...]
     lines: tuple[int, ...] = ()
-    """The line of each step, where it was read from a text."""
+    """Line of each step. Empty if the scenario was not read from a text."""
 
     @property
     def asks(self) -> tuple[Ask, ...]:
@@ -281,17 +279,17 @@ class Scenario:
         return tuple(step for step in self.steps if isinstance(step, Ask))
 
     def line_of(self, place: int) -> str:
-        """Where a step comes from, for those who read an error."""
+        """Return the line of a step as a prefix of an error message. Empty if the scenario was not read from a text."""
         return f"line {self.lines[place]}: " if self.lines else ""
 
 
 def read_scenario(text: str) -> Scenario:
-    """Read a text; raises `ScenarioSyntaxError`."""
+    """Parse a text. Raises `ScenarioSyntaxError`."""
     return _Reader(text).read()
 
 
 def write_scenario(scenario: Scenario, *, comments: Iterable[str] = ()) -> str:
-    """The text of a scenario, its updates numbered anew."""
+    """Return the text of a scenario, with its updates numbered anew."""
     number = {ask.number: place for place, ask in enumerate(scenario.asks, start=1)}
     lines = [f"# {comment}" for comment in comments]
     lines.append(" ".join(["servers", *scenario.servers]))
@@ -304,7 +302,7 @@ def write_scenario(scenario: Scenario, *, comments: Iterable[str] = ()) -> str:
 
 
 def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
-    """One step as it is written."""
+    """Return the text of a step."""
     match step:
         case Ask():
             return f"at {step.server} " + ", ".join(map(_show_operation, step.operations))
@@ -340,7 +338,7 @@ def show_step(step: Step, number_of: Callable[[int], int] = int) -> str:
 
 
 def with_steps(scenario: Scenario, steps: Iterable[Step]) -> Scenario:
-    """The same start, other steps."""
+    """Return a scenario with the same start state and other steps."""
     return replace(scenario, steps=tuple(steps), lines=())
 
 
@@ -380,7 +378,7 @@ def _show_operation(operation: Operation) -> str:
 
 
 def show_selection(messages: Selection, number_of: Callable[[int], int] = int) -> str:
-    """Messages as a step names them."""
+    """Return the text of a selection."""
     words = [f"{messages.channel.sender}>{messages.channel.receiver}"]
     if messages.kind is not None:
         words.append(messages.kind)
@@ -394,7 +392,7 @@ def _cost(cost: int) -> str:
 
 
 class _Reader:
-    """Reads line after line; every error names the line that is under way."""
+    """Reads line after line. Every error names the current line."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()
@@ -624,7 +622,7 @@ class _Reader:
 
 
 def _divided(words: list[str], *, at: str) -> tuple[list[str], list[str]]:
-    """The words before and behind one; all of them are before it where it is not there."""
+    """Return the words before and behind the word `at`. Without that word, all words are before it."""
     place = words.index(at) if at in words else len(words)
     return words[:place], words[place + 1 :]
 
@@ -634,7 +632,7 @@ def _handed(word: str) -> HandedText:
 
 
 def _split(words: Iterable[str]) -> Iterator[list[str]]:
-    """The parts between commas; a comma stands alone or behind a word."""
+    """Yield the parts between commas. A comma stands alone or behind a word."""
     part: list[str] = []
     for word in words:
         if word.endswith(","):

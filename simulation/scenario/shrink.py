@@ -1,8 +1,8 @@
-"""Finds a short scenario that fails as a long one does.
+"""Finds a short scenario that fails in the same way as a long one.
 
-First what is asked for: updates, operations, what is there at the start. A smaller run seldom fails under the very
-schedule of the larger one, so some others are tried, by chance. Then the schedule: either the few messages that must
-be delivered out of turn, or the few that must be held, whichever takes fewer lines.
+The shrinker first reduces the work: updates, operations, and the start state. A smaller run seldom fails under the
+schedule of the larger one, so a few random schedules are tried too. Then the shrinker reduces the schedule: to a few
+messages delivered out of turn, or to a few held messages, whichever takes fewer lines.
 
 The idea of taking parts away by halves is delta debugging (A. Zeller and R. Hildebrandt, 2002).
 """
@@ -39,17 +39,22 @@ from simulation.scenario.schedule import (
 )
 
 SCHEDULES_TRIED = 40
-"""Schedules by chance for each smaller run that does not fail under the one it comes from: so many for one update,
-fewer for more."""
+"""Number of random schedules for a smaller run that does not fail under its own schedule.
+
+The number is for a run of one update, and is divided by the number of updates.
+"""
 
 MERGED_SCHEDULES_TRIED = 10
-"""The same for a run with a server less: there are many pairs, and few can be one."""
+"""Number of random schedules for a run with a server less.
+
+It is lower than `SCHEDULES_TRIED`: there are many pairs of servers, and few can be merged.
+"""
 
 FEW_UPDATES = 6
-"""Other schedules are tried for no more updates than these."""
+"""Limit on the updates of a run for which random schedules are tried."""
 
 WORKLOAD_SHARE = 0.6
-"""Of the time, how much may go by before the schedule is made simple."""
+"""Share of the time after which the schedule must be simplified."""
 
 HOLDS_TRIED = 300
 HELD_AT_MOST = 3
@@ -68,15 +73,16 @@ class Failure:
 
     kind: str
     scenario: Scenario
-    """As it was given, without the deliveries that found nothing."""
+    """The scenario as given, without the deliveries that found no message."""
     replay: Scenario
-    """What happened, every arrival a `Deliver`."""
+    """The steps that were done, with every arrival as a `Deliver`."""
 
 
 def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) -> Failure | None:
-    """Run a scenario, passing over what cannot be delivered; None where it does not fail.
+    """Run a scenario, passing over deliveries that find no message. None if it does not fail.
 
-    With `chance`, what is not said is left to chance; with `walks`, walks are made after each step.
+    `chance`: draws the order of messages that the scenario leaves open.
+    `walks`: True to check walks after each step.
     """
     stage = ScenarioRunner(scenario, choose=first if chance is None else chance.choice, is_strict=False, walks=walks)
     try:
@@ -88,11 +94,11 @@ def attempt(scenario: Scenario, chance: Random | None = None, *, walks: bool) ->
 
 
 def shrink(scenario: Scenario, *, kind: str, time_used: Callable[[], float]) -> Scenario:
-    """A shorter scenario with the same kind of failure.
+    """Return a shorter scenario with the same kind of failure.
 
-    `kind` names what went wrong, as `kind_of` does; where that is no more than a type, any failure of the type is of
-    the kind. `time_used` says how much of the time for it has gone by: from 0 to 1, where the best one found is
-    returned. Raises `NotReproducedError`, also where the scenario fails in another way.
+    `kind`: the kind of the failure, as of `kind_of`. A bare exception type stands for all its failures.
+    `time_used`: returns the share of the time that has passed, from 0 to 1. At 1 the best scenario so far is returned.
+    Raises `NotReproducedError` if the scenario does not fail, or fails in another way.
     """
     for walks in (False, True):
         failure = attempt(scenario, walks=walks)
@@ -108,7 +114,7 @@ class _Shrinker:
         self._time_used = time_used
         self._time_allowed = WORKLOAD_SHARE
         self._replays = True
-        """Whether a schedule is kept arrival for arrival, or as it was written."""
+        """True while a schedule is kept arrival for arrival. False: as it was written."""
 
     def shrink(self) -> Scenario:
         self._start_at_last_burst()
@@ -137,7 +143,7 @@ class _Shrinker:
         return self._time_used() > self._time_allowed
 
     def _start_at_last_burst(self) -> None:
-        """Let the arcs that were there before the last burst be there at the start."""
+        """Move the arcs that existed before the last burst into the start state."""
         steps = self._best.replay.steps
         ends = [place + 1 for place, step in enumerate(steps) if isinstance(step, Quiet)]
         begin = max((end for end in ends if end < len(steps)), default=0)
@@ -148,7 +154,7 @@ class _Shrinker:
         self._accept(replace(self._best.scenario, arcs=arcs, steps=steps[begin:], lines=()))
 
     def _accept(self, candidate: Scenario, *, schedules: int = SCHEDULES_TRIED) -> bool:
-        """Take a candidate that fails under its own schedule, or another one; return whether it does."""
+        """Take a candidate that fails under its own schedule or another one. Return True if it fails."""
         failure = self._find(candidate, schedules)
         if failure is not None:
             self._best = replace(failure, scenario=failure.replay) if self._replays else failure
@@ -205,7 +211,7 @@ class _Shrinker:
 
 
 def _at_random(scenario: Scenario, chance: Random) -> Scenario:
-    """The same updates, with some arrivals by chance between them."""
+    """Return the same updates, with random arrivals between them."""
     channels = [Channel(ServerId(a), ServerId(b)) for a, b in permutations(scenario.servers, 2)]
     steps: list[Step] = []
     for step in scenario.steps:
@@ -260,12 +266,12 @@ def _without_arcs(scenario: Scenario, arcs: Container[StartArc]) -> Scenario:
 
 
 def _quiet_places(scenario: Scenario) -> list[int]:
-    """But for the last, with which every scenario ends."""
+    """Return the places of all quiet steps except the last, with which every scenario ends."""
     return [place for place, step in enumerate(scenario.steps[:-1]) if isinstance(step, Quiet)]
 
 
 def _unsaid_places(scenario: Scenario) -> list[int]:
-    """Steps that ask for nothing."""
+    """Return the places of all steps that submit no update."""
     return [place for place, step in enumerate(scenario.steps) if not isinstance(step, Ask)]
 
 
@@ -287,7 +293,7 @@ def _nodes_used(scenario: Scenario) -> set[NodeId]:
 
 
 def _renamed(scenario: Scenario) -> Scenario:
-    """Short names, in the same order."""
+    """Return the scenario with short names, in the same order."""
     servers = {server: Subnet(_letters(place)) for place, server in enumerate(sorted(scenario.servers))}
     nodes = sorted(_nodes_used(scenario) | set(scenario.groups))
     width = len(str(len(nodes)))
@@ -349,5 +355,5 @@ def _nodes_of(operation: Operation) -> tuple[NodeId, ...]:
 
 
 def _letters(place: int) -> str:
-    """a, b, ... z, za, zb, ...: in order."""
+    """Return the label of a place: a, b, ... z, za, zb, ..., in order."""
     return "z" * (place // 25) + "abcdefghijklmnopqrstuvwxy"[place % 25]
