@@ -1,1 +1,1 @@
-"""Proof by simulation: the protocol's invariants as functions that tests, the simulator and the audit agree on."""
+"""Proof by simulation: the protocol's invariants as functions that tests, the simulator and the audit share."""

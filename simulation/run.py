@@ -1,4 +1,4 @@
-"""Runs one seed: servers, nodes, bursts of concurrent updates; checks everything after each burst."""
+"""Runs one seed: servers, nodes, and bursts of concurrent updates, with all checks after each burst."""
 
 from __future__ import annotations
 
@@ -49,22 +49,24 @@ from simulation.workload.resolvers import Resolvers
 BURSTS_AT_MOST = 6
 
 RESTART_SHARES = (0.0, 0.0, 0.002, 0.01, 0.05)
-"""Of steps, those at which a server crashes and starts again; a seed takes one of these."""
+"""Shares of steps at which a server crashes and restarts. A seed draws one of them."""
 
 OLD_COPIES_SHARE = 0.4
-"""Of seeds with faults, those at the end of which disks fail."""
+"""Share of seeds with faults at the end of which disks fail."""
 
 NEVER_BACK_SHARE = 0.2
-"""Of the others with faults, those at the end of which a server stays away, for good or until the rest is at rest."""
+"""Share of the other seeds with faults at the end of which a server stays away, for good or until the others are at
+rest.
+"""
 
 ABSENCE_LIMITS = (None, 1.0, 10.0, 50.0)
-"""Of seeds with faults: after how long servers keep nothing any more for one that is away."""
+"""Absence limits of seeds with faults: the time after which servers keep no tombstones for an absent server."""
 
 JOINS_THAT_WAIT_SHARE = 0.4
-"""Of seeds with faults, those whose clients join what is away and may never be there."""
+"""Share of seeds with faults whose clients join absent groups and processes, some of which never exist."""
 
 CALM_UPDATES = 4
-"""After all that went wrong: none of them may be refused because of it."""
+"""Number of updates after the last fault. None of them may be refused because of a fault."""
 
 EXPECTED_REFUSALS = frozenset(
     {
@@ -82,21 +84,21 @@ EXPECTED_REFUSALS = frozenset(
 
 @dataclass(slots=True)
 class Tally:
-    """What happened in a run."""
+    """Counts of a run."""
 
     outcomes: Counter[str] = field(default_factory=Counter)
     messages: Counter[str] = field(default_factory=Counter)
     effects: Counter[str] = field(default_factory=Counter)
     walks: Counter[str] = field(default_factory=Counter)
-    """Resolutions while updates were under way, and what they took."""
+    """Resolutions while updates were under way, with their walks and requests."""
     reads: Counter[str] = field(default_factory=Counter)
-    """Ordered reads, by what they were told."""
+    """Ordered reads by answer."""
     troubles: Counter[str] = field(default_factory=Counter)
     deliveries: Counter[str] = field(default_factory=Counter)
-    """What became of messages."""
+    """Messages by outcome."""
 
     def add(self, other: Tally) -> None:
-        """Add another run."""
+        """Add the counts of another run."""
         self.outcomes += other.outcomes
         self.messages += other.messages
         self.effects += other.effects
@@ -115,13 +117,13 @@ def run_seed(
     messages: bool = False,
     composites: bool = False,
 ) -> Tally:
-    """Run one seed; raises `AssertionError` where anything is wrong. None: the seed chooses."""
+    """Run one seed. Raises `AssertionError` if any check fails. `servers`, `updates` None: the seed draws them."""
     run = SeedRun(seed, servers=servers, updates=updates, faults=faults, messages=messages, composites=composites)
     return run.run()
 
 
 class SeedRun:
-    """What a seed chooses, under way."""
+    """A seed that runs, with all that it draws."""
 
     def __init__(
         self,
@@ -133,10 +135,13 @@ class SeedRun:
         messages: bool = False,
         composites: bool = False,
     ) -> None:
-        """None: the seed chooses. `faults`: links break, servers pause or stay away, disks are slow.
+        """Prepare a seed.
 
-        `messages`: clients send messages to groups, and listen. `composites`: clients rename groups, take names over
-        and leave everywhere; without it, seeds choose as they did before there were these commands.
+        `servers`, `updates`: None if the seed draws them.
+        `faults`: True if links break, servers pause or stay away, and disks are slow.
+        `messages`: True if clients send messages to groups, and listen.
+        `composites`: True if clients rename groups, take names over and leave everywhere. False leaves older seeds as
+        they were.
         """
         self._chance = chance = Random(seed)  # noqa: S311 - a seed must replay
         count = chance.randint(2, 6) if servers is None else servers
@@ -158,7 +163,7 @@ class SeedRun:
         self._population = populate(chance, subnets, composites=composites)
         self._population.has_composites = composites
         self._arcs: dict[ArcName, int] = {}
-        """Those there are by now, with their costs."""
+        """Existing arcs with their costs."""
         self._groups: set[NodeId] = set(self._population.groups)
         self._updates = updates
         self._decisions = Decisions(self._cluster)
@@ -188,12 +193,12 @@ class SeedRun:
         telling = Random(f"messages of {seed}")  # noqa: S311 - as above
         self._deliveries = Deliveries(self._cluster, self._population, telling) if messages else None
         self._troubled: set[int] = set()
-        """The tickets of updates that may be refused because a server was out of reach."""
+        """Tickets of updates that may be refused because a server was out of reach."""
         self._effects = EffectsCheck(self._cluster.servers)
         self._burst_begins: list[int] = []
 
     def run(self) -> Tally:
-        """Run all bursts; raises `AssertionError` where anything is wrong."""
+        """Run all bursts. Raises `AssertionError` if any check fails."""
         chance, cluster, population = self._chance, self._cluster, self._population
         create_groups(cluster, population)
         left = self._updates
@@ -231,22 +236,23 @@ class SeedRun:
         return self._tally()
 
     def take_fingerprint(self) -> Fingerprint:
-        """Return the hash that the effects of all steps from now on go into."""
+        """Return the hash that takes the effects of all steps from now on."""
         self._cluster.fingerprint = fingerprint = Fingerprint()
         return fingerprint
 
     def cores(self) -> list[ServerCore]:
-        """The servers as they are, for further questions."""
+        """Return the cores of all servers, for further questions."""
         return list(self._cluster.servers.values())
 
     def restarts(self) -> int:
-        """How often a server crashed."""
+        """Return the number of crashes."""
         return self._cluster.restarts
 
     def _run_burst(self, size: int, *, may_go_back: bool = False) -> None:
-        """Let clients ask for so many updates, come to rest, and check.
+        """Submit `size` updates, come to rest, and check.
 
-        `may_go_back`: servers may lose what they have told, so answers of before and after do not fit together.
+        `may_go_back`: True if servers may lose state that they have told. Then earlier and later answers do not fit
+        together.
         """
         cluster, population = self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
@@ -264,7 +270,7 @@ class SeedRun:
         self._check_burst(first_ticket, may_go_back=may_go_back)
 
     def _check_burst(self, first_ticket: int, *, may_go_back: bool = False) -> None:
-        """Everybody is there and all is at rest: compare everything since this ticket."""
+        """Compare everything since `first_ticket`. Call this at rest, with all servers up."""
         cluster, population = self._cluster, self._population
         if self._troubles is not None:
             self._troubles.check_over()
@@ -299,9 +305,10 @@ class SeedRun:
             self._start_again()
 
     def _check_effects(self, first_ticket: int) -> None:
-        """What callers were told since this ticket of loops, as all servers knew the same of every arc all the time.
+        """Check the effects on loops that callers were told since this ticket. All servers must have known all arcs
+        alike.
 
-        A view that ends takes with it what participants say of control.
+        A view that ends also ends what participants report about control.
         """
         cluster, tickets = self._cluster, self._population.commands
         watch = self._effects.check_loops if self._apart.has_new_view else self._effects.check
@@ -309,9 +316,9 @@ class SeedRun:
         run_serially(commands, cluster.answers, cluster.places, self._groups, watch, self._apart, self._arcs)
 
     def _run_without(self, never_back: PermanentLoss, troubles: FaultPlan) -> None:
-        """One more burst in trouble, at the end of which a server is gone; it may be back once the others are at rest.
+        """Run one more burst with faults, after which a server is gone. It may come back once the others are at rest.
 
-        Nobody resolves or reads meanwhile, for who asks that server waits.
+        Clients resolve and read nothing meanwhile, since a client of the lost server waits.
         """
         chance, cluster, population = self._chance, self._cluster, self._population
         self._burst_begins.append(len(cluster.history))
@@ -330,7 +337,7 @@ class SeedRun:
         submit_burst(chance, cluster, others, never_back.arcs_without(state.arcs), updates=CALM_UPDATES)
         cluster.run(self._watch)
         self._compare_without(never_back)
-        # What the one that is gone may have done keeps uncertain what it was done to.
+        # Updates that the lost server may have decided keep their nodes uncertain.
         in_doubt = set().union(*(core.in_doubt_about for core in never_back.others().values()))
         for ticket in cluster.answers.keys() - troubled:
             answer = cluster.answers[ticket]
@@ -345,7 +352,7 @@ class SeedRun:
                 (arc.parent, arc.child) for core in never_back.others().values() for arc, _ in core.suspended_arcs()
             }
             never_back.retire(self._watch)
-            # What was rejected is compared again when the others meet anew, and what its child is may be known by then.
+            # The others compare rejected arcs again when they meet anew, and may know the kind of the child by then.
             agree_on(never_back.others(), state.arcs, never_back.arcs_without(rejected))
             never_back.check(state)
             if self._deliveries is not None:
@@ -359,7 +366,7 @@ class SeedRun:
         self._troubled.update(cluster.answers)
 
     def _compare_without(self, never_back: PermanentLoss) -> TrueState:
-        """Compare what the others have with the serial run of what was told."""
+        """Compare the state of the other servers with the serial run of the answers."""
         cluster, population = self._cluster, self._population
         self._apart.watch(cluster.sent)
         never_back.note(self._apart)
@@ -370,17 +377,17 @@ class SeedRun:
         return state
 
     def _watch(self) -> None:
-        """Called after each step."""
+        """Note the state after a step."""
         self._decisions.watch()
         if self._troubles is not None:
             self._apart.look(self._cluster.servers.values())
 
     def _compare(self, *, is_first: bool = True) -> TrueState:
-        """Check everything against the serial run; returns its state, with what became of arcs that were apart."""
+        """Check everything against the serial run. Return its state, with the actual fate of arcs that were apart."""
         cluster, population, old_copies = self._cluster, self._population, self._stale_disks
         if old_copies is not None:
             old_copies.note(self._apart)
-        # Who is apart forms and breaks other loops than the serial run does.
+        # Servers that are apart form and break other loops than the serial run does.
         watch = self._effects.check if self._troubles is None and is_first else None
         state = run_serially(
             population.commands, cluster.answers, cluster.places, population.groups, watch, self._apart
@@ -399,7 +406,7 @@ class SeedRun:
         return state
 
     def _start_again(self) -> None:
-        """Let every server start again from its disk, and check once more."""
+        """Restart every server from its disk, and check once more."""
         self._cluster.restart_all()
         self._cluster.run()
         self._compare(is_first=False)
@@ -410,7 +417,7 @@ class SeedRun:
         return self._cluster.sent
 
     def recorded(self) -> Scenario:
-        """What has happened so far."""
+        """Return a scenario of the run so far."""
         history = self._cluster.history
         ends = [*self._burst_begins[1:], len(history)]
         bursts = [history[begin:end] for begin, end in zip(self._burst_begins, ends, strict=True)]
@@ -439,7 +446,9 @@ class SeedRun:
 
 
 def agree_on(servers: Mapping[ServerId, ServerCore], arcs: dict[ArcName, int], apart: Iterable[ArcName]) -> None:
-    """Take from the homes of parents what became of arcs whose ends were apart; that of the child is compared later."""
+    """Copy the fate of arcs whose ends were apart from the homes of their parents. The child's end is compared
+    later.
+    """
     for parent, child in apart:
         graph = servers[ServerId(subnet_of(parent))].graph
         above, below = graph.index.get(parent), graph.index.get(child)

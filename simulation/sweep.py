@@ -1,4 +1,4 @@
-"""Many seeds, on as many processor cores as wanted; each seed is a run of its own and replays alone."""
+"""Runs many seeds on some processor cores. Each seed is a run of its own and replays alone."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from simulation.cluster.failures import FAULTS
 from simulation.run import SeedRun, Tally
 
 SEEDS_OF_A_TASK = 4
-"""Handed to a process at once: few, so that all are busy until the end."""
+"""Number of seeds handed to a process at once. It is low, so that all processes are busy until the end."""
 
 OBJECTS_BETWEEN_COLLECTIONS = 50_000
-"""A seed leaves few objects in cycles: to collect after every 700, as Python does, is 7 % of a plain seed's time."""
+"""Threshold of the garbage collector. A seed leaves few objects in cycles.
+
+A collection after every 700 objects, which is Python's default, takes 7 % of a plain seed's time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """What became of one seed: its tally, or what failed."""
+    """Result of one seed: its tally, or its failure."""
 
     seed: int
     tally: Tally | None
     failure: str = ""
     fingerprint: str = ""
-    """Hash over all effects, as far as the seed came, in 16 hexadecimal digits; empty where nobody asked for it."""
+    """Hash over all effects until the seed ended or failed, in 16 hexadecimal digits. Empty if not asked for."""
 
 
 def sweep(
@@ -39,7 +42,9 @@ def sweep(
     messages: bool = False,
     has_fingerprint: bool = False,
 ) -> Iterator[SeedResult]:
-    """Run seeds, `jobs` at a time; yield their results in order. `has_fingerprint`: the results have one."""
+    """Run seeds, `jobs` at a time. Yield their results in order. `has_fingerprint`: True if the results have a
+    fingerprint.
+    """
     run = partial(
         _run, servers=servers, updates=updates, faults=faults, messages=messages, has_fingerprint=has_fingerprint
     )

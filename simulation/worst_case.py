@@ -1,4 +1,4 @@
-"""The worst case of NG, figure 5.1: N groups on N servers, an arc from each to every later one. How many messages?
+"""Message counts of NG's worst case, figure 5.1: N groups on N servers, with an arc from each to every later one.
 
 One update above the root changes the ancestry of all groups, and every arc but the first into each is controlled.
 """
@@ -28,7 +28,7 @@ from simulation.cluster.networks import RandomNetwork
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one update took, and what NG's static algorithm takes (its own, ordering and commit)."""
+    """Messages of one update, beside those of NG's static algorithm (its own, ordering and commit)."""
 
     update: str
     messages: Counter[str]
@@ -36,7 +36,7 @@ class Cost:
 
 
 def measure(groups: int) -> tuple[Cluster, list[Cost]]:
-    """Join and leave above the root, close a loop over all groups and break it; also return the cluster at rest."""
+    """Join and leave above the root, close a loop over all groups and break it. Also return the cluster at rest."""
     subnets = [Subnet(f"s{number:03}.example") for number in range(groups + 1)]
     cluster = Cluster(subnets, RandomNetwork(Random(1), is_wild=False))  # noqa: S311 - a seed must replay
     tickets = iter(range(10 * groups))
