@@ -1,1 +1,1 @@
-"""What is measured, against a bare gRPC echo of the same run where a figure depends on the machine."""
+"""Measurements. A figure that depends on the machine is set beside a bare gRPC echo of the same run."""

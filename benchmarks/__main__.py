@@ -95,11 +95,11 @@ COMPARED = {
 """Topics that measure an earlier build beside this one."""
 
 CORE_FIGURES = "core_figures"
-"""All of these."""
+"""Name of all topics in `COMPARED` together."""
 
 
 def main() -> int:
-    """Run what was asked for; status 1 where a target was missed."""
+    """Run the requested measurements. Return 1 if a target was missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
         "topics",
@@ -126,7 +126,7 @@ def main() -> int:
 
 
 def _topics(asked: list[str]) -> list[str]:
-    """Everything where nothing is asked for."""
+    """Return the topics to measure. If none was requested, all of them."""
     if not asked:
         return [*TOPICS, *COMPARED]
     return [each for topic in asked for each in (COMPARED if topic == CORE_FIGURES else [topic])]

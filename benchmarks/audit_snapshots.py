@@ -1,4 +1,6 @@
-"""Snapshots to measure the audit with: the example graph dealt over five servers, and synthetic graphs of any size."""
+"""Snapshots for measurements of the audit: the example graph dealt over five servers, and synthetic graphs of
+any size.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +28,13 @@ ARCS_OF_ORGANISATION = 10_000
 GROUPS = 1_200
 MEMBERS = 900
 WORLD = 200
-"""Groups above all organisations."""
+"""Number of groups above all organisations."""
 TEMPLATES = 10
-"""Different organisations; a larger graph repeats them under other names."""
+"""Number of different organisations. A larger graph repeats them under other names."""
 
 
 def example(folder: Path) -> None:
-    """The example graph, its subnets dealt over five servers by their numbers of arcs."""
+    """Write snapshots of the example graph, with its subnets dealt over five servers by their numbers of arcs."""
     with gzip.open(EXAMPLE, "rt", encoding="utf-8") as file:
         rows = [line.rstrip("\n").split("\t") for line in file]
     arcs = [Arc(parent, child, kind == "group") for parent, child, kind in rows if child]
@@ -45,9 +47,10 @@ def example(folder: Path) -> None:
 
 
 def synthetic(folder: Path, arcs: int) -> None:
-    """About so many arcs: organisations of ten thousand each, with loops, nested deep, below one layer of groups.
+    """Write snapshots of a synthetic graph with about `arcs` arcs.
 
-    An organisation lives on one server, a tenth of it on the next. What is above it is held by both.
+    Each organisation has ten thousand arcs, with loops and deep nesting, below one common layer of groups. An
+    organisation lives on one server, and a tenth of it on the next server. Both servers hold the ancestry above it.
     """
     templates = [_template(number) for number in range(min(TEMPLATES, max(1, arcs // ARCS_OF_ORGANISATION)))]
     copies = max(1, arcs // ARCS_OF_ORGANISATION)
@@ -63,7 +66,7 @@ def _template(number: int) -> Mapping[str, Written]:
     random = Random(number)
     here, near = SERVERS[number % len(SERVERS)], SERVERS[(number + 1) % len(SERVERS)]
     owners = {"world.x": SERVERS[0], "o00000.x": here, "near.o00000.x": near}
-    # Servers that own nothing of this organisation have their snapshot, too.
+    # Servers that own no node of this organisation have their snapshot too.
     owners |= {f"nothing.{server}.x": server for server in SERVERS}
     world = [f"w{place}@world.x" for place in range(WORLD)]
     groups = [f"g{place}@{'near.' if place % 10 == 3 else ''}o00000.x" for place in range(GROUPS)]
@@ -74,7 +77,7 @@ def _template(number: int) -> Mapping[str, Written]:
 
 
 def _arcs(random: Random, world: list[str], groups: list[str], members: list[str]) -> Iterator[Arc]:
-    layer = Random(0)  # the same above every organisation
+    layer = Random(0)  # the layer is the same above every organisation
     for place in range(1, WORLD):
         yield Arc(world[layer.randrange(place)], world[place])
     for _ in range(60):
@@ -119,7 +122,7 @@ _NUMBERS = {"nodes": ("node",), "arcs": ("parent", "child"), "ancestors": ("node
 
 
 def _copy(table: pa.Table, name: str, copy: int, shift: int, seen: set[tuple[Any, ...]]) -> pa.Table:
-    """A table of one organisation under another name; what is of the layer above comes once."""
+    """Return the table of one organisation under another name. Rows of the common layer appear once."""
     numbers = _NUMBERS.get(name, ())
     if numbers and table.num_rows:
         below = pc.greater_equal(table[numbers[-1]], WORLD + shift)

@@ -1,4 +1,4 @@
-"""The offline audit: the example graph over five servers, how time grows with size, and a single process beside it."""
+"""The offline audit: the example graph over five servers, growth of time with size, and a single process beside it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from benchmarks.audit_snapshots import example, synthetic
 from benchmarks.report import Figure
 
 SIZES = (100_000, 1_000_000)
-"""Arcs. For ten million: `python -m benchmarks.audits 100000 1000000 10000000`."""
+"""Numbers of arcs. For ten million: `python -m benchmarks.audits 100000 1000000 10000000`."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What one program needed, all its processes together."""
+    """Time and memory of one program, all its processes together."""
 
     seconds: float
     cpu_seconds: float
     peak: int
-    """Bytes of memory."""
+    """Peak memory in bytes."""
 
     def __str__(self) -> str:
         load = os.getloadavg()[0]
@@ -39,7 +39,7 @@ class Taken:
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Audit snapshots as a user would, Spark's start included."""
+    """Audit snapshots as a user would, including Spark's start."""
     figures = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -62,7 +62,7 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> list[Figure]:
     for size in sizes:
         snapshots = folder / f"synthetic-{size}"
         synthetic(snapshots, size)
-        # The single process asks no questions of an auditor, either.
+        # The single process answers no questions of an auditor either.
         taken = audit_in_spark(snapshots, folder / "out", "--no-questions")
         alone = audit_in_one_process(snapshots)
         rate = taken.cpu_seconds / size
@@ -74,13 +74,13 @@ def growth(folder: Path, sizes: tuple[int, ...]) -> list[Figure]:
 
 
 def audit_in_spark(snapshots: Path, out: Path, *options: str) -> Taken:
-    """What the audit needs, Spark's start included."""
+    """Measure the audit, including Spark's start."""
     options = ("--out", str(out), "--master", "local[2]", "--memory", "4g", *options)
     return _run([sys.executable, "-m", "spark_graph_jobs", str(snapshots), *options])
 
 
 def audit_in_one_process(snapshots: Path) -> Taken:
-    """The same of the audit without Spark."""
+    """Measure the audit without Spark."""
     return _run([sys.executable, "-m", "benchmarks.single_process_audit", str(snapshots)])
 
 
@@ -106,7 +106,7 @@ def _run(command: list[str]) -> Taken:
 
 
 def _look_at(pid: int, cpu_seconds: dict[int, float]) -> int:
-    """The memory of a process and all below it; what each has used of the processor so far is kept."""
+    """Return the memory of a process and its descendants, and update the processor time that each has used so far."""
     total = 0
     try:
         whole = psutil.Process(pid)

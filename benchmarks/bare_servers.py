@@ -1,10 +1,10 @@
-"""The hops and flushes of an update and of a message over two servers, and nothing else: the least that they cost.
+"""The hops and flushes of an update and of a message over two servers alone: the lower bound of their cost.
 
     update     caller --> first: commit --> second: commit --> first: commit --> second: commit --> first --> caller
     message    sender --> first: commit --> second: commit --> listener
 
-Two processes with gRPC as the name servers use it, and the same database, written in a thread of its own. A message
-that is kept in memory is committed nowhere.
+Two processes use gRPC as the name servers do, and the same database, written in a thread of its own. A message that is
+kept in memory is committed by neither process.
 """
 
 from __future__ import annotations
@@ -32,16 +32,18 @@ UPDATE, LETTERS, SEND, POSTS, LISTEN = (
 )
 
 ORDER, READY, COMMIT, DONE = (b"x" * size for size in (134, 139, 266, 28))
-"""As large as what two name servers send one another for a join."""
+"""Letters as large as those that two name servers exchange for a join."""
 
 ROWS = 8
-"""Of a commit: a join's commits have 5 to 16, those of a message 8."""
+"""Rows of a commit. A commit of a join has 5 to 16 rows, a commit of a message 8."""
 ROW_BYTES = 100
 KEYS_IN_TURN = 20
-"""Rows are written over earlier ones, so that the tables stay as small as those of servers, which delete them."""
+"""Number of keys in turn. Rows overwrite earlier rows, so the tables stay as small as those of servers, which delete
+rows.
+"""
 
 IN_MEMORY = b"m"
-"""With this begins a message that is committed nowhere."""
+"""First byte of a message that is not committed."""
 
 
 class _Writer:
@@ -69,7 +71,7 @@ class _Writer:
 async def _serve(directory: Path, other: str) -> None:
     writer = _Writer(directory)
     arrived: asyncio.Queue[bytes] = asyncio.Queue()
-    # The first one has streams to the other; the second calls nobody.
+    # The first server has streams to the second. The second server calls no server.
     channel = grpc.aio.insecure_channel(other)
     call = channel.stream_stream(LETTERS)() if other else None
     posting = channel.stream_unary(POSTS)() if other else None
@@ -115,7 +117,7 @@ async def _serve(directory: Path, other: str) -> None:
 
 @contextmanager
 def bare_update() -> Iterator[Callable[[], object]]:
-    """A call that makes one bare update, and returns once all of it is written."""
+    """Yield a call that makes one bare update, and returns once all of it is written."""
     with _two_servers() as (first, _):
         update = first.unary_unary(UPDATE)
         yield lambda: update(b"x" * 60)
@@ -123,7 +125,7 @@ def bare_update() -> Iterator[Callable[[], object]]:
 
 @contextmanager
 def bare_message(payload: bytes, *, is_durable: bool) -> Iterator[Callable[[], object]]:
-    """A call that sends one bare message, and returns once a listener at the other server has it."""
+    """Yield a call that sends one bare message, and returns once a listener at the other server has it."""
     message = payload if is_durable else IN_MEMORY + payload
     with _two_servers() as (first, second):
         send, messages = first.unary_unary(SEND), second.unary_stream(LISTEN)(b"")

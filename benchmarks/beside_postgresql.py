@@ -1,6 +1,6 @@
-"""One server beside a table of arcs in PostgreSQL, which is asked by recursive queries: who wins where.
+"""One server beside a table of arcs in PostgreSQL that is read by recursive queries: the calls at which each is faster.
 
-Each is asked by its normal interface, one call after the other: gRPC by the Python client, SQL by psycopg over a Unix
+Each is called by its normal interface, one call after the other: gRPC by the Python client, SQL by psycopg over a Unix
 socket with prepared statements. Both make every write durable. Every answer is compared.
 """
 
@@ -27,7 +27,7 @@ from tests.postgres import find_binaries, running_postgresql
 SEED = 7
 CALL_SECONDS = 120
 WARM_UP = 10
-"""Calls before those that count: the fifth time psycopg prepares a statement."""
+"""Calls before the counted ones. psycopg prepares a statement at its fifth use."""
 
 TABLE = """
 CREATE TABLE arcs (parent text, child text, is_group boolean NOT NULL, PRIMARY KEY (parent, child));
@@ -35,7 +35,10 @@ CREATE INDEX ON arcs (child, parent);
 """
 
 BY_INDEX = "SET enable_hashjoin = off; SET enable_mergejoin = off; SET enable_seqscan = off"
-"""Left alone, PostgreSQL reads the whole table at each step of a recursion: ten times as slow on a small question."""
+"""Settings that make PostgreSQL use its index. By default it reads the whole table at each step of a recursion.
+
+A small question then takes ten times as long.
+"""
 
 RESOLVE = """
 WITH RECURSIVE reached (id, is_group) AS (
@@ -57,14 +60,14 @@ LEAVE = "DELETE FROM arcs WHERE parent = %s AND child = %s AND is_group = %s"
 
 
 class Data(NamedTuple):
-    """A graph to ask about."""
+    """A graph for the questions."""
 
     what: str
     arcs: Sequence[Arc]
 
 
 class Questions(NamedTuple):
-    """What both are asked, in this order."""
+    """Questions put to both sides, in this order."""
 
     groups: Sequence[str]
     pairs: Sequence[tuple[str, str]]
@@ -72,7 +75,7 @@ class Questions(NamedTuple):
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Ask both the same questions about a shallow graph, one large loop, and a deep graph."""
+    """Ask both sides the same questions about a shallow graph, one large loop, and a deep graph."""
     try:
         find_binaries()
     except RuntimeError as error:
@@ -102,7 +105,9 @@ def _read(path: Path) -> list[Arc]:
 
 
 def _one_loop(groups: int = 1_000, arcs_each: int = 14) -> list[Arc]:
-    """Groups that contain one another at random, as in a web of trust, each with a person of its own."""
+    """Return arcs of groups that contain one another at random, as in a web of trust. Each group has a person of its
+    own.
+    """
     chance = random.Random(SEED)
     arcs = []
     for number in range(groups):
@@ -127,7 +132,7 @@ def _beside(data: Data, table: psycopg.Connection[tuple[str]], *, repetitions: i
             *_both(data, "check", asked.pairs, _ours_check(client), _theirs_check(table)),
             *_both(data, "memberships", asked.groups, _ours_memberships(client), _theirs(table, ABOVE)),
         ]
-        # What is left is joined again, so that both keep their graph.
+        # Arcs that are left are joined again, so that both sides keep their graph.
         figures += _both(data, "leave", asked.arcs, _ours_leave(client), _theirs_change(table, LEAVE))
         figures += _both(data, "join", asked.arcs, _ours_join(client), _theirs_change(table, JOIN))
         figures.append(_stream(data, client))
@@ -169,7 +174,7 @@ def _both(
     ours: Callable[[object], object],
     theirs: Callable[[object], object],
 ) -> list[Figure]:
-    """Ask both in turns, so that a noisy moment meets both; what they say must be equal."""
+    """Ask both sides in turns, so that a noisy moment meets both. Their answers must be equal."""
     moments = []
     for question in asked:
         begin = time.perf_counter()
@@ -235,7 +240,7 @@ def _theirs_change(table: psycopg.Connection[tuple[str]], statement: str) -> Cal
 
 
 def _stream(data: Data, client: Client) -> Figure:
-    """What a table has nothing like: any number of checks over one stream."""
+    """Measure any number of checks over one stream, for which a table has no equivalent."""
     pairs = _questions(data.arcs, 2_000).pairs * 50
     seconds = timed(lambda: sum(1 for _ in client.check_many(pairs)))
     what = f"{data.what}: checks over one stream"

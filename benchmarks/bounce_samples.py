@@ -19,7 +19,7 @@ WANTED = 0.95
 
 
 def main() -> int:
-    """Read all samples, and print what each kind comes to."""
+    """Read all samples, and print the count of each kind."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", metavar="FOLDER", nargs="+", type=Path)
     parser.add_argument("--expected", metavar="FILE", type=Path)
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def kind_of(data: bytes) -> str:
-    """Return how a message is read; its lines end as they do behind LMTP."""
+    """Return the reading of a message. Its lines end as they do behind LMTP."""
     data = data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
     if is_complaint(data):
         return "complaint"

@@ -1,7 +1,7 @@
-"""Burdens that one peer or one client can lay on a server: undecided updates, and large updates at once.
+"""Burdens that one peer or one client can lay on a server: undecided updates, and many large updates at once.
 
-Two cores take the same steps, in turns: one beside nothing, one beside many updates that their coordinator never
-decides. A server process gets many large updates at once, which it refuses: so its graph does not grow.
+Two cores take the same steps, in turns. One has no other load; the other holds many updates that their coordinator
+never decides. A server process gets many large updates at once, and refuses them, so its graph does not grow.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MEMBERS = 20
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Steps beside updates that are not decided; large updates at once."""
+    """Measure steps beside undecided updates, and large updates at once."""
     return [*_steps(100 if quick else 2_000), *_large_updates(5 if quick else LARGE_UPDATES)]
 
 
@@ -81,7 +81,7 @@ def _large_updates(count: int) -> Iterator[Figure]:
 
 
 async def _beside_probes(address: str, count: int, send: Callable[[str], Awaitable[None]]) -> float:
-    """Send all at once; returns how long the slowest of the checks took that were made meanwhile."""
+    """Send all updates at once. Return the seconds of the slowest check made meanwhile."""
     async with aio.Client(address, timeout=PATIENCE_SECONDS) as client:
         await client.create_group(CROWD)
         sending = asyncio.gather(*(send(address) for _ in range(count)))
@@ -108,7 +108,7 @@ async def _send_in_chunks(address: str, *, chunks: list[bytes]) -> None:
 
 
 class _Core:
-    """A core with a few groups, and as many peers as it takes to ask for all."""
+    """A core with a few groups, and enough peers to send all undecided updates."""
 
     def __init__(self, undecided: int, *, are_placed: bool) -> None:
         self._peers = [ServerId(f"peer{number}.x") for number in range(-(-UNDECIDED // ORDERS_LIMIT) + 1)]
@@ -118,18 +118,18 @@ class _Core:
             self._core.step(PeerMet(peer, (Subnet(peer),)), 0.0)
         self.update(*map(CreateGroup, (CROWD, QUIET, OTHER_QUIET)))
         self.update(*(JoinArc(CROWD, NodeId(f"p{number}@{HERE}"), ChildKind.PROCESS) for number in range(MEMBERS)))
-        # What a server with peers has.
+        # A server with peers holds arcs like this one.
         self.update(JoinArc(OTHER_QUIET, NodeId(f"ann@{HERE}"), ChildKind.PROCESS))
         for number in range(undecided):
             peer = self._peers[number // ORDERS_LIMIT]
-            # Half of them are of one group, each of the others is of a node of its own.
+            # Half of the updates affect one group. Each of the others affects a node of its own.
             update_id = self._order(peer, CROWD if number % 2 else NodeId(f"x{number}@{HERE}"))
             if are_placed:
                 self.tell(peer, Final(update_id, Priority(10**6 + number, peer), ()))
         assert len(self._core.entries.by_update) == undecided
 
     def update(self, *operations: Operation) -> None:
-        """Do an update of this server alone, or begin one."""
+        """Make an update of this server alone, or begin one."""
         number = next(self._numbers)
         self._core.step(UpdateCommand(number, RequestId(f"r{number}"), operations), 0.0)
 

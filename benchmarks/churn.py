@@ -1,12 +1,12 @@
-"""Memory and database of two servers while people join and leave a group of one of them, each time new people.
+"""Memory and database of two servers while people join and leave a group of one of them, new people each time.
 
     the first server    has the group, and coordinates
     the second server   owns the people's names
 
-What has a limit in updates is full before the count begins: answers to request ids, and the record of changes, of which
-the servers are told to keep few. So whatever grows meanwhile grows for ever.
+State with a limit in updates is full before the count begins: answers to request ids, and the record of changes, which
+the servers are told to keep short. So state that grows during the count grows for ever.
 
-`python -m benchmarks.churn 10000000` goes so far, and prints what it finds as it goes.
+`python -m benchmarks.churn 10000000` makes that many joins and leaves, and prints the sizes as it goes.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from benchmarks.servers import CALL_SECONDS, ServerProcess, name_servers
 from shadowtree import Client, Join, Leave, aio
 
 BEGIN = 10_000
-"""Joins and leaves after which the servers are what they are compared with later."""
+"""Joins and leaves before the sizes with which later sizes are compared."""
 MANY = 1_000_000
 MANY_QUICKLY = 50_000
 
 PEOPLE = 250
-"""So many join in one update, and those of the update before leave."""
+"""People who join in one update. The people of the update before leave in it."""
 UNCOUNTED_UPDATES = 200
-"""Such updates before the count begins."""
+"""Updates before the count begins."""
 
 SUBNETS = ("crowd.example", "people.example")
 GROUP = f"crowd@{SUBNETS[0]}"
 SETTINGS = "changes_kept = 100\n"
 ANSWERS = 100_000
-"""Answers that a server remembers."""
+"""Number of answers that a server remembers."""
 CALLERS = 32
 GROWTH_TARGET = 1.05
 
 
 class Size(NamedTuple):
-    """Of one server."""
+    """Sizes of one server."""
 
     memory: int
-    """Resident bytes."""
+    """Resident memory in bytes."""
     database: int
-    """Bytes of the file, without the log beside it: that is cut at 4 MiB."""
+    """Size of the file in bytes, without the log beside it, which is cut at 4 MiB."""
 
 
 class Found(NamedTuple):
-    """The sizes of both servers after some joins and leaves, and how many came in a second."""
+    """Sizes of both servers after some joins and leaves, and the joins and leaves a second."""
 
     changes: int
     sizes: tuple[Size, Size]
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Compare both servers with what they were after 10,000."""
+    """Compare the sizes of both servers with those after 10,000 joins and leaves."""
     found = list(sizes_after(MANY_QUICKLY if quick else MANY, answers=0 if quick else ANSWERS))
     first, last = found[0], found[-1]
     figures = []
@@ -78,7 +78,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def sizes_after(last: int, *, answers: int) -> Iterator[Found]:
-    """After 10,000 joins and leaves, after every ten-fold, and after the last."""
+    """Yield the sizes after 10,000 joins and leaves, after every tenfold, and after the last."""
     with _servers() as (servers, folder), Client(servers[0].address, timeout=CALL_SECONDS) as client:
         client.create_group(GROUP)
         asyncio.run(_remembered(servers[0].address, answers))
@@ -99,7 +99,7 @@ def sizes_after(last: int, *, answers: int) -> Iterator[Found]:
 
 
 def _arrive(client: Client, arrival: int) -> None:
-    """People join, and those of the arrival before leave."""
+    """Let people join, and the people of the arrival before leave."""
     coming, leaving = (
         [f"{number}-{each}@{SUBNETS[1]}" for each in range(PEOPLE)] if number >= 0 else []
         for number in (arrival, arrival - 1)
@@ -116,7 +116,7 @@ def _servers() -> Iterator[tuple[list[ServerProcess], Path]]:
 
 
 async def _remembered(address: str, answers: int) -> None:
-    """Have a server answer so many updates."""
+    """Have a server answer `answers` updates."""
 
     async def ask(client: aio.Client, resident: str) -> None:
         for _ in range(answers // CALLERS // 2):

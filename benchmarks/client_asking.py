@@ -1,6 +1,7 @@
-"""Asks a name server by the client that is imported, which may be that of an earlier build, beside bare echoes.
+"""Calls a name server with the imported client, which may be that of an earlier build, beside bare echoes.
 
-`client_calls.py` starts this file by its path: it imports nothing of the benchmarks, which are those of another build.
+`client_calls.py` starts this file by its path. The file imports no module of the benchmarks, which would be those of
+another build.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ ECHO_BYTES = 60
 ROUNDS = 1_500
 TASKS = (1, 2, 8, 64)
 CHECKS = 16_000
-"""Checks that many tasks make together."""
+"""Number of checks that many tasks make together."""
 
 LEAST_SHARED = 8
-"""Least number of tasks among which the checks are divided: fewer tasks make as many each."""
+"""Smallest number of tasks among which the checks are divided. With fewer tasks, each task makes as many checks."""
 
 
 def group_id(number: int) -> str:
-    """The id of a group."""
+    """Return the id of a group."""
     return f"g{number}@{SUBNET}"
 
 
 def person_id(number: int) -> str:
-    """The id of a person."""
+    """Return the id of a person."""
     return f"p{number}@{SUBNET}"
 
 
 def ask(address: str, echo_address: str, fewer: str) -> None:
-    """Measure the calls of the client that is imported here, and print what was found."""
+    """Measure the calls of the imported client, and print the result."""
     found = _one_at_a_time(address, echo_address, ROUNDS // int(fewer))
     found |= asyncio.run(_at_once(address, CHECKS // int(fewer)))
     print(json.dumps(found))
@@ -78,7 +79,7 @@ async def _at_once(address: str, checks: int) -> dict[str, float]:
     async with aio.Client(address) as client:
         await client.check(*pairs[0])
         for tasks in TASKS:
-            # Few tasks ask less: they take as long.
+            # A run of few tasks makes fewer checks, so that it takes as long as the others.
             each = max(checks // max(tasks, LEAST_SHARED), 1)
 
             async def check(each: int = each) -> None:

@@ -1,6 +1,6 @@
 """Calls of the Python client beside bare echoes: one at a time, and checks of many tasks of one client at once.
 
-The client runs in a process of its own, of the build that is measured; so does the server.
+The client runs in a process of its own, with the build that is measured. The server does too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.servers import echo_server, name_server
 from shadowtree import Arc, Client
 
 MEMBERS = 20
-"""People of a group: its resolution is small."""
+"""People of a group. The number is small, so that a resolution is small."""
 
 TURNS = 3
 P50_TARGETS = {"check": 1.6, "resolve": 2.2, "memberships": 2.2}
@@ -31,7 +31,7 @@ RATE_TARGETS = {64: 30_000}
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """Ask the server of each build by its own client, in turns; of the turns, the median one counts."""
+    """Call the server of each build with its own client, in turns. The median turn counts."""
     turns: dict[Build, list[dict[str, float]]] = {build: [] for build in builds}
     with ExitStack() as stack:
         echo = stack.enter_context(echo_server())

@@ -1,4 +1,4 @@
-"""Commands as whole processes, the interpreter's start included."""
+"""Commands as whole processes, including the start of the interpreter."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a small update, a question and a restart cost, where the graph around them is small and where it is large.
+"""Cost of a small update, a question and a restart on a large graph, compared with a small graph.
 
-One thing grows at a time: subnets, groups, arcs, servers. The updates touch two groups, of two servers or of one, that
-nothing else is above or below. What counts is the processor time of these two servers, less what they use when idle.
-The small graph and the large one are changed in turns.
+One size grows at a time: subnets, groups, arcs, servers. The updates touch two groups, of two servers or of one. These
+groups have no other groups above or below them. The cost is the processor time of these two servers, less their time
+when idle. The small graph and the large one are changed in turns.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ TOUCHED = 40
 CHECKS = 300
 IDLE_SECONDS = 1.0
 MOST = 1.5
-"""Times as much as on the small graph; a flat cost is 1."""
+"""Largest ratio to the cost on the small graph. A flat cost is 1."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """How large a graph is, and how many servers have it."""
+    """Size of a graph, and the number of servers that hold it."""
 
     subnets: int = 10
     groups: int = 4_000
@@ -62,12 +62,12 @@ class Graph:
         self._touched = servers[:2]
         self._client = clients[0]
         self._empty = servers[0].processor_seconds()
-        """What a start needs where there is no graph."""
+        """Processor seconds of a start without a graph."""
         self._client.import_arcs(_arcs(size))
         self._idle = self._used(lambda: time.sleep(IDLE_SECONDS)) / IDLE_SECONDS
 
     def costs(self) -> dict[str, float]:
-        """Seconds of the processor for one of each, by what it is."""
+        """Return the processor seconds of one call of each kind, by kind."""
         found = {}
         for what, child in (("join and leave across servers", "other"), ("join and leave at one server", "here")):
             pairs = [(f"parent-{number}@{_subnet(0)}", _touched(child, number)) for number in range(TOUCHED)]
@@ -76,7 +76,7 @@ class Graph:
         return found
 
     def restart(self) -> float:
-        """Kill the first server and start it again: what its graph adds to that, for each group and arc."""
+        """Kill the first server and start it again. Return the seconds for each group and arc."""
         command = psutil.Process(self._all[0].process.pid).cmdline()
         self._all[0].kill()
         with (
@@ -107,7 +107,7 @@ class Graph:
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """Each of the four beside the small graph, on each build."""
+    """Compare each cost with that on the small graph, on each build."""
     turns = 3 if quick else 7
     ratios = {build: dict(_ratios(build, turns)) for build in builds}
     figures = []
@@ -120,7 +120,7 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
 
 
 def _ratios(build: Build, turns: int) -> Iterator[tuple[tuple[str, str], float]]:
-    """By what has grown and what is done: the cost where it has grown, to that on the small graph."""
+    """Yield the ratio of the cost on a grown graph to that on the small one, by what has grown and the kind of call."""
     for grown, size in GROWN.items():
         with _graph(SMALL, build) as small, _graph(size, build) as large:
             costs = [(small.costs(), large.costs()) for _ in range(turns)]
@@ -145,12 +145,12 @@ def _subnet(number: int) -> str:
 
 
 def _touched(child: str, number: int) -> str:
-    """A group of the second server, or of the first."""
+    """Return a group of the second server, or of the first."""
     return f"{child}-{number}@{_subnet(1 if child == 'other' else 0)}"
 
 
 def _arcs(size: Size) -> Iterator[Arc]:
-    """Groups that have people in them, and those that updates touch."""
+    """Yield groups with people in them, and the groups that updates touch."""
     chance = random.Random(SEED)
     for number in range(TOUCHED):
         for name in (f"parent-{number}@{_subnet(0)}", _touched("here", number), _touched("other", number)):

@@ -1,4 +1,4 @@
-"""Messages over three servers: how many a second, how soon, and what a listener that is behind gets a second."""
+"""Messages over three servers: messages a second, latency, and messages a second to a listener that is behind."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ PAYLOAD = bytes(200)
 ECHO_BYTES = 200
 FLUSHED_BYTES = 4_096
 PAUSE_SECONDS = 0.01
-"""At low load, before each message and each echo."""
+"""Pause at low load, before each message and each echo."""
 FROM = {"durable": "from", "memory": "quick"}
-"""What the groups are called whose messages are kept so."""
+"""Names of the groups, by where their messages are kept."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One sender of each server, one listener on each; messages on disk, and messages in memory."""
+    """Measure one sender and one listener at each server, with durable messages and with messages in memory."""
     count = 2_000 if quick else 40_000
     rounds = 20 if quick else 200
     with ExitStack() as stack:
@@ -60,7 +60,9 @@ def measure(*, quick: bool) -> list[Figure]:
 
 @contextmanager
 def _flush() -> Iterator[Callable[[], object]]:
-    """What two servers wait for, one after the other, until a durable message may be handed over."""
+    """Yield a call that flushes the disk once. Two servers flush one after the other before a durable message is handed
+    over.
+    """
     with tempfile.TemporaryFile() as file:
 
         def flush() -> None:
@@ -72,7 +74,7 @@ def _flush() -> Iterator[Callable[[], object]]:
 
 
 def _of_all_senders(servers: list[ServerProcess], clients: list[Client], count: int, *, echo: str) -> list[Figure]:
-    """Messages of 200 B a second, one sender a server, beside as many that go through one bare stream and back."""
+    """Measure messages of 200 B a second, one sender a server, beside a bare stream that echoes as many."""
     stream = asyncio.run(stream_rate(echo, messages=count, size=len(PAYLOAD)))
     figures = [Figure("messages of 200 B a second through a bare stream and back", stream, None, "/s")]
     for kept, target in (("durable", 20_000), ("memory", 40_000)):
@@ -86,7 +88,9 @@ def _of_all_senders(servers: list[ServerProcess], clients: list[Client], count: 
 
 
 def nested(client: Client) -> None:
-    """A group on each server, one in the other, with a listener each; and groups on each that have all of these."""
+    """Create a group on each server, each nested in the one before, with a listener each, and groups above all of
+    these.
+    """
     groups = [Arc(f"all@{parent}", f"all@{child}", "group") for parent, child in pairwise(SUBNETS)]
     groups += [Arc(f"{name}@{subnet}", "all@a.x", "group") for name in FROM.values() for subnet in SUBNETS]
     client.import_arcs([*groups, *(Arc(f"all@{subnet}", f"listener@{subnet}", "member") for subnet in SUBNETS)])
@@ -96,7 +100,9 @@ def nested(client: Client) -> None:
 
 
 def _seconds_to_send(clients: list[Client], group: str, count: int) -> float:
-    """Until all of all senders are settled: the last one of each is waited for, and its sequence is in order."""
+    """Return the seconds until all messages of all senders are settled. The last message of each sender is
+    waited for.
+    """
 
     def send(client: Client, target: str) -> None:
         with client.sender("benchmark") as out:
@@ -120,7 +126,7 @@ def _seconds_to_read(client: Client, count: int) -> float:
 
 
 def _seconds_to_arrive(clients: list[Client], group: str, *, rounds: int) -> list[float]:
-    """Of single messages, to a listener that is handed what comes from now on."""
+    """Return the seconds of single messages to a listener that is handed new messages only."""
     found = []
     with clients[2].listen("listener@c.x", subscription=group, from_="now") as messages:
         for number in range(rounds):
@@ -133,7 +139,7 @@ def _seconds_to_arrive(clients: list[Client], group: str, *, rounds: int) -> lis
 
 
 def _at_low_load(echo: Callable[[], object], *, rounds: int) -> list[Figure]:
-    """A message now and then, from a sender to a listener of another server; echoes, bare messages at the same pace."""
+    """Measure single messages with pauses between servers, beside echoes and bare messages at the same pace."""
     figures = []
     with several_connected([["a.x"], ["c.x"]]) as (_, clients):
         groups = [Arc(f"{name}@a.x", "all@c.x", "group") for name in FROM.values()]
@@ -155,7 +161,7 @@ def _at_low_load(echo: Callable[[], object], *, rounds: int) -> list[Figure]:
 
 @contextmanager
 def _arriving(clients: list[Client], group: str) -> Iterator[Callable[[], object]]:
-    """A call that sends one message, and returns once a listener of the last server has it."""
+    """Yield a call that sends one message, and returns once a listener of the last server has it."""
     with clients[-1].listen("listener@c.x", subscription=group, from_="now") as messages:
 
         def arrive() -> None:
@@ -166,7 +172,7 @@ def _arriving(clients: list[Client], group: str) -> Iterator[Callable[[], object
 
 
 def _seconds_to_many(client: Client, address: str, *, mailboxes: int) -> float:
-    """A message to a group of one server, after one that has its audience computed."""
+    """Return the seconds of a message to a large group of one server, after a first message computed its audience."""
     client.import_arcs(Arc("many@c.x", f"m{number}@c.x", "member") for number in range(mailboxes))
     asyncio.run(open_mailboxes(address, [f"m{number}@c.x" for number in range(mailboxes)]))
     sent = client.send("many@c.x", PAYLOAD, wait="settled", timeout=600)

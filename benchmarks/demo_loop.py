@@ -1,4 +1,4 @@
-"""What the demo does last: a join that closes a large loop over three servers, the leave that breaks it, questions.
+"""The last part of the demo: a join that closes a large loop over three servers, the leave that breaks it, questions.
 
 Both builds run beside one another and change in turns.
 """
@@ -50,10 +50,10 @@ class Loop:
         self.leave_seconds: list[float] = []
         self.check_seconds: list[float] = []
         self.idle_check_seconds: list[float] = []
-        """Of checks before anything was changed."""
+        """Seconds of checks before the first change."""
 
     def close_and_open(self) -> None:
-        """Once, while all servers are asked."""
+        """Close and open the loop once, while all servers answer questions."""
         with probing(self._questions, seconds=ASKED_EVERY_SECONDS) as probe:
             time.sleep(PAUSE_SECONDS)
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""How soon a killed server is lost to the others."""
+"""Time until the other servers declare a killed server lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.02
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Some kills."""
+    """Measure some kills."""
     count = 3 if quick else KILLS
     seconds = sorted(_one_kill() for _ in range(count))
     note = f"{count} kills; p99 {seconds[min(count - 1, round(0.99 * count))]:.2f} s, longest {seconds[-1]:.2f} s"

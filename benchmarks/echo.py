@@ -31,7 +31,7 @@ async def _serve() -> None:
 
 
 async def serve_bare(service: str, handlers: Mapping[str, Any], what: str) -> None:
-    """Serve these methods until the process ends; a line says what is where."""
+    """Serve these methods until the process ends. A printed line names the service and its address."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -41,14 +41,14 @@ async def serve_bare(service: str, handlers: Mapping[str, Any], what: str) -> No
 
 
 def echo_call(channel: grpc.Channel, size: int) -> Callable[[], object]:
-    """A call that sends and gets back `size` bytes."""
+    """Return a call that sends `size` bytes and gets them back."""
     echo = channel.unary_unary(METHOD)
     message = b"x" * size
     return lambda: echo(message)
 
 
 def paired_medians(first: Callable[[], object], second: Callable[[], object], *, rounds: int) -> tuple[float, float]:
-    """Median seconds of two calls, made in turns so that a noisy moment meets both."""
+    """Return the median seconds of two calls, made in turns so that a noisy moment meets both."""
     found = medians_in_turns((first, second), rounds=rounds)
     return found[0], found[1]
 
@@ -56,9 +56,9 @@ def paired_medians(first: Callable[[], object], second: Callable[[], object], *,
 def medians_beside(
     several: Sequence[Callable[[], object]], yardstick: Callable[[], object], *, rounds: int
 ) -> list[float]:
-    """Median seconds of calls, and last of the yardstick, which follows each of them; so each call follows it.
+    """Return the median seconds of each call, and last those of the yardstick. A yardstick call follows each call.
 
-    A call right after one of its own kind finds caches warm and threads awake: an echo takes half as long then.
+    A call right after a call of its own kind finds caches warm and threads awake. An echo then takes half as long.
     """
     times: list[list[float]] = [[] for _ in (*several, yardstick)]
     for number in range(rounds):
@@ -74,9 +74,10 @@ def medians_beside(
 def medians_in_turns(
     several: Sequence[Callable[[], object]], *, rounds: int, pause_seconds: float = 0.0
 ) -> list[float]:
-    """As `paired_medians`, for any number of calls; every other round backwards, so that each follows each.
+    """Return the median seconds of several calls, made in turns. The order is reversed every other round.
 
-    With a pause before each call, what the one before has set off is over, and nothing is warm from it.
+    So each call follows each other call. A pause before each call lets the effects of the call before end, and leaves
+    no cache warm.
     """
     times: list[list[float]] = [[] for _ in several]
     forwards = list(zip(several, times, strict=True))
@@ -90,7 +91,9 @@ def medians_in_turns(
 
 
 async def echo_rate(address: str, *, clients: int, calls: int, size: int) -> float:
-    """Calls a second of several clients at once, each with a connection of its own and one call at a time."""
+    """Return the calls a second of several clients at once, each with a connection of its own and one call at a
+    time.
+    """
 
     async def one_client() -> None:
         async with grpc.aio.insecure_channel(address) as channel:
@@ -104,7 +107,9 @@ async def echo_rate(address: str, *, clients: int, calls: int, size: int) -> flo
 
 
 async def stream_rate(address: str, *, messages: int, size: int) -> float:
-    """Messages a second through one stream and back, with as many under way as its windows take."""
+    """Return the messages a second through one stream and back, with as many under way as the windows of the stream
+    take.
+    """
     message = b"x" * size
     async with grpc.aio.insecure_channel(address) as channel:
         call = channel.stream_stream(STREAM)()

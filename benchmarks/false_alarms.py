@@ -1,8 +1,8 @@
-"""Whether servers that are only busy are taken for lost: five of them under full load.
+"""False alarms of the failure detector: five busy servers under full load.
 
-A false alarm is a peer that somebody counted as lost, or a change of views. A peer that is suspected for a moment is
-none, since nothing is done about it, but is counted too. Who ever lost a server is in a view with a list of members for
-good, so an alarm that came and went between two looks is found at the end.
+A false alarm is a peer that a server counted as lost, or a change of views. A peer that is suspected for a moment is no
+false alarm, since no server acts on it, but it is counted too. A server that ever lost a peer stays in a view with a
+list of members. So an alarm that came and went between two looks is found at the end.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ SERVERS = 5
 MINUTES = 20
 QUICK_MINUTES = 1 / 6
 CALLERS = 6
-"""On each server: all together, and the servers, keep two cores busy."""
+"""Callers on each server. All callers and servers together keep two cores busy."""
 CALL_SECONDS = 120
-"""Nothing is to fail because it waits for a processor."""
+"""Timeout of a call, so long that no call fails because it waits for a processor."""
 LOOK_SECONDS = 0.2
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Load, and what the servers think of one another meanwhile."""
+    """Measure false alarms under load."""
     minutes = QUICK_MINUTES if quick else MINUTES
     shares = [[f"s{number}.x"] for number in range(SERVERS)]
     with tempfile.TemporaryDirectory() as folder, name_servers(Path(folder), shares) as servers:
@@ -43,7 +43,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 async def _under_load(addresses: list[str], seconds: float) -> Counter[str]:
-    """Counts of calls, of refused ones, of peers lost and suspected, and of views."""
+    """Return the counts of calls, refused calls, lost and suspected peers, and views."""
     counts: Counter[str] = Counter()
     end = time.monotonic() + seconds
     async with asyncio.TaskGroup() as tasks:
@@ -55,7 +55,9 @@ async def _under_load(addresses: list[str], seconds: float) -> Counter[str]:
 
 
 async def _call_again_and_again(address: str, server: int, caller: int, end: float, counts: Counter[str]) -> None:
-    """Join a group of the next server, ask, and leave it again; the five groups of one number make a ring."""
+    """Join a group of the next server, ask, and leave it, again and again. The five groups of one number make a
+    ring.
+    """
     next_server = (server + 1) % SERVERS
     parent, child, person = f"p{caller}@s{server}.x", f"p{caller}@s{next_server}.x", f"ann{caller}@s{server}.x"
     chance = random.Random(f"{server}-{caller}")
@@ -89,7 +91,7 @@ async def _is_there(names: aio.Client, group: str) -> bool:
 
 
 async def _clear(names: aio.Client, parent: str, child: str) -> None:
-    """Leave what may have been joined."""
+    """Leave the arc, which may have been joined."""
     while True:
         try:
             found = await names.describe(parent)
@@ -102,7 +104,7 @@ async def _clear(names: aio.Client, parent: str, child: str) -> None:
 
 
 async def _watch(address: str, end: float, counts: Counter[str]) -> None:
-    """What one server thinks of its peers, as it changes, and the members of its view."""
+    """Count the changes in a server's state of its peers, and in the members of its view."""
     lives: dict[str, str] = {}
     view: tuple[str, ...] = ()
     async with aio.Client(address, timeout=CALL_SECONDS) as names:

@@ -1,10 +1,10 @@
-"""Cores of several servers in one process, fed by hand: no network, no disk. What each needs of the processor.
+"""Cores of several servers in one process, without network or disk, and the processor time of each.
 
-`large_updates` runs this file for each build that it measures, in a process with the packages of that build. So it
-imports nothing but the core, and finds the core's names wherever that build keeps them.
+`large_updates` runs this file for each build that it measures, in a process with the packages of that build. So the
+file imports nothing but the core, and finds the core's names wherever that build keeps them.
 
-The first line of standard input says which subnets each server has, and which file of arcs they bring. Each line after
-it is an update, for which a line is printed: the seconds that each server needed.
+The first line of standard input has the subnets of each server, and the file of arcs to import. Each further line is an
+update. For each update the program prints the seconds that each server needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import namegraph
 
 
 def _core_names(*names: str) -> list[Any]:
-    """What the core calls by these names, in whichever of its modules that is."""
+    """Return the objects of the core with these names, from any of its modules."""
     found: dict[str, Any] = {}
     for module in pkgutil.walk_packages(namegraph.__path__, "namegraph."):
         loaded = importlib.import_module(module.name)
@@ -39,18 +39,18 @@ KINDS = {"group": 1, "member": 2}
 
 
 class FedCores:
-    """Cores that know one another; letters are handed over in the order in which they were written."""
+    """Cores that know one another. Letters are handed over in the order in which they were written."""
 
     def __init__(self, shares: list[list[str]]) -> None:
-        """A core for each share of subnets, named after the first of them."""
+        """Create a core for each share of subnets, named after the smallest of them."""
         self._home_of_subnet = {subnet: min(share) for share in shares for subnet in share}
         self._cores = {
             min(share): ServerCore(server=min(share), subnets=share, peers=self._home_of_subnet) for share in shares
         }
         self._letters: deque[tuple[str, str, Any]] = deque()
-        """(receiver, sender, letter), in order."""
+        """Letters under way, as (receiver, sender, letter), in order."""
         self.seconds: Counter[str] = Counter()
-        """Of the processor, by server, since they were last cleared."""
+        """Processor seconds by server since the last clear."""
         self._tickets = iter(range(1_000_000_000))
         self._outcome: object = None
         for server in self._cores:
@@ -75,7 +75,7 @@ class FedCores:
         self._run(names[0], ImportCommand(ticket, f"r{ticket}", names, *columns, bytes(kinds), []))
 
     def change(self, verb: str, parent: str, child: str) -> None:
-        """Join one group to another, or have it leave."""
+        """Join one group to another, or leave it."""
         ticket = next(self._tickets)
         operation = JoinArc(parent, child, ChildKind.GROUP) if verb == "join" else LeaveArc(parent, child)
         self._run(parent, UpdateCommand(ticket, f"r{ticket}", (operation,)))
@@ -102,7 +102,7 @@ class FedCores:
 def _main() -> None:
     shares, file = json.loads(sys.stdin.readline())
     cores = FedCores(shares)
-    gc.disable()  # As servers do while they take an import.
+    gc.disable()  # Servers disable the collector too while they take an import.
     cores.bring(file)
     gc.freeze()
     gc.enable()

@@ -1,7 +1,8 @@
-"""What servers keep of people that joined and left: counts of rows and of what is in memory, after few and after many.
+"""State that servers keep of people who joined and left: counts of rows and of entries in memory, early and late.
 
-Cores in one process, on disks that are dicts: a change takes a tenth of a millisecond. What comes singly depends on no
-machine; how much of what came in batches is forgotten meanwhile also depends on how long a batch takes.
+The cores run in one process, on disks that are dicts, so a change takes a tenth of a millisecond. Counts of single
+changes do not depend on the machine. Counts of changes in batches also depend on how long a batch takes, since servers
+forget meanwhile.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ from namegraph import (
 from simulation.cluster.disk import Disk
 
 FEW = 10_000
-"""Joins and leaves after which the others are compared: what is kept for a while is full by then."""
+"""Joins and leaves before the counts with which later counts are compared. State kept for a while is full by then."""
 MANY = 300_000
 MANY_QUICKLY = 30_000
 
 MEMBERS = 100
-"""People that are in the group at the same time, where they come singly."""
+"""People in the group at the same time, for single changes."""
 
 BATCH = 500
-"""People that join in one update; those of the batch before leave in it."""
+"""People who join in one update. The people of the batch before leave in it."""
 
 GROWTH_TARGET = 1.05
 
 
 class Servers:
-    """Some cores that know one another, each with a disk; letters are handed over at once."""
+    """Some cores that know one another, each with a disk. Letters are handed over at once."""
 
     def __init__(self, count: int) -> None:
         self.names = [ServerId(f"s{number}.example") for number in range(count)]
@@ -59,7 +60,7 @@ class Servers:
                     self._step(name, PeerMet(peer, (Subnet(peer),)))
 
     def change(self, *operations: CreateGroup | JoinArc | LeaveArc) -> None:
-        """Have the first server carry out one update, and all of them what follows."""
+        """Let the first server carry out one update, with all letters that follow."""
         ticket = next(self._tickets)
         self._step(self.names[0], UpdateCommand(ticket, f"r{ticket}", operations))
         while self._letters:
@@ -82,7 +83,9 @@ class Servers:
         self._letters.extend((name, letter) for letter in effects.messages)
 
     def kept(self) -> dict[str, int]:
-        """What all servers together keep, but for remembered answers: these have a limit of their own."""
+        """Return the counts of all state that the servers keep, except for remembered answers, which have a limit of
+        their own.
+        """
         counts: dict[str, int] = {}
         for name in self.names:
             graph, stored = self.cores[name].graph, self.disks[name].read()
@@ -99,7 +102,7 @@ class Servers:
 
 
 def come_and_go(servers: Servers, first: int, last: int, subnet: str) -> None:
-    """People number `first` to `last` join, each under a name of its own; each leaves when others have come."""
+    """Let people number `first` to `last` join, each under a new name. Each leaves once `MEMBERS` others have come."""
     group = NodeId(f"crowd@{servers.names[0]}")
     for number in range(first, last):
         servers.change(JoinArc(group, NodeId(f"p{number}@{subnet}"), ChildKind.PROCESS))
@@ -108,7 +111,7 @@ def come_and_go(servers: Servers, first: int, last: int, subnet: str) -> None:
 
 
 def come_and_go_together(servers: Servers, first: int, last: int, subnet: str) -> None:
-    """As `come_and_go`, in batches."""
+    """Let people join and leave as in `come_and_go`, but in batches."""
     group = NodeId(f"crowd@{servers.names[0]}")
     for begin in range(first, last, BATCH):
         leaving = range(max(0, begin - BATCH), begin)
@@ -119,7 +122,7 @@ def come_and_go_together(servers: Servers, first: int, last: int, subnet: str) -
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """On one server and on two, with people of either server and of none."""
+    """Measure one server and two servers, with people of either server and foreign people."""
     many = MANY_QUICKLY if quick else MANY
     figures = []
     for count, whose, subnet, how in (

@@ -1,4 +1,4 @@
-"""What a real server keeps of members that are gone: answers to requests, and what waits until it is forgotten."""
+"""State that a real server keeps of former members: answers to requests, and tombstones that wait to be forgotten."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WARM_UP_BATCHES = 2
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Members that join and leave, each under a name of its own."""
+    """Measure members that join and leave, each under a name of its own."""
     batches = 4 if quick else 20
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -26,7 +26,7 @@ def measure(*, quick: bool) -> list[Figure]:
             memory = server.resident_bytes()
             _come_and_go(client, range(WARM_UP_BATCHES, WARM_UP_BATCHES + batches))
             each_in_memory = (server.resident_bytes() - memory) / (batches * BATCH)
-        # The server has ended: all that it wrote is in this one file.
+        # The server has ended, so all its data is in this one file.
         each_on_disk = (folder / "names.db").stat().st_size / ((WARM_UP_BATCHES + batches) * BATCH)
     return [
         Figure("kept in memory of each member that has left for good", each_in_memory, 1_000, "bytes"),

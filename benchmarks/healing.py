@@ -1,7 +1,7 @@
-"""How long servers that were apart need to join again what was suspended between them.
+"""Time in which two servers that were apart join the suspended arcs between them again.
 
-Two servers, with arcs from groups of the one to groups of the other. One is killed, and started again once the other
-counts it as lost. The clock runs from when it is there again until no arc is suspended at either.
+Two servers have arcs from groups of one to groups of the other. One server is killed, and started again once the other
+counts it as lost. The time runs from its serving line until no arc is suspended at either server.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 120
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One heal."""
+    """Measure one heal."""
     count = ARCS // 10 if quick else ARCS
     arcs = [Arc(f"top{number % PARENTS}@s0.x", f"under{number // PARENTS}@s1.x", "group") for number in range(count)]
     with (

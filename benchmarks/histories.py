@@ -1,4 +1,4 @@
-"""A real history of changes, one by one; its data may be read where it is and not be copied into the project."""
+"""A real history of changes, one by one. Its data may be read in place, but not copied into the project."""
 
 from __future__ import annotations
 

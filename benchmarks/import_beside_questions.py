@@ -1,4 +1,6 @@
-"""The example graph comes to five servers while each is asked: how late answers are, and what the import needs."""
+"""Import of the example graph to five servers while each answers questions: latency of answers, and cost of the
+import.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +21,18 @@ MEMBER = "somebody@people.example"
 
 @dataclass(frozen=True)
 class Import:
-    """What one import needed."""
+    """Cost of one import."""
 
     seconds: float
     peak_megabytes: float
-    """Of the server that needs most."""
+    """Peak memory of the server that needs most, in megabytes."""
 
     answers: list[float]
-    """Seconds of all answers meanwhile."""
+    """Seconds of each answer during the import."""
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """One import of each build, or two."""
+    """Measure one import of each build, or two of the only build."""
     imports: dict[Build, list[Import]] = {build: [] for build in builds}
     for _ in range(1 if quick or len(builds) > 1 else 2):
         for build, found in imports.items():

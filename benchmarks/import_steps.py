@@ -1,7 +1,7 @@
-"""The import over five servers without network, disk or waiting: what each step costs the processor.
+"""Processor time of each step of an import over five servers, without network, disk or waiting.
 
-`python -m benchmarks.import_steps` feeds five cores in one process with one another's letters, and prints every step
-that takes a fifth of a second or more. Those of the coordinator are what all others wait for.
+`python -m benchmarks.import_steps` runs five cores in one process, hands over their letters, and prints every step that
+takes a fifth of a second or more. All other servers wait for the steps of the coordinator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN_FROM_SECONDS = 0.2
 
 
 class Servers:
-    """The cores, and the letters that are under way between them."""
+    """The cores, and the letters under way between them."""
 
     def __init__(self) -> None:
         shares = {ServerId(min(share)): tuple(map(Subnet, share)) for share in deal(example_weights(), SERVERS)}
@@ -48,7 +48,7 @@ class Servers:
                     self.feed(server, PeerMet(peer, subnets))
 
     def feed(self, server: ServerId, event: Event) -> None:
-        """Have one core take a step, and print what that cost."""
+        """Let one core take a step, and print its cost."""
         started = time.process_time()
         effects = self._cores[server].step(event, 0.0)
         seconds = time.process_time() - started
@@ -58,7 +58,7 @@ class Servers:
         self._under_way += [(server, letter) for letter in effects.messages]
 
     def run(self) -> int:
-        """Hand over letters until there are none; return how many arcs all know of their own groups."""
+        """Hand over letters until none is left. Return the number of arcs that all servers know of their own groups."""
         while self._under_way:
             sender, letter = self._under_way.popleft()
             self.feed(letter.receiver, PeerMessage(sender, letter.number, letter.encoded))
@@ -67,7 +67,7 @@ class Servers:
 
 def main() -> None:
     """Import the example."""
-    gc.disable()  # as name servers do during such steps
+    gc.disable()  # name servers disable the collector too during such steps
     names: dict[NodeId, int] = {}
     parents, children, kinds = array("I"), array("I"), bytearray()
     with gzip.open(EXAMPLE, "rt") as lines:

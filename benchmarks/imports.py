@@ -1,4 +1,4 @@
-"""Bringing a whole graph, and coming back with it after a crash."""
+"""Import of a whole graph, and restart with it after a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shadowtree import Client
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Import the example graph into SQLite; restart after kill -9."""
+    """Import the example graph into SQLite, and restart after kill -9."""
     import_times, restart_times, peaks, files = [], [], [], []
     for _ in range(1 if quick else 3):
         with tempfile.TemporaryDirectory() as name:
@@ -44,5 +44,5 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def import_example(client: Client) -> None:
-    """Load the example graph for another topic."""
+    """Import the example graph for another topic."""
     client.import_file(EXAMPLE)

@@ -1,4 +1,4 @@
-"""Three servers of NATS JetStream that replicate one stream, a publisher at one of them and a consumer at another."""
+"""Three servers of NATS JetStream that replicate one stream, with a publisher at one and a consumer at another."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ SUBJECT = "all"
 
 
 class Rates(NamedTuple):
-    """What was measured."""
+    """Measured times."""
 
     publish_seconds: float
-    """Until all of many are acknowledged, which a majority has."""
+    """Seconds until all of many messages are acknowledged, which means that a majority of servers has them."""
     arrive_seconds: float
-    """The median, of single messages, from publishing to the consumer at another server."""
+    """Median seconds of single messages from publishing to the consumer at another server."""
 
 
 def measure(server_program: str, *, count: int, sync_always: bool) -> Rates:
-    """Run the servers and measure. `sync_always`: a message is on disk before it is acknowledged."""
+    """Run the servers and measure. `sync_always`: True if a message is on disk before it is acknowledged."""
     with _servers(server_program, sync_always=sync_always) as addresses:
         return asyncio.run(_measure(addresses, count))
 
@@ -100,7 +100,7 @@ async def _arrival(stream: JetStreamContext, other: JetStreamContext) -> float:
 
 
 async def _is_raised_too(_error: Exception) -> None:
-    """The client library prints what it is not given a callback for."""
+    """Ignore an error that is raised as well. Without a callback the client library prints it."""
 
 
 async def _connect(address: str) -> nats.NATS:
@@ -115,7 +115,7 @@ async def _connect(address: str) -> nats.NATS:
 
 
 async def _make_stream(stream: JetStreamContext) -> None:
-    """Once the servers have met, and one of them leads."""
+    """Create the stream once the servers have met and one of them leads."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         try:

@@ -1,7 +1,7 @@
-"""Joins and leaves between groups of different servers that have thousands of others above and below: the cores alone.
+"""Joins and leaves between groups of different servers with thousands of groups above and below: the cores alone.
 
-The example graph is dealt by domain over five cores in one process, which are fed by hand (`fed_cores`). What counts is
-the processor time of the servers. Builds are updated in turns.
+The example graph is dealt by domain over five cores in one process (`fed_cores`). The cost is the processor time of the
+servers. Builds are updated in turns.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ FED_CORES = Path(__file__).with_name("fed_cores.py")
 
 
 class Cores:
-    """The process with the cores of one build."""
+    """Process with the cores of one build."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
         self.seconds: dict[str, list[dict[str, float]]] = {"join": [], "leave": []}
-        """Of each update, by verb, what each server needed."""
+        """Seconds that each server needed, for each update, by verb."""
 
     def send(self, what: object) -> None:
-        """One line."""
+        """Send one line."""
         self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
 
@@ -46,12 +46,12 @@ class Cores:
         assert self._process.stdout.readline() == "ready\n"
 
     def change(self, verb: str, parent: str, child: str) -> None:
-        """Do an update and note what it cost."""
+        """Make an update and note its cost."""
         self.send([verb, parent, child])
         self.seconds[verb].append(json.loads(self._process.stdout.readline()))
 
     def in_all(self) -> float:
-        """Seconds of all servers, all updates."""
+        """Return the seconds of all servers for all updates."""
         return sum(sum(each.values()) for changes in self.seconds.values() for each in changes)
 
 
@@ -107,7 +107,7 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
 
 
 def random_pairs(shares: Sequence[Sequence[str]], count: int) -> list[tuple[str, str]]:
-    """Groups of the example at home on different servers, with no arc from the first to the second."""
+    """Return pairs of groups of the example at home on different servers, with no arc from the first to the second."""
     home_of = {subnet: number for number, share in enumerate(shares) for subnet in share}
     with gzip.open(EXAMPLE, "rt", encoding="utf-8") as lines:
         arcs = {(parent, child) for parent, child, _ in (line.rstrip("\n").split("\t") for line in lines)}

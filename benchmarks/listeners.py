@@ -1,10 +1,11 @@
-"""What listeners of one server feel: a thousand of them, and two that are as slow as can be.
+"""Latency of listeners of one server: a thousand of them, and then two extremely slow ones among others.
 
     crowd:   1,000 listeners, one message a second to all of them
     others:  20 listeners, 50 messages a second; then beside them two more in processes of their own, as quick as they;
              then, in place of these, one that never acknowledges and one whose connection carries a byte a second
 
-The listeners live in a process of their own, and each message carries when it was sent on the clock of all processes.
+The listeners live in a process of their own. Each message carries the time at which it was sent, on the clock that all
+processes share.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ OTHER_LISTENERS = 20
 OTHER_RATE = 50
 PAYLOAD_BYTES = 200
 CLIENTS = 8
-"""Connections over which the listeners of one process come."""
+"""Number of connections of the listeners of one process."""
 
 SLOW_SECONDS_A_BYTE = 1.0
 NANOSECONDS = 1_000_000_000
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One server."""
+    """Measure one server."""
     crowd, seconds = (100, 3) if quick else (1_000, 30)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -63,7 +64,7 @@ def measure(*, quick: bool) -> list[Figure]:
 def _hear(
     server: ServerProcess, client: Client, group: str, count: int, *, rate: int, seconds: int
 ) -> tuple[list[float], float]:
-    """How long each message took to each listener, and how much of a core the server used."""
+    """Return the seconds of each message to each listener, and the share of a core that the server used."""
     names = [f"{number}-of-{group}" for number in range(count)]
     client.import_arcs(Arc(group, name, "member") for name in names)
     messages = rate * seconds
@@ -97,7 +98,7 @@ def _listening(address: str, names: Sequence[str], messages: int) -> Iterator[su
 
 @contextmanager
 def _two_more(client: Client, address: str, how: Sequence[str]) -> Iterator[None]:
-    """Two that listen in processes of their own: `quick`, `never` acknowledging, or `slow`, a byte a second."""
+    """Run two listeners in processes of their own: `quick`, `never` acknowledging, or `slow`, with a byte a second."""
     names = [f"{each}-{number}@{SUBNET}" for number, each in enumerate(how)]
     client.import_arcs(Arc(OTHERS, name, "member") for name in names)
     with ExitStack() as stack:
@@ -123,7 +124,7 @@ def _two_more(client: Client, address: str, how: Sequence[str]) -> Iterator[None
         client.close_mailbox(name)
 
 
-# -- the processes that listen
+# -- the listening processes
 
 
 async def _hear_all(address: str, names: Sequence[str], messages: int) -> list[float]:
@@ -162,7 +163,7 @@ def _take_all(address: str, name: str, *, acknowledging: bool) -> None:
 
 
 async def _crawl(address: str, name: str) -> None:
-    """Listen over a connection that lets nothing but a byte a second through, once it is there."""
+    """Listen over a connection that, once it is open, passes only a byte a second."""
     host, _, port = address.rpartition(":")
     is_slow = asyncio.Event()
 
@@ -174,9 +175,9 @@ async def _crawl(address: str, name: str) -> None:
                 await asyncio.sleep(SLOW_SECONDS_A_BYTE)
 
     async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A small buffer, so that the server is held up after little.
+        # The buffer is small, so that the server is held up after little data.
         back, forth = await asyncio.open_connection(host, int(port), limit=1_024)
-        # Either end gives a connection up on which it hears too little, and another one is made.
+        # Either end closes a connection on which it hears too little, and a new connection is made.
         with suppress(ConnectionError):
             await asyncio.gather(carry(reader, forth), carry(back, writer))
 

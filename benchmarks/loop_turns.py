@@ -1,4 +1,4 @@
-"""The longest turn of a server's event loop while it does what is large, in processor time of the loop's thread.
+"""Longest turn of a server's event loop during large operations, in processor time of the loop's thread.
 
 `tests/loop_watch.py` measures all turns. The test `test_loop_stalls.py` has more scenes, and counts calls instead.
 """
@@ -26,7 +26,7 @@ CROWD, TOP, THERE = "crowd@a.example", "top@a.example", "there@b.example"
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One figure for each scene."""
+    """Measure one figure for each scene."""
     members = QUICK_MEMBERS if quick else MEMBERS
 
     def import_and_list(client: Client, _: Path) -> None:

@@ -1,6 +1,6 @@
-"""What clients of other servers feel when one server is lost, and when it is restarted as planned.
+"""Latency for clients of other servers when one server is lost, and when it is restarted as planned.
 
-Three servers, one is asked. One group of its own has members of `s0` and `s1` below it, another one of `s2` too.
+Of three servers, one is asked. One of its groups has members of `s0` and `s1` below it, another one also of `s2`.
 
     before the loss:   checks of outside addresses in the first group
     s2 is killed:      the same checks, once it counts as lost; it is started again
@@ -29,13 +29,13 @@ OUTSIDE = "nobody@outside.example"
 CHECKS = 2_000
 PATIENCE_SECONDS = 60
 BEYOND_TARGET_SECONDS = 0.5
-"""A call may wait for a server that is away for three seconds for three and a half."""
+"""Waiting time beyond the absence of a server. A call may take 3.5 seconds if a server is away for 3."""
 
 LATENCY_TARGET = 1.1
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One loss, and one planned restart."""
+    """Measure one loss, and one planned restart."""
     count = CHECKS // 10 if quick else CHECKS
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -47,7 +47,7 @@ def measure(*, quick: bool) -> list[Figure]:
         _checks(client, count)
         before = _checks(client, count)
         lost.kill()
-        # Until those that are left agree that it is, answers are uncertain.
+        # Answers are uncertain until the remaining servers agree on a view without the lost one.
         _wait(lambda: len(client.status().view) == len(SUBNETS) - 1)
         after = _checks(client, count)
         with running(command, SERVING) as again:
@@ -74,7 +74,7 @@ def _checks(client: Client, count: int) -> list[float]:
 
 
 def _figure_of_loss(before: list[float], after: list[float]) -> Figure:
-    """The answers were the same, or there would be no figure."""
+    """Return the figure of a loss. The answers before and after were checked to be equal."""
     ratio = statistics.median(after) / statistics.median(before)
     note = f"p50 {1e3 * statistics.median(before):.2f} to {1e3 * statistics.median(after):.2f} ms"
     note += f", p99 {1e3 * p99(before):.2f} to {1e3 * p99(after):.2f} ms"
@@ -83,7 +83,7 @@ def _figure_of_loss(before: list[float], after: list[float]) -> Figure:
 
 
 def _restart(client: Client, restarted: ServerProcess, command: list[str]) -> list[Figure]:
-    """Each call is noted with how long it took; one that fails ends the measurement."""
+    """Return the figure of a planned restart. Each call is timed, and a call that fails ends the measurement."""
     seconds: list[float] = []
     is_over, failure = Event(), list[Exception]()
 
@@ -93,7 +93,7 @@ def _restart(client: Client, restarted: ServerProcess, command: list[str]) -> li
                 started = time.perf_counter()
                 assert client.check(FULL, OUTSIDE).is_member is False
                 seconds.append(time.perf_counter() - started)
-        except (ShadowtreeError, AssertionError) as error:  # It is raised below.
+        except (ShadowtreeError, AssertionError) as error:  # The error is raised below.
             failure.append(error)
 
     asking = Thread(target=ask)

@@ -1,4 +1,4 @@
-"""Mailing lists: lookups, what passes through a gateway, and the same by others, where they are installed."""
+"""Mailing lists: lookups, messages through a gateway, and the same by other programs where they are installed."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ PARTS = (
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One part after the other."""
+    """Measure one part after the other."""
     return [figure for measured in PARTS for figure in measured(quick=quick)]

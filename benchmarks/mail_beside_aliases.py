@@ -1,7 +1,7 @@
-"""What Postfix's own alias maps make of lists, by default, beside a mail gateway that the same Postfix asks.
+"""Lists by Postfix's own alias maps, with default settings, beside a mail gateway that the same Postfix asks.
 
-A whole Postfix is started in a folder of its own where that can be; how long a reply of a socketmap may be, its
-`postmap` says, which anybody may run.
+A whole Postfix is started in a folder of its own where that is possible. The longest reply of a socketmap is measured
+with its `postmap`, which any user may run.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ POLL_SECONDS = 0.05
 
 
 class Sent(NamedTuple):
-    """What became of one message."""
+    """Outcome of one message."""
 
     reply: int
-    """To the end of its data."""
+    """Reply code to the end of its data."""
     copies: int
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Nothing where there is no Postfix; it takes as long, quick or not."""
+    """Measure both. No figures without Postfix. The measurement takes as long, quick or not."""
     del quick
     postmap = program("postmap")
     if postmap is None:
@@ -61,7 +61,9 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _longest_reply(postmap: str) -> int:
-    """Asked with ``postmap -q``, of a server that answers a number with a reply of so many bytes."""
+    """Return the longest reply that ``postmap -q`` reads from a server that answers a number with a reply of
+    that size.
+    """
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Lengths) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -79,10 +81,10 @@ def _longest_reply(postmap: str) -> int:
 
 
 class _Lengths(socketserver.StreamRequestHandler):
-    """Answers ``lengths NUMBER``."""
+    """Answers ``lengths NUMBER`` with a reply of NUMBER bytes."""
 
     def handle(self) -> None:
-        # Where a reply is too long, the rest of it is not read.
+        # The client does not read the rest of a reply that is too long.
         with suppress(ConnectionError):
             while length := self.rfile.read(1):
                 while not length.endswith(b":"):
@@ -92,7 +94,7 @@ class _Lengths(socketserver.StreamRequestHandler):
 
 
 def _lists() -> list[Figure]:
-    """One list that is too large by default, and two lists of the same people."""
+    """Measure one list that is too large by default, and two lists of the same people."""
     large = [f"large-{number:04}@people.example" for number in range(LARGE)]
     both = [f"both-{number:04}@people.example" for number in range(OVERLAPPING)]
     lists = {"large": large, "one": both, "two": both}
@@ -121,7 +123,7 @@ def _lists() -> list[Figure]:
 
 
 def _by_aliases(folder: Path, lists: Mapping[str, Sequence[str]]) -> str:
-    """Settings with nothing but the aliases."""
+    """Return settings with the aliases alone."""
     aliases = folder / "aliases"
     lines = (f"{name}@{DOMAIN} {', '.join(members)}\n" for name, members in lists.items())
     aliases.write_text("".join(lines))
@@ -129,7 +131,7 @@ def _by_aliases(folder: Path, lists: Mapping[str, Sequence[str]]) -> str:
 
 
 def _by_gateway(folder: Path, server: str, maps: str) -> str:
-    """Settings as they are printed for a gateway."""
+    """Return the settings that are printed for a gateway."""
     config = folder / "printed.toml"
     config.write_text(CONFIG.format(server=server).replace(":0", f":{maps}"))
     command = [sys.executable, "-m", "shadowtree", "mail", "postfix", "--config", str(config)]
@@ -137,7 +139,7 @@ def _by_gateway(folder: Path, server: str, maps: str) -> str:
 
 
 def _sent(settings: str, sink: int, *addressed: Sequence[str]) -> list[Sent]:
-    """What a Postfix with these settings makes of a message to each of these sets of lists."""
+    """Return the outcome of a message to each of these sets of lists, sent through a Postfix with these settings."""
     postfix = start_postfix(settings, inbox_port=sink, host="mx.here.example")
     try:
         return [_send(postfix, sink, lists) for lists in addressed]
@@ -163,5 +165,5 @@ def _send(postfix: Postfix, sink: int, lists: Sequence[str]) -> Sent:
 
 
 def _delivered(postfix: Postfix) -> int:
-    """Messages of which nothing is left to do."""
+    """Return the number of messages that Postfix has finished."""
     return postfix.log().count(": removed")

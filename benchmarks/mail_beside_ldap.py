@@ -1,6 +1,7 @@
 """Nested lists by Postfix's map for LDAP, which asks a slapd of its own group by group, beside a mail gateway.
 
-Ten diamonds in a row lead to one person in 1,024 ways; two lists are in each other. Both are asked by `postmap -q`.
+Ten diamonds in a row lead to one person in 1,024 ways. Two other lists contain each other. Both maps are asked by
+`postmap -q`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ POLL_SECONDS = 0.05
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Nothing where one of both is missing; it takes as long, quick or not."""
+    """Measure both maps. No figures if one of them is missing. The measurement takes as long, quick or not."""
     del quick
     slapd = shutil.which("slapd", path=os.pathsep.join((os.environ.get("PATH", ""), *SBIN)))
     if (why := _why_not(slapd)) is not None:
@@ -97,7 +98,7 @@ def _first(paths: Sequence[str]) -> str | None:
 
 
 def _diamonds() -> dict[str, tuple[str, ...]]:
-    """Each opens into two groups, which close in the next."""
+    """Return diamonds in a row. Each opens into two groups, which close in the next diamond."""
     groups: dict[str, tuple[str, ...]] = {f"diamond-{DIAMONDS}": (PERSON,)}
     for at in range(DIAMONDS):
         sides = f"one-{at}", f"other-{at}"
@@ -116,7 +117,7 @@ def _arcs(groups: Mapping[str, Sequence[str]]) -> Iterator[Arc]:
 
 
 def _entries(groups: Mapping[str, Sequence[str]]) -> str:
-    """The same as LDIF."""
+    """Return the groups as LDIF."""
     entries = [f"dn: {SUFFIX}\nobjectClass: organization\no: lists\n"]
     for name, members in groups.items():
         lines = [_head(name, "groupOfNames"), f"mail: {name}@{DOMAIN}\n"]
@@ -132,7 +133,7 @@ def _head(name: str, kind: str) -> str:
 
 @contextmanager
 def _running_slapd(slapd: str, folder: Path, groups: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """One with these groups, in a folder of its own; the map that asks it."""
+    """Run a slapd with these groups, in a folder of its own. Yields the map that asks it."""
     (port,) = unused_ports(1)
     (folder / "entries").mkdir()
     modules = _first([f"{each}/back_mdb.so" for each in MODULES])
@@ -157,7 +158,7 @@ def _running_slapd(slapd: str, folder: Path, groups: Mapping[str, Sequence[str]]
 
 
 def _asked(table: str, name: str) -> tuple[list[str], str]:
-    """The people of a list, as often as a map names them, and what it complained of."""
+    """Return the people of a list, as often as a map names them, and the complaints of the map."""
     asked = subprocess.run(
         [program("postmap"), "-q", f"{name}@{DOMAIN}", table], capture_output=True, text=True, check=False
     )
@@ -165,6 +166,8 @@ def _asked(table: str, name: str) -> tuple[list[str], str]:
 
 
 def _reason(complaint: str) -> str:
-    """Why a lookup failed, by the first line of the map: ``postmap: warning: ...: MAP.cf: REASON for ...``."""
+    """Return the reason of a failed lookup, from the map's first line: ``postmap: warning: ...: MAP.cf: REASON for
+    ...``.
+    """
     said = re.search(r"\.cf: (.+?)(?: for |$)", complaint.partition("\n")[0])
     return said[1] if said else complaint

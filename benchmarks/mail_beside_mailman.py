@@ -1,8 +1,8 @@
-"""A mail gateway beside Mailman 3, where a `mailman` is on the path: people a second, and three lists in a loop.
+"""A mail gateway beside Mailman 3, if a `mailman` is on the path: people a second, and three lists in a loop.
 
 Both take the same message by LMTP and hand it to the same server. Mailman keeps its data in SQLite, in a folder of its
-own, and has its defaults but for what is in `CONFIG`: runners that have nothing to do here are not started, and its
-queues are looked at ten times as often, which favours it.
+own. It has its default settings except for those in `CONFIG`. Runners without work here are not started, and its queues
+are polled ten times as often, which favours Mailman.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ LOOP = {
     "b": ("ben", "eve"),
     "c": ("cy", "eve", "top"),
 }
-"""Who is in which list. Four people; Eve is in two lists."""
+"""Members of each list. There are four people; Eve is in two lists."""
 PEOPLE_OF_LOOP = 4
 HOPS_OF_POSTFIX = 50
-"""`hopcount_limit`: whatever has more Received fields ends."""
+"""Postfix's `hopcount_limit`. A message with more Received fields is refused."""
 PATIENCE_SECONDS = 300
 POLL_SECONDS = 0.05
 CONFIG = """\
@@ -61,7 +61,7 @@ BUSY = ("in", "pipeline", "out")
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Nothing where there is no Mailman."""
+    """Measure both. No figures without Mailman."""
     program = shutil.which("mailman")
     if program is None:
         print(
@@ -75,7 +75,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _people_a_second(program: Path, people: int, rounds: int) -> list[Figure]:
-    """One list, one message at a time to each of both, from acceptance to the last copy."""
+    """Measure one list, with one message at a time to each program, from acceptance to the last copy."""
     members = [f"person-{number:05}@people.example" for number in range(people)]
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -108,7 +108,7 @@ def _seconds(port: int, sink: int, people: int) -> float:
 
 
 def _loop(program: Path, hops: int) -> list[Figure]:
-    """The same lists, nested in a loop, and one message to the first."""
+    """Measure lists nested in a loop, with one message to the first."""
     theirs = _copies_by_mailman(program, hops)
     ours = _copies_by_gateway(hops)
     what = f"mail: {len(LOOP)} lists in a loop, copies of one message for {PEOPLE_OF_LOOP} people"
@@ -123,7 +123,7 @@ def _copies_by_mailman(program: Path, hops: int) -> Mapping[str, int]:
     lists = {_address(name): [_address(each) for each in members] for name, members in LOOP.items()}
     with running_relay(DOMAIN, hops) as relay, running_mailman(program, lists, relay.port) as relay.lmtp_port:
         _write_to_top(relay)
-        # The last to be taken comes from `top`, and reaches two lists that each get refused.
+        # The last accepted message comes from `top` and reaches two lists. Both messages of these lists are refused.
         _wait_until(lambda: relay.refused == len(LOOP) - 1)
         return dict(relay.copies)
 
@@ -145,12 +145,12 @@ def _copies_by_gateway(hops: int) -> Mapping[str, int]:
             relay.lmtp_port = int(gateway.address)
             _write_to_top(relay)
             _wait_until(lambda: len(relay.copies) == PEOPLE_OF_LOOP)
-        # The gateway has ended: nothing comes after this.
+        # The gateway has ended, so no more copies come.
         return dict(relay.copies)
 
 
 def _write_to_top(relay: Relay) -> None:
-    """As anybody would, by the mail server."""
+    """Send a message to the top list through the mail server, as any sender would."""
     header = f"From: pat@people.example\r\nTo: {_address('top')}\r\nSubject: hello\r\nMessage-ID: <1@people.example>"
     assert relay.take("pat@people.example", [_address("top")], f"{header}\r\n\r\nHello.\r\n".encode())
 
@@ -161,7 +161,7 @@ def _address(name: str) -> str:
 
 @contextmanager
 def running_mailman(program: Path, lists: Mapping[str, Sequence[str]], smtp: int) -> Iterator[int]:
-    """One with these lists in a folder of its own, which sends to a port; the port where it listens for LMTP."""
+    """Run a Mailman with these lists, in a folder of its own, that sends to port `smtp`. Yields its LMTP port."""
     (lmtp,) = unused_ports(1)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)

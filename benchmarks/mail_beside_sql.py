@@ -1,8 +1,9 @@
 """Lists of nested people by Postfix's map for PostgreSQL, with a recursive query, beside the socketmap of a gateway.
 
-Both are asked by `postmap -q -` over one connection: for one list over and over, which a gateway answers from memory
-for a moment, and for all lists in turns, where each is a question to the name server. PostgreSQL has the index that the
-recursion needs; it is measured as it is, and once more told to use it.
+Both are asked by `postmap -q -` over one connection. One series asks for one list over and over, which a gateway
+answers from memory for a moment. Another series asks for all lists in turns, where each is a question to the name
+server. PostgreSQL has the index that the recursion needs. It is measured with defaults, and once more with settings
+that make it use the index.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from tests.postgres import find_binaries, running_postgresql
 
 LISTS = 200
 GROUPS = (3, 5)
-"""Each list has three groups, and each of these five with people."""
+"""Nesting of each list: three groups, each of them with five groups of people."""
 PEOPLE_EACH = 10
 PEOPLE = 150
 TIMES_AS_MANY = 20
 BY_INDEX = ("enable_hashjoin = off", "enable_mergejoin = off", "enable_seqscan = off", "jit = off")
-"""Left alone, PostgreSQL reads the whole table at each step of a recursion."""
+"""Settings that make PostgreSQL use its index. By default it reads the whole table at each step of a recursion."""
 TABLE = "CREATE TABLE arcs (parent text, child text, is_group boolean NOT NULL, PRIMARY KEY (parent, child))"
 MAP = """\
 hosts = {url}
@@ -44,7 +45,7 @@ query = WITH RECURSIVE reached (id, is_group) AS (
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Nothing where one of both is missing."""
+    """Measure both maps. No figures if one of them is missing."""
     postmap = program("postmap")
     if (why := _why_not()) is not None:
         print(f"not compared: Postfix's map for PostgreSQL: {why}", file=sys.stderr)
@@ -83,7 +84,7 @@ def _figures(
 def _figure(
     postmap: str, ours: str, theirs: str, what: str, keys: Sequence[str], rounds: int, target: int | None = None
 ) -> Figure:
-    """Ask both in turns, so that a noisy moment meets both; the slower one a tenth as often."""
+    """Ask both in turns, so that a noisy moment meets both. The slower map gets a tenth of the keys."""
     rates = [
         (rate_by_postmap(postmap, ours, keys), rate_by_postmap(postmap, theirs, keys[: len(keys) // 10]))
         for _ in range(rounds)
@@ -138,7 +139,7 @@ def _use_index(url: str) -> None:
 
 
 def _compare(postmap: str, *tables: str) -> None:
-    """Both name the same people, and all of them."""
+    """Require that both maps name the same people, and all of them."""
     answers = [
         subprocess.run([postmap, "-q", _address(0), table], capture_output=True, text=True, check=True).stdout.strip()
         for table in tables

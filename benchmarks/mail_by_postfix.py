@@ -1,7 +1,7 @@
-"""A large list handed over to a whole Postfix with the printed settings, each person with a return path of their own.
+"""Hand-over of a message to a large list to a whole Postfix with the printed settings, with a return path per person.
 
-Members are on three name servers, in a loop through two. Handed over means that Postfix has them in its queue, which
-was empty; what it delivers meanwhile, a sink takes.
+Members are on three name servers, in a loop through two. A message is handed over when Postfix has its copies in its
+queue, which was empty before. A sink takes the mail that Postfix delivers meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MEGABYTES = 200
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Nothing where no Postfix can be started."""
+    """Measure the hand-over. No figures if no Postfix can be started."""
     if (why := why_not()) is not None:
         print(f"not measured: hand-over to Postfix: {why}", file=sys.stderr)
         return []
@@ -72,7 +72,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _once_handed_over(control: Path, people: int) -> Stats:
-    """What the gateway says once its mail server has taken so many copies."""
+    """Wait until the mail server has taken a copy for each person. Return the statistics of the gateway."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         stats = asyncio.run(ask(control, Request("stats"))).stats

@@ -1,7 +1,7 @@
-"""Messages through a mail gateway: how soon they are safe, and how soon everybody of a large list has a copy.
+"""Messages through a mail gateway: time until they are safe, and until everyone in a large list has a copy.
 
 Copies go to a sink that takes them at once, with a return path for each person. Members are on three name servers, in a
-loop through two; once more, each server owns those who are in its groups, and has a gateway for them.
+loop through two. In a second series each server owns the members of its groups, and has a gateway for them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _numbers = itertools.count()
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Three name servers, one gateway, one sink."""
+    """Measure three name servers, one gateway and one sink."""
     people, messages, rounds = (2_000, 160, 1) if quick else (50_000, 1_600, 3)
     clicking = people // 10
     with (
@@ -84,7 +84,7 @@ def measure(*, quick: bool) -> list[Figure]:
 def running_gateway(
     folder: Path, server: ServerProcess, sink: int, subnet: str, fanout: str
 ) -> Iterator[ServerProcess]:
-    """One for the lists of a subnet; its address is the port for LMTP. `sink`: the port that it sends to."""
+    """Run a gateway for the lists of a subnet. Its address is its LMTP port. `sink`: the port that it sends to."""
     place = folder / f"{fanout} {subnet}"
     place.mkdir()
     config = place / "mail.toml"
@@ -95,7 +95,9 @@ def running_gateway(
 
 
 def fill(names: Client, people: int, clicking: int) -> None:
-    """All of them are in `all` and in `two`; a fifth in `three`, some in `four`; `clicking` in `personal`."""
+    """Create the lists: all people are in `all` and `two`, a fifth in `three`, some in `four`, `clicking` in
+    `personal`.
+    """
     members = [f"person-{number:05}@people.example" for number in range(people)]
     homes = ("all@ubc.example", "lab@sfu.example", "choir@uvic.example", "lab@sfu.example", "all@ubc.example")
     nested = [
@@ -214,7 +216,7 @@ def _how_soon_by_shares(gateway: ServerProcess, sink: int, people: int, rounds: 
 
 
 def wait_for(sink: int, people: int) -> None:
-    """Once so many people have a copy at the sink of a port."""
+    """Wait until this number of people have a copy at the sink of a port."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while counted(sink)[0] < people:
         assert time.monotonic() < deadline, f"{counted(sink)} of {people} people"
@@ -222,7 +224,7 @@ def wait_for(sink: int, people: int) -> None:
 
 
 def wait_until_quiet(sink: int) -> None:
-    """Once nothing has come for a while: what was sent before is over."""
+    """Wait until no copy has come for a while, so that earlier messages are over."""
     before = None
     while (now := counted(sink)) != before:
         before = now
@@ -237,7 +239,7 @@ class Session:
         self._replies = connection.makefile("rb")
 
     def seconds_until_safe(self, *lists: str) -> float:
-        """Send one message of its own to lists."""
+        """Send one message with an id of its own to lists. Return the seconds until it is safe."""
         addressed = [f"{each}@{DOMAIN}" for each in lists]
         fields = (f"<{next(_numbers)}@people.example>", "ann@people.example", ", ".join(addressed))
         head = "Message-ID: {}\r\nFrom: {}\r\nTo: {}\r\nSubject: hello\r\n\r\n".format(*fields).encode()

@@ -1,6 +1,6 @@
-"""How many lookups a second a mail gateway answers, over one connection: by Postfix's `postmap`, where that is there.
+"""Lookups a second that a mail gateway answers over one connection, asked by Postfix's `postmap` where it is installed.
 
-Each is asked beside a server of the same protocol that answers at once whatever it is asked: the bare round trip.
+Each series runs beside a server of the same protocol that answers every request at once: the bare round trip.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ maps_listen = "127.0.0.1:0"
 NOTHING = netstring(b"NOTFOUND ")
 
 Ask = Callable[[int, str, int], float]
-"""Asks the map at a port for a key so many times; returns how often a second it was answered."""
+"""Function that asks the map at a port for a key a number of times, and returns the answers a second."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """One name server and one gateway."""
+    """Measure one name server and one gateway."""
     lookups, rounds = (2_000, 3) if quick else (20_000, 7)
     ask, how = _by_postmap(program("postmap"))
     with (
@@ -72,7 +72,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 @contextmanager
 def running_maps(folder: Path, server: ServerProcess) -> Iterator[ServerProcess]:
-    """A gateway that answers lookups in the lists of `SUBNET`; its address is the port of its maps."""
+    """Run a gateway that answers lookups in the lists of `SUBNET`. Its address is the port of its maps."""
     config = folder / "mail.toml"
     config.write_text(CONFIG.format(server=server.address))
     command = [sys.executable, "-m", "shadowtree", "mail", "serve", "--config", str(config)]
@@ -81,12 +81,12 @@ def running_maps(folder: Path, server: ServerProcess) -> Iterator[ServerProcess]
 
 
 def members_map(port: int) -> str:
-    """How Postfix names the map of a gateway, or of what answers like one."""
+    """Return Postfix's name for the map of a gateway, or of a server that answers like one."""
     return f"socketmap:inet:127.0.0.1:{port}:members"
 
 
 def rate_by_postmap(postmap: str, table: str, keys: Sequence[str]) -> float:
-    """How many of these keys a second Postfix's `postmap` finds in a map."""
+    """Return the keys a second that Postfix's `postmap` finds in a map."""
     started = time.perf_counter()
     asked = subprocess.run(
         [postmap, "-q", "-", table],
@@ -121,7 +121,7 @@ def _ask(port: int, key: str, lookups: int) -> float:
 
 
 class Bare(asyncio.Protocol):
-    """Answers each request as soon as it comes, and reads none: one after the other they come whole."""
+    """Answers each request as soon as it comes, without parsing it. Requests arrive whole, one after the other."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)

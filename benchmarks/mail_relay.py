@@ -1,6 +1,6 @@
-"""A mail server that counts what it delivers, and passes on by LMTP what is for lists: so lists in a loop write on.
+"""A mail server that counts its deliveries, and passes messages for lists on by LMTP. So lists in a loop write on.
 
-As Postfix does, it puts a Received field in front of each message, and refuses one that has too many of them.
+The server puts a Received field in front of each message, and refuses a message with too many of them, as Postfix does.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ PATIENCE_SECONDS = 60
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """One on a port of its own.
+    """A mail server on a port of its own.
 
-    `lists` is the mail domain that `lmtp_port` takes, once that is told; `hops`, how many Received fields are too many.
+    `lists`: the mail domain that goes to `lmtp_port`, once that is set.
+    `hops`: the number of Received fields at which a message is refused.
     """
 
     daemon_threads = True
@@ -28,9 +29,9 @@ class Relay(socketserver.ThreadingTCPServer):
 
     def __init__(self, lists: str, hops: int) -> None:
         self.copies: Counter[str] = Counter()
-        """How many each person got."""
+        """Number of copies by person."""
         self.refused = 0
-        """Messages with too many hops."""
+        """Number of messages with too many hops."""
         self.lmtp_port: int | None = None
         self._hops = hops
         self._lists = f"@{lists}"
@@ -39,11 +40,11 @@ class Relay(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Port on which it listens."""
         return int(self.server_address[1])
 
     def take(self, sender: str, recipients: list[str], message: bytes) -> bool:
-        """Deliver a message, and pass it on; false: it has been through too much."""
+        """Deliver a message, and pass it on. Return False if the message has too many hops."""
         if hops_of(message) >= self._hops:
             with self._changes:
                 self.refused += 1
@@ -58,14 +59,14 @@ class Relay(socketserver.ThreadingTCPServer):
 
 
 def hops_of(message: bytes) -> int:
-    """How many Received fields its header has."""
+    """Return the number of Received fields in the header of a message."""
     header, _, _ = message.partition(b"\r\n\r\n")
     return len(re.findall(rb"^received:", header, re.IGNORECASE | re.MULTILINE))
 
 
 @contextmanager
 def running_relay(lists: str, hops: int) -> Iterator[Relay]:
-    """Start one, and end it on the way out."""
+    """Run a relay until the context ends."""
     with Relay(lists, hops) as relay:
         thread = threading.Thread(target=relay.serve_forever, daemon=True)
         thread.start()

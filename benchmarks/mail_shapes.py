@@ -1,8 +1,8 @@
-"""Lists of unusual shapes over three name servers: each person gets one copy, and how soon the first one is sent.
+"""Lists of unusual shapes over three name servers: each person gets one copy. Time until the first copy is sent.
 
 diamonds    thirty in a row, so one person is reached in 2 to the 30 ways
 loop        each list is in the one before, and the last one in the first
-chain       as deep as that
+chain       each list is in the one before, without an arc back to the first
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.002
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Three name servers, one gateway, one sink."""
+    """Measure three name servers, one gateway and one sink."""
     rounds = 1 if quick else 5
     shapes = {
         f"{DIAMONDS} diamonds in a row": ("diamond-0", 1),
@@ -68,7 +68,9 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _group(name: str, at: int) -> str:
-    """Every list of a shape is on another server than the one before; the first one is the gateway's."""
+    """Return a list of a shape. Each list is on another server than the one before. The first is on the gateway's
+    server.
+    """
     return f"{name}-{at}@{SUBNETS[at % len(SUBNETS)]}"
 
 

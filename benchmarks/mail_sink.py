@@ -1,6 +1,6 @@
-"""A mail server that takes everything at once and counts it: `python -m benchmarks.mail_sink` says where it is.
+"""A mail server that takes every message at once and counts it: `python -m benchmarks.mail_sink` prints its address.
 
-It speaks as much SMTP as a gateway does, offers XVERP, and to XCOUNT answers with what has come since XRESET.
+It speaks the part of SMTP that a gateway uses, and offers XVERP. It answers XCOUNT with the counts since XRESET.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import cast
 
 @dataclass
 class Counts:
-    """What has come."""
+    """Counts since the last reset."""
 
     people: set[bytes] = field(default_factory=set)
     copies: int = 0
     """Recipients of all transactions."""
     transactions: int = 0
     bytes: int = 0
-    """All that gateways sent, commands too."""
+    """Bytes that gateways sent, including commands."""
 
 
 class Sink:
-    """What all connections count in."""
+    """The counts that all connections share."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -87,13 +87,13 @@ class Session(asyncio.Protocol):
 
 
 def counted(port: int) -> tuple[int, int, int, int]:
-    """People, copies, transactions and bytes since the last reset, at the sink of a port."""
+    """Return people, copies, transactions and bytes since the last reset, at the sink of a port."""
     people, copies, transactions, size = map(int, _ask(port, b"XCOUNT").split()[1:])
     return people, copies, transactions, size
 
 
 def reset(port: int) -> None:
-    """Count from nothing."""
+    """Reset the counts to zero."""
     _ask(port, b"XRESET")
 
 

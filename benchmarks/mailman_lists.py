@@ -1,7 +1,7 @@
 """Makes lists in a Mailman 3, whose own Python runs this: `mailman withlist --run benchmarks.mailman_lists.make FILE`.
 
-The file is JSON: by the address of each list, who is in it. Whoever is no member may write to them, and a message need
-not name a list in To: else the first list in another one would hold what it is sent.
+The file is JSON: the members of each list, by its address. Senders who are no members may write to the lists. A message
+need not name a list in To: otherwise the outer list would hold the messages of a list in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from zope.component import getUtility
 
 
 def make(file: str) -> None:
-    """Make them all."""
+    """Make all lists of the file."""
     people = getUtility(IUserManager)
     for name, members in json.loads(Path(file).read_text(encoding="utf-8")).items():
         domain = name.partition("@")[2]

@@ -1,7 +1,8 @@
-"""The memory of a server with a million arcs after a restart, once ancestor sets were computed in the background.
+"""Memory of a server with a million arcs after a restart, once ancestor sets were computed in the background.
 
-The graph is synthetic: groups on levels, popular groups and people above the rest. Numbers of the ancestors of one node
-are spread over all numbers of nodes, so that a compressed bitmap of them has several containers.
+The graph is synthetic: groups on levels, where some groups and people are chosen as children more often than the rest.
+The numbers of the ancestors of a node are spread over all numbers of nodes, so that their compressed bitmap has several
+containers.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ GROUPS = 140_000
 PEOPLE = 280_000
 LEVELS = 12
 GROWTH = 1.5
-"""Groups of one level to groups of the level above."""
+"""Ratio of the groups of one level to the groups of the level above."""
 
 GROUP_SHARE = 0.28
 """Share of the arcs that lead to groups."""
 
 POPULARITY = 2
-"""Exponent of the choice of children: 1 is an even choice."""
+"""Exponent of the choice of children. 1: an even choice."""
 
 QUICK_SHARE = 20
-"""The graph is that many times smaller where only few repetitions are asked for."""
+"""Factor by which the graph is smaller in a quick run."""
 
 WAIT_SECONDS = 60
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """Import the graph, restart the server, wait for a minute, and read its resident memory; one build at a time."""
+    """Import the graph, restart the server, wait for a minute, and read its memory, one build at a time."""
     arcs = _arcs(smaller=QUICK_SHARE if quick else 1)
     restarted: dict[Build, float] = {}
     filled: dict[Build, float] = {}
@@ -69,7 +70,7 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
 
 
 def _arcs(*, smaller: int) -> list[Arc]:
-    """Arcs without loops, from groups to groups of deeper levels and to people, in an order of no meaning."""
+    """Return arcs without loops, from groups to groups of deeper levels and to people, in random order."""
     chance = random.Random(SEED)
     groups, people = GROUPS // smaller, PEOPLE // smaller
     weights = [GROWTH**level for level in range(LEVELS)]

@@ -1,4 +1,4 @@
-"""What messages leave behind: at homes while a server is away, in memory once all is acknowledged, of each target."""
+"""State that messages leave behind: while a server is away, after all are acknowledged, and for each target."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ GROUP = "all@a.x"
 PAYLOAD = bytes(200)
 RATE = 1_000
 UNCOUNTED_MESSAGES = 100_000
-"""What has a limit of its own, as the database's pages in memory, is full before the count begins."""
+"""Messages before the count begins. State with a limit of its own, such as the database's page cache, is full
+by then.
+"""
 BEGIN_MESSAGES = 10_000
 READ_AT_ONCE = 10_000
 PATIENCE_SECONDS = 300
@@ -27,7 +29,7 @@ LOOK_SECONDS = 0.2
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Away for a minute; ten million messages; a hundred thousand targets."""
+    """Measure an absence of a minute, ten million messages, and a hundred thousand targets."""
     return [
         *_away(seconds=3 if quick else 60),
         _memory(messages=50_000 if quick else 10_000_000),
@@ -96,7 +98,7 @@ def _memory(*, messages: int) -> Figure:
 
 
 def _targets(*, count: int) -> list[Figure]:
-    """A message to each of many people, none of whom got one before."""
+    """Measure one message to each of many people, each of whom gets its first message."""
     people = [f"m{number}@a.x" for number in range(count)]
     tenth = count // 10
     with (

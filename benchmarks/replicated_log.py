@@ -1,10 +1,10 @@
-"""One node of three that replicate a list with PySyncObj (Raft); the first one appends, and prints how fast that went.
+"""One node of three that replicate a list with PySyncObj (Raft). The first node appends and prints the times.
 
     python -m benchmarks.replicated_log FOLDER NUMBER COUNT ADDRESS ADDRESS ADDRESS
 
 Node 0 appends COUNT payloads with many under way, then some one after the other. It prints a line `ready`, waits for a
-line of input, and prints two numbers: seconds for all to be committed, and the median seconds until one is applied at
-another node and committed here. The others end when their input does.
+line of input, and prints two numbers: the seconds until all are committed, and the median seconds until a single
+payload is applied at another node and committed here. The other nodes end when their input ends.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SINGLE = 100
 
 
 class ReplicatedLog(SyncObj):
-    """Payloads in the order in which the cluster agrees on them."""
+    """Payloads in the order on which the cluster agrees."""
 
     def __init__(self, own: str, others: list[str], journal: Path) -> None:
-        # The period in which it looks for work is also the least time that a single entry takes.
+        # The tick period is also the least time of a single entry.
         super().__init__(own, others, SyncObjConf(journalFile=str(journal), autoTickPeriod=0.001))
         self.payloads: list[str] = []
 
     @replicated
     def append(self, payload: str) -> None:
-        """One more."""
+        """Append one payload."""
         self.payloads.append(payload)
 
 
 def main(folder: str, number: str, count: str, *addresses: str) -> None:
-    """Be one node."""
+    """Run one node."""
     own = addresses[int(number)]
     log = ReplicatedLog(own, [other for other in addresses if other != own], Path(folder) / f"{number}.journal")
     while not log.isReady():

@@ -1,4 +1,4 @@
-"""Figures and how they are printed."""
+"""Figures, and the table that prints them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value beside its target, if it has one. `lower_is_better` false: a rate."""
+    """One measured value beside its target, if it has one. `lower_is_better`: False for a rate."""
 
     what: str
     value: float
@@ -21,21 +21,21 @@ class Figure:
 
     @property
     def is_met(self) -> bool:
-        """Whether the target is reached."""
+        """True if the target is reached, or there is none."""
         if self.target is None:
             return True
         return self.value <= self.target if self.lower_is_better else self.value >= self.target
 
 
 def speed_figure(what: str, earlier: float, now: float, *, target: float, unit: str = "s") -> Figure:
-    """How many times as fast, or as little, something is as it was."""
+    """Return the factor by which a value has improved since an earlier build."""
     return Figure(
         what, earlier / now, target, "x", lower_is_better=False, note=f"{earlier:,.4g} {unit}, now {now:,.4g}"
     )
 
 
 def p99(values: Sequence[float]) -> float:
-    """What one value in a hundred exceeds."""
+    """Return the 99th percentile."""
     return statistics.quantiles(values, n=100)[98]
 
 
@@ -52,12 +52,12 @@ def print_figures(figures: Sequence[Figure]) -> None:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """Seconds that a call takes."""
+    """Return the seconds that a call takes."""
     started = time.perf_counter()
     call()
     return time.perf_counter() - started
 
 
 def median_seconds(call: Callable[[], object], *, repetitions: int) -> float:
-    """The median of the seconds that several calls take."""
+    """Return the median of the seconds that several calls take."""
     return statistics.median(timed(call) for _ in range(repetitions))

@@ -1,4 +1,4 @@
-"""A server that owns many subnets comes back after a crash: how long until its first answer."""
+"""Restart of a server with many subnets after a crash: time until its first answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCS = 504_000
 PEOPLE = 40_000
 GROUPS_BELOW_SHARE = 0.4
 FARTHEST = 500
-"""A group is below groups that come at most so many before it."""
+"""Greatest distance between a group and its children, in the order of numbers."""
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
@@ -76,7 +76,7 @@ def _group(number: int, subnets: Sequence[str]) -> str:
 
 
 def _arcs(subnets: Sequence[str]) -> list[Arc]:
-    """Arcs without loops: groups below those shortly before them, and people in them."""
+    """Return arcs without loops: groups below groups shortly before them, and people in them."""
     chance = random.Random(SEED)
     found: dict[tuple[str, str], Arc] = {}
     while len(found) < ARCS:

@@ -13,11 +13,11 @@ from shadowtree import Arc
 SERVERS = 8
 GROUPS = 10_000
 GROUPS_COMPARED = 1_000
-"""As many as an earlier build can join and leave while somebody waits."""
+"""Number of groups that an earlier build can join and leave in acceptable time."""
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """The long chain on this build, the shorter one on all."""
+    """Measure the long chain on this build, and the shorter one on all builds."""
     figures = []
     if not quick:
         close, open_again = _seconds(NOW, GROUPS)
@@ -35,7 +35,7 @@ def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
 
 
 def _seconds(build: Build, count: int) -> tuple[float, float]:
-    """What it takes to close a chain of so many groups, and to open it."""
+    """Return the seconds to close a chain of `count` groups, and to open it."""
     groups = [f"g{number}@s{number % SERVERS}.x" for number in range(count)]
     with several_connected([[f"s{number}.x"] for number in range(SERVERS)], build=build) as (_, (client, *_others)):
         client.import_arcs(Arc(*arc, "group") for arc in pairwise(groups))

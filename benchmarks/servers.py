@@ -1,4 +1,4 @@
-"""Real server processes to measure: name servers, and an echo server that does nothing."""
+"""Real server processes for measurements: name servers, and an echo server."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ CONNECTION_PATIENCE_SECONDS = 30
 CALL_SECONDS = 600
 OPENED_AT_ONCE = 500
 END_PATIENCE_SECONDS = 120
-"""A server that took a large import a moment ago still writes."""
+"""Time that a server gets to end. It may still write a large import."""
 
 SERVING = r"serving .* on (\S+)$"
-"""The line of a name server that accepts calls."""
+"""Line that a name server prints once it accepts calls."""
 SHADOWTREE = (sys.executable, "-m", "shadowtree")
 EXAMPLE = Path(str(files("shadowtree"))) / "examples/debian-bookworm-people/arcs.tsv.gz"
 
 
 class ServerProcess:
-    """One running server."""
+    """A running server."""
 
     def __init__(self, process: subprocess.Popen[str], address: str) -> None:
         self.process = process
         self.address = address
 
     def resident_bytes(self) -> int:
-        """Memory in use now."""
+        """Return the memory in use now."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
     def peak_resident_bytes(self) -> int:
-        """The most memory that was in use at any time (Linux)."""
+        """Return the peak memory (Linux)."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) * 1024
 
     def processor_seconds(self) -> float:
-        """What it has used of the processor, all threads (Linux)."""
-        # The clock of another process is numbered like this: clock_getcpuclockid(3), which Python does not have.
+        """Return the processor time used so far, of all threads (Linux)."""
+        # This is the clock id of another process as clock_getcpuclockid(3) computes it, which Python does not offer.
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def kill(self) -> None:
-        """End it as a crash would."""
+        """End the process as a crash would."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
 def running(command: Sequence[str], ready: str, *, build: Build = NOW) -> Iterator[ServerProcess]:
-    """A process that prints a line matching `ready`, whose first group is its address; ended on the way out."""
+    """Run a process that prints a line matching `ready`, whose first group is its address. End it with the context."""
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=errors, text=True, env=build.environment(), cwd=build.folder
@@ -85,7 +85,7 @@ def running(command: Sequence[str], ready: str, *, build: Build = NOW) -> Iterat
 
 @contextmanager
 def name_server(folder: Path, *, subnets: Sequence[str], build: Build = NOW) -> Iterator[ServerProcess]:
-    """A name server on a SQLite database in a folder."""
+    """Run a name server on a SQLite database in a folder."""
     listed = folder / "subnets"
     listed.write_text("\n".join(subnets))
     database = f"sqlite:///{folder / 'names.db'}"
@@ -104,10 +104,11 @@ def name_servers(
     settings: str = "",
     program: Sequence[str] = SHADOWTREE,
 ) -> Iterator[list[ServerProcess]]:
-    """A name server for each share of subnets, all connected with one another.
+    """Run a name server for each share of subnets, all connected with one another.
 
-    `settings`: what else all of them are told, as TOML. The database of each is its number with `.db`. `program`: the
-    command line to which `serve` is added.
+    The database of each server is named by its number, with `.db`.
+    `settings`: further settings of all servers, as TOML.
+    `program`: the command line to which `serve` is added.
     """
     (folder / "settings.toml").write_text(settings)
     addresses = [f"127.0.0.1:{port}" for port in unused_ports(len(shares))]
@@ -142,7 +143,7 @@ def _wait_for_peers(server: ServerProcess) -> None:
 def several_connected(
     shares: Sequence[Sequence[str]], *, build: Build = NOW
 ) -> Iterator[tuple[list[ServerProcess], list[Client]]]:
-    """A server for each share of subnets, all connected, and a client of each."""
+    """Run a server for each share of subnets, all connected, with a client of each."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         servers = stack.enter_context(name_servers(folder, shares, build=build))
@@ -151,13 +152,13 @@ def several_connected(
 
 @contextmanager
 def connected(folder: Path, *, subnets: Sequence[str]) -> Iterator[tuple[ServerProcess, Client]]:
-    """A name server and a client of it."""
+    """Run a name server and a client of it."""
     with name_server(folder, subnets=subnets) as server, Client(server.address) as client:
         yield server, client
 
 
 async def open_mailboxes(address: str, processes: Sequence[str]) -> None:
-    """Many at once, for each is durable before it is answered."""
+    """Open mailboxes, many at once, since each is durable before it is answered."""
     async with aio.Client(address) as client:
         for first in range(0, len(processes), OPENED_AT_ONCE):
             await asyncio.gather(*map(client.open_mailbox, processes[first : first + OPENED_AT_ONCE]))
@@ -165,17 +166,17 @@ async def open_mailboxes(address: str, processes: Sequence[str]) -> None:
 
 @contextmanager
 def echo_server() -> Iterator[ServerProcess]:
-    """A bare gRPC server whose one method returns what it is sent."""
+    """Run a bare gRPC server whose one method returns its input."""
     with running([sys.executable, "-m", "benchmarks.echo"], r"echo on (\S+)$") as server:
         yield server
 
 
 def example_subnets() -> list[str]:
-    """The subnets of the example graph."""
+    """Return the subnets of the example graph."""
     return list(example_weights())
 
 
 def example_weights() -> dict[str, int]:
-    """The subnets of the example graph, and how many groups each has."""
+    """Return the subnets of the example graph, with the number of groups of each."""
     listed = (EXAMPLE.parent / "domains.tsv").read_text().splitlines()
     return {subnet: int(count) for subnet, count in (line.split("\t")[:2] for line in listed if line)}

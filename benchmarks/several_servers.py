@@ -1,4 +1,4 @@
-"""Several name servers on one machine: what it costs that the nodes of an update or a question have several homes."""
+"""Several name servers on one machine: the cost of updates and questions whose nodes have several homes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from shadowtree.cli.demo.servers import deal
 
 MEMBERS = 2_000
 GROUPS_BETWEEN = 20
-"""Groups between the one that is asked for and its members, dealt over all servers."""
+"""Number of groups between the resolved group and its members, dealt over all servers."""
 
 CLIENTS_OF_A_SERVER = 8
 
 LISTS, PEOPLE = 4, 50_000
-"""Of the lists that overlap."""
+"""Number of the lists that overlap, and of their people."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Measure updates and questions over servers, beside the same on one server in the same run."""
+    """Measure updates and questions over several servers, beside the same on one server in the same run."""
     return [
         *_rates(quick=quick),
         *_questions(quick=quick),
@@ -34,7 +34,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _rates(*, quick: bool) -> list[Figure]:
-    """Joins and leaves that need one server each: all at one of three servers, and at all three at once."""
+    """Measure joins and leaves that need one server each: all at one of three servers, and at all three at once."""
     each = 20 if quick else 200
     with several_connected([["a.x"], ["b.x"], ["c.x"]]) as (servers, clients):
         for client, subnet in zip(clients, ("a.x", "b.x", "c.x"), strict=True):
@@ -62,7 +62,7 @@ def _rate(callers: Sequence[tuple[tuple[str, str], int]], each: int) -> float:
 
 
 def _questions(*, quick: bool) -> list[Figure]:
-    """The same graph on five servers and on one, asked in turns."""
+    """Measure the same graph on five servers and on one, asked in turns."""
     rounds = 30 if quick else 300
     subnets = [f"s{number}.x" for number in range(5)]
     arcs = list(_spread(subnets))
@@ -102,7 +102,7 @@ def _questions(*, quick: bool) -> list[Figure]:
 
 
 def _spread(subnets: Sequence[str]) -> Iterator[Arc]:
-    """A group, groups of all servers in it, and native members of all servers in these; one guest that nobody owns."""
+    """Yield a group, groups of all servers in it, native members of all servers in these, and one foreign guest."""
     for number in range(GROUPS_BETWEEN):
         group = f"between-{number}@{subnets[number % len(subnets)]}"
         yield Arc(f"top@{subnets[0]}", group, "group")
@@ -112,7 +112,7 @@ def _spread(subnets: Sequence[str]) -> Iterator[Arc]:
 
 
 def _sets(*, quick: bool) -> list[Figure]:
-    """Four lists that overlap, each at home on one of three servers, against one list of the same people."""
+    """Measure four lists that overlap, each at home on one of three servers, against one list of the same people."""
     rounds, people = (20, 5_000) if quick else (100, PEOPLE)
     subnets = ["a.x", "b.x", "c.x"]
     lists = [f"list-{number}@{subnets[number % 3]}" for number in range(LISTS)]
@@ -139,7 +139,7 @@ def _sets(*, quick: bool) -> list[Figure]:
 
 
 def _overlapping(subnets: Sequence[str], lists: Sequence[str], people: int) -> Iterator[Arc]:
-    """Everybody in one group, and each list half of them and an eighth: every second one of nobody's subnet."""
+    """Yield everyone in one group, and five eighths of them in each list. Every second person is foreign."""
     for number in range(people):
         home = "people.example" if number % 2 else subnets[number % len(subnets)]
         yield Arc("everybody@a.x", f"m-{number}@{home}", "process")
@@ -149,7 +149,7 @@ def _overlapping(subnets: Sequence[str], lists: Sequence[str], people: int) -> I
 
 
 def _import_of_the_example() -> list[Figure]:
-    """The example graph, its domains dealt over five servers, brought through one address."""
+    """Measure an import of the example graph over five servers, through one address."""
     with several_connected(deal(example_weights(), 5)) as (servers, clients):
         started = time.perf_counter()
         summary = clients[0].import_file(EXAMPLE, timeout=600)

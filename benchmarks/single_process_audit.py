@@ -1,7 +1,8 @@
-"""The same audit without Spark: one process, rustworkx and Roaring bitmaps, everything in memory.
+"""An audit of the same snapshots without Spark: one process, rustworkx and Roaring bitmaps, with all data in memory.
 
-What the audit of `spark_graph_jobs` is measured against. It judges the same snapshots by the same main invariants, but
-computes what that leaves to local proof: the strongly connected components and all ancestor sets, from all arcs.
+The audit of `spark_graph_jobs` is measured against this one. Both judge the same snapshots by the same main invariants.
+This audit computes what the other one leaves to local proof: the strongly connected components and all ancestor sets,
+from all arcs.
 
     python -m benchmarks.single_process_audit FOLDER
 """
@@ -40,7 +41,7 @@ def _columns(path: Path) -> dict[str, list[Any]]:
 
 
 def audit(folder: Path) -> int:
-    """How many things are wrong."""
+    """Return the number of findings."""
     servers = [Server(path) for path in sorted(folder.iterdir()) if path.is_dir()]
     return sum(1 for _ in _judge(servers))
 
@@ -102,7 +103,7 @@ def _judge_server(
 def _above_foreign(
     server: Server, place: dict[str, int], loop_of: dict[int, int], above: dict[int, BitMap]
 ) -> dict[int, BitMap]:
-    """Foreign processes by number: of each, a server knows what is above over its own arcs alone."""
+    """Return the ancestors of each foreign process, by its number. A server knows only those over its own arcs."""
     found = {
         node: BitMap([place[server.id_of[node]]])
         for node, home in zip(server.nodes["node"], server.nodes["home"], strict=True)

@@ -1,4 +1,4 @@
-"""A join across two servers on a small graph: how many times as long as a call right after it that does nothing."""
+"""A join across two servers on a small graph, compared with a call right after it that does nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CASES = (
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """Join group after group, each in turn with an echo; all builds in turns."""
+    """Join group after group, each in turn with an echo, and all builds in turns."""
     count = 30 if quick else 200
     figures = []
     with ExitStack() as stack:

@@ -1,6 +1,6 @@
-"""A snapshot of the example graph on one server while updates go on: how long it takes, and what updates feel of it.
+"""A snapshot of the example graph on one server while updates go on: its duration, and the latency of the updates.
 
-Who takes the snapshot is a process of its own, as an auditor's is; else those who update would wait for its Python.
+The snapshot is taken in a process of its own, as an auditor would. Otherwise the updaters would wait for its Python.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from benchmarks.servers import EXAMPLE, connected, example_subnets
 from shadowtree import Client, aio
 
 UPDATERS = 4
-"""Clients, each with one update at a time: they never pause, so the server has no idle time to read in."""
+"""Clients with one update at a time each. They never pause, so the server has no idle time for reading."""
 
 _NEWCOMERS = count()
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Updates alone, then updates beside a snapshot, in turns."""
+    """Measure updates alone, then updates beside a snapshot, in turns."""
     rounds = 1 if quick else 3
     alone: list[float] = []
     beside: list[float] = []
@@ -67,7 +67,7 @@ def _take(address: str, folder: Path) -> float:
 async def _snapshot_beside_updates(
     auditor: Executor, address: str, groups: Sequence[str], folder: Path
 ) -> tuple[float, list[float]]:
-    """The seconds that the snapshot took, and those of each update that was begun meanwhile."""
+    """Return the seconds of the snapshot, and of each update that began meanwhile."""
     over = asyncio.Event()
     updaters = [asyncio.ensure_future(_update_until(over, address, groups, number)) for number in range(UPDATERS)]
     taken = await asyncio.get_running_loop().run_in_executor(auditor, _take, address, folder)
@@ -83,7 +83,7 @@ async def _updates(address: str, groups: Sequence[str], *, seconds: float) -> li
 
 
 async def _update_until(over: asyncio.Event, address: str, groups: Sequence[str], number: int) -> list[float]:
-    """Somebody new joins a group and leaves it, again and again."""
+    """Let new members join a group and leave it, again and again."""
     found = []
     chance = random.Random(number)
     async with aio.Client(address) as names:

@@ -35,7 +35,7 @@ PAYLOAD = bytes(4_000)
 PROBE_SECONDS = 0.02
 TICK_SECONDS = 0.005
 UNDER_WAY_LIMIT = 500
-"""Messages to one group that are not answered yet. No more are sent while there are so many."""
+"""Limit on the unanswered messages to one group. No more are sent beyond it."""
 PATIENCE_SECONDS = 120
 PROGRAM = (sys.executable, "-m", "benchmarks.silent_server")
 ALL, NEAR = "all@a.x", "near@a.x"
@@ -43,7 +43,7 @@ MORE_MEMORY_MEBIBYTES = 64
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """Half a minute of load."""
+    """Measure half a minute of load."""
     return _measured(3 if quick else SECONDS)
 
 
@@ -53,7 +53,7 @@ def _measured(seconds: float) -> list[Figure]:
         settled: dict[str, list[float]] = {name: [] for name in both}
         sent, refused, used = Counter[str](), 0, dict.fromkeys(both, 0.0)
         for turn in range(max(1, round(seconds / TURN_SECONDS))):
-            # What else the machine does rises and falls: neither is always the first.
+            # The machine's other load rises and falls, so neither cluster is always the first.
             for name, (origin, _) in sorted(both.items(), reverse=bool(turn % 2)):
                 before = origin.processor_seconds()
                 found, answers = asyncio.run(_turn(origin.address, min(seconds, TURN_SECONDS)))
@@ -97,7 +97,7 @@ def _measured(seconds: float) -> list[Figure]:
 
 @contextmanager
 def _cluster(third: str) -> Iterator[tuple[ServerProcess, Client]]:
-    """Three servers; gives the first one, the origin, and a client of it."""
+    """Run three servers. Yields the first one, which is the origin, and a client of it."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         servers = stack.enter_context(name_servers(Path(folder), (["a.x"], ["b.x"], [third]), program=PROGRAM))
@@ -111,7 +111,9 @@ def _cluster(third: str) -> Iterator[tuple[ServerProcess, Client]]:
 
 
 async def _turn(address: str, seconds: float) -> tuple[list[float], Counter[_Answer]]:
-    """Load for some seconds; returns how long probes took until settled, and how the other messages were answered."""
+    """Put a load on a cluster for some seconds. Return the seconds of probes until settled, and the answers to the
+    messages.
+    """
     async with aio.Client(address, timeout=PATIENCE_SECONDS) as client:
         until = time.monotonic() + seconds
         loads = [asyncio.create_task(_load(client, group, until)) for group in (ALL, NEAR)]
@@ -125,7 +127,7 @@ async def _turn(address: str, seconds: float) -> tuple[list[float], Counter[_Ans
 
 
 async def _load(client: aio.Client, group: str, until: float) -> Counter[_Answer]:
-    """Send to a group at `RATE`; returns how the messages were answered."""
+    """Send to a group at `RATE`. Return the answers to the messages."""
     answers, under_way = Counter[_Answer](), set[asyncio.Task[_Answer]]()
     began, sent = time.monotonic(), 0
     while time.monotonic() < until:

@@ -1,4 +1,4 @@
-"""What logs, metrics and traces cost: the same unary `check`, asked of servers with and without them, in turns."""
+"""Cost of logs, metrics and traces: the same unary `check` on servers with and without them, in turns."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from shadowtree.cli.support.free_ports import unused_ports
 SUBNET = "bench.example"
 GROUP, MEMBER = f"staff@{SUBNET}", f"ann@{SUBNET}"
 CALLS_IN_TURN = 200
-"""Long enough for a turn to be more than noise, short enough for both to see the same machine."""
+"""Calls in a turn: long enough to exceed noise, short enough for all servers to see the same machine."""
 
 
 def measure(*, quick: bool) -> list[Figure]:
-    """The median of the ratios of turns that follow one another."""
+    """Measure the median of the ratios of turns that follow one another."""
     turns = 10 if quick else 100
     listens = [f"127.0.0.1:{port}" for port in unused_ports(3)]
     metrics = 'metrics_listen = "{}"\n'
@@ -30,7 +30,7 @@ def measure(*, quick: bool) -> list[Figure]:
         clients = {
             "off": stack.enter_context(_asked('log_level = "error"\n')),
             "on": stack.enter_context(_asked(metrics.format(listens[0]))),
-            # Nobody takes the spans: they are made, and dropped in the end.
+            # No collector takes the spans: they are made, and dropped in the end.
             "traced": stack.enter_context(_asked(metrics.format(listens[1]) + f'traces_endpoint = "{listens[2]}"\n')),
         }
         seconds: dict[str, list[float]] = {name: [] for name in clients}
@@ -49,7 +49,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 @contextmanager
 def _asked(settings: str) -> Iterator[Client]:
-    """A client of a server with these settings."""
+    """Yield a client of a server with these settings."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "names.toml"
         common = f'listen = "127.0.0.1:0"\ndatabase = "sqlite:///{folder}/names.db"\nsubnets = ["{SUBNET}"]\n'

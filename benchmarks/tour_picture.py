@@ -1,7 +1,7 @@
-"""Draw the picture of the tour: chapters of a real `shadowtree demo`, as a terminal shows them.
+"""Draws the picture of the tour: chapters of a real `shadowtree demo`, as a terminal shows them.
 
-`python -m benchmarks.tour_picture` (`make tour`) writes docs/tour.svg. Times and ports in it are those of the run that
-was drawn. Chapters are numbered anew. No line is cut: a line without room is a RuntimeError.
+`python -m benchmarks.tour_picture` (`make tour`) writes docs/tour.svg. Times and ports in it are those of the drawn
+run. Chapters are numbered anew. No line is cut: a line that is too long raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rich.text import Text
 
 PICTURE = Path(__file__).parents[1] / "docs/tour.svg"
 COLUMNS = 88
-"""The most columns that are legible at the width of a README."""
+"""Largest number of columns that is legible at the width of a README."""
 CHAPTERS = (
     "Three name servers",
     "Who is in a group?",
@@ -32,12 +32,12 @@ WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.S)
 
 
 def main() -> None:
-    """Run the tour, and draw what it showed."""
+    """Run the tour, and draw its output."""
     draw(chapters_of(shown_by_the_tour()), PICTURE)
 
 
 def shown_by_the_tour() -> list[Text]:
-    """Every line that the tour writes to a terminal, in its colours."""
+    """Return every line that the tour writes to a terminal, in its colours."""
     ours, theirs = pty.openpty()
     environment = os.environ | {"COLUMNS": str(COLUMNS), "LINES": "50", "TERM": "xterm-256color"}
     tour = subprocess.Popen(
@@ -56,12 +56,12 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65_536)
     except OSError:
-        # Linux says so where the other end of a terminal is closed.
+        # Linux raises this error when the other end of a terminal is closed.
         return b""
 
 
 def chapters_of(lines: list[Text]) -> list[Text]:
-    """The lines of the chapters that are drawn, numbered from 1; each begins with its heading."""
+    """Return the lines of the drawn chapters, numbered from 1. Each chapter begins with its heading."""
     drawn: list[Text] = []
     is_drawn = False
     number = 0
@@ -78,7 +78,7 @@ def chapters_of(lines: list[Text]) -> list[Text]:
 
 
 def draw(lines: list[Text], picture: Path) -> None:
-    """Write the picture; it needs nothing from elsewhere, fonts included."""
+    """Write the picture. It needs no other file, not even fonts."""
     console = Console(width=COLUMNS, record=True, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     for line in lines:
         if len(line) > COLUMNS:

@@ -1,4 +1,4 @@
-"""A join over two servers beside that of an earlier build: how long it takes, and what both servers pay for it."""
+"""A join over two servers beside that of an earlier build: its latency, and the processor time of both servers."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from shadowtree import Arc, Client
 
 JOINS = 400
 JOINS_IN_TURN = 20
-"""Joins of one build before those of the other: a noisy moment meets both."""
+"""Joins of one build before those of the other, so that a noisy moment meets both."""
 
 SETTLING_SECONDS = 1.0
-"""The work that an import leaves is over by then."""
+"""Time after which the background work of an import is over."""
 
 FASTER_TARGET = 1.1
 
 
 def measure(*, quick: bool, builds: Sequence[Build]) -> list[Figure]:
-    """Join groups of one server to groups of the other; all builds in turns."""
+    """Join groups of one server to groups of the other, all builds in turns."""
     count = 2 * JOINS_IN_TURN if quick else JOINS
     with ExitStack() as stack:
         pairs = {build: _pair(stack, build, count) for build in builds}

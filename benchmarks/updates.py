@@ -1,4 +1,4 @@
-"""Joins and leaves, one by one and from many clients at once; every one durable before it is answered."""
+"""Joins and leaves, one by one and from many clients at once. Each is durable before it is answered."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measure(*, quick: bool) -> list[Figure]:
 
 
 def _arcs_of_the_example(*, quick: bool) -> list[Figure]:
-    """Leave and join again arcs between groups of the example graph, chosen by chance, one by one."""
+    """Leave and join again random arcs between groups of the example graph, one by one."""
     with tempfile.TemporaryDirectory() as folder, connected(Path(folder), subnets=example_subnets()) as (_, client):
         import_example(client)
         arcs = [arc for arc in client.export() if arc.kind == "group" and arc.child]
@@ -50,7 +50,7 @@ def _arcs_of_the_example(*, quick: bool) -> list[Figure]:
 
 
 def _many_clients(server: ServerProcess, client: Client, *, quick: bool) -> list[Figure]:
-    """16 clients, each with a connection of its own, each waiting for its answer before it goes on."""
+    """Measure 16 clients, each with a connection of its own. Each waits for its answer before it goes on."""
     each = 50 if quick else 500
     for number in range(CLIENTS):
         client.create_group(f"busy-{number}@{SUBNET}")
@@ -90,7 +90,7 @@ def _loop(client: Client, *, quick: bool) -> list[Figure]:
 
 
 def _below_many_ancestors(client: Client, *, quick: bool) -> list[Figure]:
-    """A tree of 10,000 groups upside down: all of them above one, and that one gets another child again and again."""
+    """Measure joins below many ancestors: one group below 10,000 others gets another child again and again."""
     count = 10_000
     rows = [Arc(f"above-{number}@{SUBNET}", f"above-{number // 3}@{SUBNET}", "group") for number in range(1, count)]
     client.import_arcs(rows)
