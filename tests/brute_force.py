@@ -1,4 +1,6 @@
-"""The truth, the slow way: what users made, and everything that follows from it, recomputed from nothing each time."""
+"""The truth by brute force: the graph as users made it, and all that follows from it, computed anew for each
+question.
+"""
 
 import itertools
 from collections import Counter
@@ -27,7 +29,7 @@ class Model:
     # What updates do
 
     def after(self, operations):
-        """The model after an atomic update, or (reason, number of the operation that cannot be done)."""
+        """Return the model after an atomic update, or (reason, number of the first operation that cannot be done)."""
         if not operations:
             return Reason.INVALID_REQUEST, 0
         model = self
@@ -50,7 +52,7 @@ class Model:
         raise AssertionError(operation)
 
     def valid(self, operations):
-        """Those of the operations that can be done, each after those kept before it."""
+        """Return the operations that can be done, each after the operations kept before it."""
         model, kept = self, []
         for operation in operations:
             following = model.after_one(operation)
@@ -60,7 +62,7 @@ class Model:
         return tuple(kept)
 
     def brought(self, rows, groups):
-        """The model after an import of (parent, child, kind number), or the set of reasons to refuse it."""
+        """Return the model after an import of (parent, child, kind number), or the set of reasons to refuse it."""
         as_group = set(groups) | {parent for parent, _, _ in rows} | {child for _, child, kind in rows if kind == 1}
         as_process = {child for _, child, kind in rows if kind == 2}
         reasons = set()
@@ -177,7 +179,7 @@ class Model:
         return {name: networkx.ancestors(self.digraph, name) | {name} for name in self.digraph}
 
     def proof_length(self, group, member):
-        """How many arcs the shortest way from the group to the member has."""
+        """Return the number of arcs of the shortest path from the group to the member."""
         below = [child for parent, child in self.arcs if parent == group]
         ways = (networkx.single_source_shortest_path_length(self.digraph, child).get(member) for child in below)
         return 1 + min(length for length in ways if length is not None)
@@ -211,7 +213,7 @@ class Model:
         return {arc: originators for arc, originators in found.items() if originators}
 
     def sources(self, originators):
-        """The minimal derived nodes of a set of originators."""
+        """Return the minimal derived nodes of a set of originators."""
         minimal = {self.derived[name] for name in originators}
         return {
             node for node in minimal if not any(networkx.has_path(self.condensation, node, n) for n in minimal - {node})
@@ -219,13 +221,14 @@ class Model:
 
     @cached_property
     def controlled(self):
-        """All names whose derived node is the sink of a duplication loop."""
+        """Return all names whose derived node is the sink of a duplication loop."""
         return {name for _, child in self.blocked for name in self.derived[child]}
 
     def controlled_at(self, servers):
-        """(name, its home) of the same.
+        """Return the controlled names, as (name, its home).
 
-        Where there are several `servers`, one for each subnet, a foreign process is a node of each that it joined.
+        `servers`: all servers, one for each subnet. With several servers a foreign process is a node of each that it
+        joined.
         """
         if len(servers) < 2:
             return {(name, subnet_of(name)) for name in self.controlled}
@@ -238,7 +241,7 @@ class Model:
         return found
 
     def pathnames(self, name):
-        """Every path of the derived graph from a root to the derived node of `name`."""
+        """Return every path of the derived graph from a root to the derived node of `name`."""
         sink = self.derived[name]
         paths = set()
         for root in self.condensation:
@@ -262,9 +265,9 @@ def first_crossing_arcs(components, costs):
 
 
 def expected_effects(before, after, servers=()):
-    """What an update did to the internal view, from the two models alone: a count of (kind, names).
+    """Return the effects of an update on the internal view, from the two models alone: a count of (kind, names).
 
-    `servers`: all there are, one for each subnet, if there are several.
+    `servers`: all servers, one for each subnet, if there are several.
     """
     effects = Counter()
     for component in after.loops - before.loops:

@@ -1,4 +1,6 @@
-"""What all tests share: examples that Hypothesis tries, processes of a parallel run, and what could not be run."""
+"""Shared set-up of all tests: Hypothesis profiles, processes of a parallel run, and a report of tests that could not
+run.
+"""
 
 import compileall
 import gc
@@ -47,7 +49,9 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 def pytest_configure(config):
-    """Compile the sources once, where the environment forbids Python to: else each process that a test starts does."""
+    """Compile the sources once if the environment forbids Python to. Otherwise each process that a test starts
+    does so.
+    """
     if sys.dont_write_bytecode and not hasattr(config, "workerinput"):
         for package in Path(__file__).parents[1].glob("*/__init__.py"):
             compileall.compile_dir(package.parent, quiet=2)

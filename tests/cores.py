@@ -16,7 +16,7 @@ from tests.verbs import Verbs
 
 
 class QuestionsToOne(MembershipResolver):
-    """What clients ask of a server that has no others to ask."""
+    """The questions of clients to a server without peers."""
 
     def describe(self, group, *, pathname_limit, told=MappingProxyType({})):
         return super().describe(group, pathname_limit=pathname_limit, told=told)
@@ -60,7 +60,7 @@ class CoreUnderTest(Verbs):
         return self._step(ImportCommand(number, request, list(names), columns[0], columns[1], kinds, alone), 0.0)
 
     def stored(self):
-        """What a server would find when it starts: of the rows of one key the last one."""
+        """Return the rows that a starting server would find: for each key the last row."""
         rows = self.records
         nodes = {row.node: row for row in rows.nodes}
         outcomes = {row.request_id: row for row in rows.outcomes}

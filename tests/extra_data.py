@@ -9,13 +9,13 @@ VARIABLE = "SHADOWTREE_EXTRA_DATA"
 
 
 def extra_data():
-    """The folder that the variable names, or None where it is not set."""
+    """Return the folder that the variable names. None if it is not set."""
     value = os.environ.get(VARIABLE)
     return Path(value) if value else None
 
 
 def require_extra_data(*parts):
-    """The path of one file of that folder; the test is skipped, and named at the end, where there is no folder."""
+    """Return the path of one file of that folder. Without a folder the test is skipped, and named at the end."""
     folder = extra_data()
     if folder is None:
         pytest.skip(f"{VARIABLE} is not set; {'/'.join(parts)} is not part of the project")

@@ -1,4 +1,4 @@
-"""Two servers that talk over somebody who changes letters, leaves some out and writes others, and a third that lies."""
+"""Two servers with an attacker between them who changes, drops and forges letters, and a third server that lies."""
 
 import random
 
@@ -43,7 +43,7 @@ class Scene:
                     self.ask(server, CreateGroup(group))
 
     def step(self, server, event):
-        """One step, of which everything becomes durable."""
+        """Take one step, and make all its effects durable."""
         effects = self.cores[server].step(event, 0.0)
         for row in [*effects.records.nodes, *effects.records.arcs]:
             assert all(number < NUMBERS_STORED_BELOW for number in row if isinstance(number, int))
@@ -65,7 +65,7 @@ class Scene:
                 self.restart(HERE)
 
     def act(self):
-        """Something that is nobody's fault."""
+        """Do something correct."""
         chance, server = self.chance, self.chance.choice([HERE, OTHER])
         own = [group for group in GROUPS if group.endswith(server)]
         group, child = chance.choice(own), chance.choice(GROUPS + PEOPLE)
@@ -89,7 +89,7 @@ class Scene:
             self.step(server, PeerMet(other, (Subnet(other),)))
 
     def deliver(self):
-        """The next letter, most often as it was written."""
+        """Deliver the next letter, most often unchanged."""
         sender, receiver = self.chance.choice(list(self.pending))
         if not self.pending[sender, receiver]:
             return
@@ -157,7 +157,7 @@ def _started(server, disk):
 
 
 def _refused(core):
-    """How many letters were refused whole."""
+    """Return the number of letters that were refused whole."""
     return sum(count for (_, fault), count in core.channels.faults.items() if fault != PeerFault.UNSAID)
 
 

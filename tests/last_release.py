@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 COMMIT = "e3943fd545131e654e46871a9de01afe1a8340e1"
-"""Of the last release; to be renewed with `proto/released.txt`."""
+"""Commit of the last release. To be renewed with `proto/released.txt`."""
 
 
 def unpack_last_release(folder):

@@ -27,7 +27,7 @@ MESSAGES = typing.get_args(Message)
 ILLEGAL_NAMES = ["", "no sign", "@@", "two@signs@x", "@a.x", "g@", "g@A.X", "\0@a.x", "tab\t@a.x", "x" * 300 + "@a.x"]
 BEYOND = [-1, 2**62 + 1, 2**63 - 1, 2**63, 2**64 - 1]
 ODD_SHARE = 0.01
-"""Of names and numbers, those that are none."""
+"""Share of names and numbers that are invalid."""
 
 
 class Letters:
@@ -42,7 +42,7 @@ class Letters:
         return self.value(kind or self._chance.choice(MESSAGES))
 
     def mutant(self, message):
-        """A message, or the outcome in it, with a few of its fields replaced."""
+        """Return a message, or the outcome in it, with a few of its fields replaced."""
         if isinstance(message, Commit) and self._chance.random() < 0.7:
             return structs.replace(message, outcome=encode_outcome(self.mutant(decode_outcome(message.outcome))))
         fields = typing.get_type_hints(type(message))
@@ -131,7 +131,7 @@ class Letters:
 
 
 def _fits_columns(value):
-    """Whether all numbers of a value can be packed."""
+    """True if all numbers of a value can be packed."""
     if isinstance(value, tuple):
         return all(map(_fits_columns, value))
     return not isinstance(value, int) or 0 <= value < 2**64

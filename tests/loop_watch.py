@@ -35,14 +35,14 @@ class Meter(Protocol):
     """The least of a turn that is reported."""
 
     def read(self) -> float:
-        """What the thread has done since it began."""
+        """Return the work of the thread since it began."""
 
     def take_places(self) -> list[tuple[str, int]]:
-        """Where the thread was seen at work since this was last asked, the most frequent place first."""
+        """Return the places where the thread was seen at work since the last call, the most frequent place first."""
 
 
 class _Places:
-    """Where a thread is at work, as a second thread sees it."""
+    """Places where a thread is at work, as sampled by a second thread."""
 
     LOOK_SECONDS = 0.003
     """Between two looks of the second thread."""
@@ -53,7 +53,7 @@ class _Places:
         threading.Thread(target=self._look_for_ever, daemon=True).start()
 
     def take(self) -> list[tuple[str, int]]:
-        """The places seen since this was last asked, the most frequent one first."""
+        """Return the places seen since the last call, the most frequent one first."""
         found, self._seen = self._seen.most_common(), Counter()
         return found
 
@@ -68,8 +68,8 @@ class _Places:
 class CallsMeter:
     """Counts the functions that a thread calls, Python's and C's: one or two for each node, arc or row it handles.
 
-    A call of C that handles many items counts as one. A profiler asks its timer at the begin and the end of each call;
-    the timer is a counter, so that all of this is done in C. The thread takes some times as long meanwhile.
+    A call of C that handles many items counts as one. A profiler asks its timer at the begin and the end of each call.
+    The timer is a counter, so that all of this is done in C. The thread takes some times as long meanwhile.
     """
 
     shown_from = 10_000
@@ -107,9 +107,9 @@ class SecondsMeter:
 
 
 class LoopWatch:
-    """Measures the turns of the event loop of the thread that makes it; one for a process.
+    """Measures the turns of the event loop of the thread that makes it. One for a process.
 
-    Of a long turn it notes the steps of the core that were in it, and which functions were seen at work.
+    For a long turn it records the steps of the core in the turn, and the functions that were seen at work.
     """
 
     def __init__(self, report: Path, meter: Meter) -> None:
@@ -171,7 +171,7 @@ class LoopWatch:
 
 
 def _place(frame: FrameType | None) -> str:
-    """The innermost functions of the project at work, the outermost of them first."""
+    """Return the innermost functions of the project at work, the outermost of them first."""
     found: list[str] = []
     while frame is not None and len(found) < FRAMES_SHOWN:
         code = frame.f_code

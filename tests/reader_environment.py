@@ -1,10 +1,10 @@
-"""The environment of a page's reader: what `make run` installs, and the extras that the page has named so far.
+"""The environment of a page's reader: the packages of `make run`, and the extras that the page has named so far.
 
     environment = ReaderEnvironment(folder)        as after `pip install .`
     environment.install("metrics")                 as after `pip install '.[metrics]'`
 
-It is a virtual environment of its own. The packages in it are links to those of the developers' environment, so that it
-takes a second and no network. A package that no named extra brings is not there.
+It is a virtual environment of its own. Its packages are links to those of the developers' environment, so that it takes
+a second and no network. A package that no named extra brings is missing.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from packaging.utils import canonicalize_name
 PROJECT = "shadowtree"
 SITE_PACKAGES = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 INSTALLED = re.compile(r"pip install '?(?:\.|DIR)\[([\w,]+)\]")
-"""How pages name extras."""
+"""Form in which pages name extras."""
 
 
 def extras_named(text: str) -> set[str]:
-    """The extras that a text tells its reader to install."""
+    """Return the extras that a text tells its reader to install."""
     return {extra for found in INSTALLED.findall(text) for extra in found.split(",")}
 
 
@@ -44,7 +44,7 @@ def installed(name: str) -> Distribution:
 
 
 def needed_by(name: str, extras: frozenset[str] = frozenset()) -> dict[str, Distribution]:
-    """The installed packages that a package needs with some of its extras, itself among them, by canonical name."""
+    """Return the installed packages that a package needs with some extras, including itself, by canonical name."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
     waiting = [(canonicalize_name(name), extras)]
@@ -87,7 +87,7 @@ class ReaderEnvironment:
         self._add(needed_by(PROJECT, frozenset(extras)))
 
     def has(self, module: str) -> bool:
-        """Whether a module can be imported here."""
+        """True if a module can be imported here."""
         command = [str(self.python), "-c", f"import {module}"]
         return subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode == 0
 
@@ -103,24 +103,24 @@ class ReaderEnvironment:
 
 
 def _files(package: Distribution) -> list[str]:
-    """What a package has in `site-packages`, without programs and manual pages."""
+    """Return the files of a package in `site-packages`, without programs and manual pages."""
     record = (package.read_text("RECORD") or "").splitlines()
     return [path for path in (line.rsplit(",", 2)[0].strip('"') for line in record) if not path.startswith(("..", "/"))]
 
 
 def _folders(file: str) -> list[str]:
-    """The folders of a file, the highest first."""
+    """Return the folders of a file, the highest first."""
     return [file[:end] for end, character in enumerate(file) if character == "/"]
 
 
 def _whole(file: str, owner: str) -> str:
-    """The highest folder of a file in which no other package has any, else the file."""
+    """Return the highest folder of a file in which no other package has files, or else the file."""
     return next((folder for folder in _folders(file) if _owners()[folder] == {owner}), file)
 
 
 @cache
 def _owners() -> dict[str, set[str]]:
-    """The packages that have files in each folder; some folders, such as `google`, are shared."""
+    """Return the packages with files in each folder. Some folders, such as `google`, are shared."""
     owners: dict[str, set[str]] = defaultdict(set)
     for package in distributions(path=SITE_PACKAGES):
         name = canonicalize_name(package.name)

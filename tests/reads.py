@@ -5,7 +5,7 @@ from namegraph.model.rows import NodeIndex
 
 
 def graph_as_read(graph):
-    """What readers see of a graph: all but tombstones, which concern updates alone."""
+    """Return the part of a graph that readers see: all but tombstones, which concern updates alone."""
     return {
         "ids": list(graph.ids),
         "index": dict(graph.index),
@@ -24,13 +24,13 @@ def graph_as_read(graph):
 
 
 def sets_as_read(graph, ancestors):
-    """The ancestor set of every node, and whether it is controlled."""
+    """Return the ancestor set of every node, with True for each controlled node."""
     nodes = range(len(graph.ids))
     return [(set(ancestors.of(node)), ancestors.is_controlled(node)) for node in map(NodeIndex, nodes)]
 
 
 def server_as_read(core):
-    """What `namegraph.queries` answers, about everything."""
+    """Return every answer of `namegraph.queries`, about every node."""
     graph = core.graph
     uncertain = core.uncertainty()
     return {

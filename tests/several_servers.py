@@ -29,7 +29,7 @@ class Servers:
             self.do(CreateGroup(group))
 
     def core(self, name):
-        """The core that is the home of a name."""
+        """Return the core that is the home of a name."""
         return self.cluster.servers[ServerId(subnet_of(name))]
 
     def submit(self, *operations):
@@ -54,7 +54,7 @@ class Servers:
         return self._resolve(home.server, only(originator), key, with_steps=with_steps)
 
     def resolve_set(self, targets, *, root=None):
-        """The same of a set, at any server: at the home of the first target, where none is named."""
+        """Resolve a set at any server. The default is the home of the first target."""
         return self._resolve(root or self.core(targets[0].name).server, targets, targets)
 
     def _resolve(self, root, targets, key, *, with_steps=False):

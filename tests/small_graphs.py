@@ -76,7 +76,7 @@ class SmallGraph:
         return None if record is None else self.core.graph.arc_state(record)
 
     def states(self, state):
-        """All arcs in one state."""
+        """Return all arcs in one state."""
         graph = self.core.graph
         return {
             f"{short(graph.ids[arc.parent])}>{short(graph.ids[arc.child])}"
@@ -103,7 +103,7 @@ class SmallGraph:
         return found
 
     def duplication_loops(self, group):
-        """The RD records a group keeps, in NG's form: {(source, sink, child)}."""
+        """Return the RD records that a group keeps, in NG's form: {(source, sink, child)}."""
         told = MembershipResolver(self.core).describe(node_id(group), pathname_limit=0, told={})
         graph = self.core.graph
         derived = {
@@ -115,7 +115,7 @@ class SmallGraph:
         return {short(self.core.graph.ids[node]) for node in self.core.ancestors.of(self.node(name))}
 
     def visits(self, originator):
-        """Where a message sent to a group is resolved, in order, by the procedure of NG figure 4.2."""
+        """Return the groups at which a message to a group is resolved, in order, by the procedure of NG figure 4.2."""
         graph, start = self.core.graph, self.node(originator)
         visited, pending = [], [(start, None)]
         while pending:
@@ -133,7 +133,7 @@ class SmallGraph:
         return visited
 
     def crossings(self, originator):
-        """The walk over a resolution plan, as arcs in the direction in which they are crossed."""
+        """Return the walk over a resolution plan, as arcs in the direction in which they are crossed."""
         walk = MembershipResolver(self.core).walk(node_id(originator))
         return [f"{short(step.tail)}>{short(step.head)}" for step in walk]
 

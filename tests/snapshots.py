@@ -7,7 +7,7 @@ from shadowtree.v1 import admin_pb2
 
 
 def chunks_of(core, *, between=lambda: None):
-    """All chunks of a core's snapshot; `between` is called after each piece and returns the records of its steps."""
+    """Return all chunks of a core's snapshot. `between`: called after each piece, returns the records of its steps."""
     snapshot = core.snapshot()
     for piece in snapshot.read():
         yield _message(encode_piece(piece))
@@ -20,7 +20,7 @@ def chunks_of(core, *, between=lambda: None):
 
 
 def tables_of(core, **settings):
-    """The manifest and the tables, each as a list of rows by column name."""
+    """Return the manifest and the tables, each as a list of rows by column name."""
     collector = SnapshotCollector()
     for chunk in chunks_of(core, **settings):
         collector.add(chunk)

@@ -35,7 +35,7 @@ from tests.verbs import Verbs
 
 @dataclass(frozen=True)
 class Part:
-    """What one server reports of what an originator reaches."""
+    """The part of an originator's members that one server reports."""
 
     groups: list = field(default_factory=list)
     native: list = field(default_factory=list)
@@ -71,7 +71,9 @@ class Universe(Verbs):
         return self.cluster.answers[ticket]
 
     def submit(self, *operations, request_id=None):
-        """Ask, and do not wait; return the ticket. The home of the first node is asked, or anybody if it has none."""
+        """Submit an update without waiting, and return its ticket. It goes to the home of the first node, or to any
+        server.
+        """
         ticket = self._tickets
         self._tickets += 1
         first = next((_first_node(operation) for operation in operations), None)
@@ -135,7 +137,7 @@ class Universe(Verbs):
         return MembershipResolver(core).describe(group, pathname_limit=pathname_limit, told=told)
 
     def pathnames(self, group):
-        """The pathname set of a group, its derived nodes as their components; as the group's home knows it."""
+        """Return the pathname set of a group as its home knows it, with derived nodes as their components."""
         graph = self._require_group(group).graph
         components = {graph.label(NodeIndex(node)): derived(graph, node) for node in range(len(graph.ids))}
         return {tuple(components[label] for label in path) for path in pathnames(graph, graph.index[group])}
@@ -170,7 +172,7 @@ class Universe(Verbs):
         return states
 
     def virtual_nodes(self):
-        """All loops, each of which every home of a component knows, and under one vnid."""
+        """Return all loops. Every home of a component must know its loop, under one vnid."""
         found = {}
         for core in self.servers.values():
             graph = core.graph
@@ -184,10 +186,10 @@ class Universe(Verbs):
         return set(found)
 
     def blocked(self):
-        """(parent, child) -> who must not cross this normal arc, if anybody.
+        """Return (parent, child) -> originators that must not cross this normal arc, for every arc with any.
 
-        All homes of the sink's components agree on it, and the parent's home describes it so. Foreign processes are
-        left out: each server has its own.
+        All homes of the sink's components must agree, and the parent's home must describe the arc alike. Foreign
+        processes are left out: each server has its own.
         """
         found = {}
         for server, core in self.servers.items():
@@ -203,7 +205,7 @@ class Universe(Verbs):
         return found
 
     def _described_records(self):
-        """What `blocked` tells, as the descriptions of all groups say it."""
+        """Return the same as `blocked`, from the descriptions of all groups."""
         found = {}
         for group in self.groups():
             for record in self.describe(group, pathname_limit=0).rd_records:
@@ -215,7 +217,7 @@ class Universe(Verbs):
         check_all(self.servers, TrueGraph(self.arcs()))
 
     def home(self, name):
-        """The server that owns a node's subnet; None where nobody does."""
+        """Return the server that owns a node's subnet. None if the subnet has no owner."""
         server = ServerId(subnet_of(name))
         return server if server in self.servers else None
 
@@ -224,7 +226,7 @@ class Universe(Verbs):
         return list(self.servers.values()) if home is None else [self.servers[home]]
 
     def _require_group(self, group):
-        """The core that owns a group that exists."""
+        """Return the core that owns a group. The group must exist."""
         home = self.home(group)
         core = self.servers[home or min(self.servers)]
         if core.graph.group(group) is None:
@@ -259,7 +261,9 @@ class Universe(Verbs):
 
     @staticmethod
     def _computed(core, arc: ArcId):
-        """Who must not cross an arc into a derived node of which this server owns a component."""
+        """Return the originators that must not cross an arc into a derived node, of which this server owns a
+        component.
+        """
         graph = core.graph
         record = graph.arc(graph.index[arc.parent], graph.index[arc.child])
         assert record is not None
@@ -268,7 +272,7 @@ class Universe(Verbs):
 
 
 def derived(graph, node):
-    """The components of a node's derived node."""
+    """Return the components of a node's derived node."""
     return frozenset(graph.ids[component] for component in graph.components(node))
 
 

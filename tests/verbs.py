@@ -1,4 +1,4 @@
-"""What clients do to groups, in words: for whoever can `ask` for operations."""
+"""Client operations on groups as methods, for any class that can `ask` for operations."""
 
 from namegraph.model.names import parse_name
 from namegraph.model.operations import ChildKind, CreateGroup, DeleteGroup, JoinArc, LeaveArc

@@ -2,11 +2,12 @@
 
 Operations: `join`, `leave`, `delete_group` (with force), and `expect_check`, `expect_direct`, `expect_leaves`,
 `expect_leaf_count`, `expect_members` and `expect_all_members` (leaves and groups), `expect_groups_of`.
-A group is created at its first mention; a node is a group if it has members, is joined with `kind: group`, or has a `#`
-in its name. Self-arcs are passed over, an unknown group has an empty answer. Flags say where systems differ:
-`reflexive` (a group counts as its own member), `self_in_cycle` (a group on a loop contains itself: so here, unless the
-case says false), `exclude` (groups not to be entered; the root always is), `drop_self`, `known_leaf_prefix`, `prefix`,
-`suffix`.
+
+A group is created at its first mention. A node is a group if it has members, is joined with `kind: group`, or has a `#`
+in its name. Self-arcs are passed over, and an unknown group has an empty answer. Flags name the differences between
+systems: `reflexive` (a group counts as its own member), `self_in_cycle` (a group on a loop contains itself, as it does
+here unless the case says false), `exclude` (groups not to be entered; the root is always entered), `drop_self`,
+`known_leaf_prefix`, `prefix`, `suffix`.
 """
 
 from namegraph.model.names import parse_name
@@ -26,7 +27,7 @@ def names_of(steps):
 
 
 class CaseRun:
-    """One case against one system: a core or a universe. `ids` gives the full id of a name that is none itself."""
+    """One case against one system: a core or a universe. `ids` gives the full id of a short name."""
 
     def __init__(self, steps, system, *, ids=None, checks_invariants=True):
         self.steps = steps
@@ -39,7 +40,7 @@ class CaseRun:
         assert len(self._names) == len(self._ids), "the placement gives every name an id of its own"
         self._made = set()
         self.outcomes = []
-        """Of joins, leaves and deletions."""
+        """Outcomes of joins, leaves and deletions."""
 
     def run(self):
         for number, step in enumerate(self.steps, start=1):
@@ -91,7 +92,7 @@ class CaseRun:
         return sorted(names - self._aside(step))
 
     def _aside(self, step):
-        """The group asked itself, where the case is of another opinion about it than semantics 1."""
+        """Return the asked group itself, if the case has another opinion about it than semantics 1. Empty otherwise."""
         differs = step.get("reflexive") or step.get("self_in_cycle") is False
         return {step.get("group") or step["member"]} if differs or step.get("drop_self") else set()
 
@@ -119,7 +120,7 @@ class CaseRun:
             return []
 
     def _without_entering(self, root, exclude):
-        """A copy of the system in which excluded groups have lost all members."""
+        """Return a copy of the system in which excluded groups have lost all members."""
         copy = self.system.copy()
         for name in self._made.intersection(exclude) - {root}:
             group = self._ids[name]

@@ -7,7 +7,7 @@ EXPERIMENTS = json.loads((Path(__file__).parent / "shadow_tree_experiments.json"
 
 
 def in_one_order(expected):
-    """The expectation with every list whose order means nothing sorted, and unused groups left out."""
+    """Return the expectation with every unordered list sorted, and unused groups left out."""
     return {
         "virtual_nodes": sorted(sorted(components) for components in expected["virtual_nodes"]),
         "normal_arcs": sorted(expected["normal_arcs"]),
@@ -19,5 +19,5 @@ def in_one_order(expected):
 
 
 def groups_of(experiment):
-    """All groups that an experiment names, sorted."""
+    """Return all groups that an experiment names, sorted."""
     return sorted({step[end] for step in experiment["steps"] for end in ("parent", "child")})

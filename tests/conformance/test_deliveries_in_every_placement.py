@@ -1,7 +1,7 @@
 """Wherever groups live, the same members get a message: after each step of each experiment, one to every group.
 
-Who is below a group, the expected states of the experiments say. Each group has a member of its own, at its server,
-with a mailbox or without.
+The expected states of the experiments give the members of each group. Each group has a member of its own, at its
+server, with or without a mailbox.
 """
 
 import pytest

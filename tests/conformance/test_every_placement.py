@@ -1,6 +1,6 @@
 """Wherever groups live, the answers are the same: experiments and shapes on one server, on several, on one each.
 
-Every update runs through a network whose messages overtake one another; the expectations are those of one server.
+Every update runs through a network whose messages overtake one another. The expectations are those of one server.
 """
 
 import pytest
@@ -25,7 +25,7 @@ def joined(components):
 
 
 def state_of(universe):
-    """What the golden file records, in its form."""
+    """Return the state in the form of the golden file."""
     states = {(plain(parent), plain(child)): state for (parent, child), state in universe.arc_states().items()}
     loops = universe.virtual_nodes()
     derived = {name: joined(loop) for loop in loops for name in loop}
@@ -52,7 +52,7 @@ def state_of(universe):
 
 
 def shadow_trees(step):
-    """The shadow edges of all virtual nodes of a step: the golden file leaves open which arcs they are."""
+    """Return the shadow edges of all virtual nodes of a step. The golden file leaves open which arcs they are."""
     inner = dict.fromkeys(map(tuple, step["internal_arcs"]), 0)
     trees = [
         first_crossing_arcs(loop, {arc: cost for arc, cost in inner.items() if set(arc) <= set(loop)})
@@ -62,12 +62,12 @@ def shadow_trees(step):
 
 
 def controlled_in(step):
-    """The groups of all sinks, as the golden file names them."""
+    """Return the groups of all sinks, as the golden file names them."""
     return {name for sink in step["controlled_sinks"] for name in sink.split("+")}
 
 
 def told(outcome):
-    """What a caller was told, by what happened: plain names."""
+    """Return the effects that a caller was told, by kind, with plain names."""
     return sorted((effect.kind, sorted(map(plain, effect.groups))) for effect in outcome.effects)
 
 

@@ -1,7 +1,7 @@
-"""Wherever groups live, a set of them has the same members: after each step of each experiment, whatever it excepts.
+"""Wherever groups live, a set of them has the same members: after each step of each experiment, with any exceptions.
 
-Who is below a group, the expected states of the experiments say. Each group has a member of its own, at its server; and
-every two groups that follow one another by name have a guest of nobody's subnet in common.
+The expected states of the experiments give the members of each group. Each group has a member of its own, at its
+server. Every two groups that follow one another by name have a foreign guest in common.
 """
 
 from itertools import cycle, islice, pairwise
@@ -38,7 +38,7 @@ class Experiment:
         self.servers.do(change(self.ids[step["parent"]], self.ids[step["child"]]))
 
     def members(self, step, name):
-        """Who is in a group after a step."""
+        """Return the members of a group after a step."""
         below = {name, *step["reaches"].get(name, ())}
         on_loop = any(name in loop for loop in step["virtual_nodes"])
         people = set().union(*(self.people[other] for other in below))

@@ -1,7 +1,7 @@
 """Three organisations as containers, by the commands of docs/operators.md as they stand there: `make containers`.
 
 The image is built from a copy of the project, under a name of its own, so that a federation on this machine stays as it
-is. `make test` asks for no engine: there, processes show the same (docs/testing.md says which tests).
+is. `make test` needs no engine: there, processes show the same (docs/testing.md names the tests).
 """
 
 import os
@@ -38,7 +38,7 @@ STAFF, LAB, TEAM, ANN = "staff@ubc.example", "lab@library.sfu.example", "team@ph
 
 
 class Federation:
-    """What the compose file describes, at ports of this machine that nobody else uses."""
+    """The services of the compose file, at unused ports of this machine."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -111,7 +111,7 @@ def wait_for(condition, what):
 
 
 def answers_in_full(federation):
-    """Whether all three servers say that ann, and nobody else, is in the group of all, and that this is all."""
+    """True if all three servers answer completely that ann alone is in the group of all."""
     for server in SERVERS:
         with federation.client(server) as names:
             found = names.resolve(STAFF)

@@ -60,7 +60,7 @@ class AwaitedClient:
 
 
 def at_once(names, verb, several, **options):
-    """Make a call for each tuple of arguments, all at the same time: what each gives, or raises, in order."""
+    """Make a call for each tuple of arguments, all at the same time. Return each result or exception, in order."""
     if isinstance(names, AwaitedClient):
         return names.at_once(verb, several, options)
     together = threading.Barrier(len(several))

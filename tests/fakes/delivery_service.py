@@ -1,7 +1,7 @@
-"""A delivery service small enough to trust at a glance: one process, one log, who gets a message by a plain search.
+"""A small, simple delivery service: one process, one log, recipients found by a plain search.
 
-It keeps what the client and the command line rely on: order of answers, numbers of senders, request ids, credit,
-acknowledgements that are durable when a stream ends, takeover, and what tests set to make trouble.
+It keeps the promises that the client and the command line rely on: order of answers, numbers of senders, request ids,
+credit, durable acknowledgements at the end of a stream, takeover, and the faults that tests set.
 """
 
 # Methods have the names of the wire contract.
@@ -37,7 +37,7 @@ CODES = {
 
 
 def _reader(text: str) -> str:
-    """The name of a process or a group, or the pattern of a gateway."""
+    """Return the name of a process or a group, or the pattern of a gateway."""
     return text if text == "*" else parse_name(text)
 
 
@@ -52,14 +52,14 @@ class FakeSubscription:
 
 @dataclass
 class FakeMailbox:
-    """What is kept for one process: positions in the log, and its readers."""
+    """The messages kept for one process: positions in the log, and its readers."""
 
     entries: list[int] = field(default_factory=list)
     subscriptions: dict[str, FakeSubscription] = field(default_factory=dict)
     gap: int = 0
-    """What is told as lost before the next message that is handed out."""
+    """Number of messages told as lost before the next message that is handed out."""
     recipients: dict[int, list[str]] = field(default_factory=dict)
-    """Of a gateway: whom each entry is for."""
+    """Recipients of each entry, for a gateway."""
 
 
 @dataclass
@@ -69,59 +69,59 @@ class FakeLog:
     messages: list[Any] = field(default_factory=list)
     """`SubscribeResponse.Message`s; the position of each is its index."""
     requests: list[Any] = field(default_factory=list)
-    """What was sent, as it came, in the order in which it was accepted."""
+    """Requests as they came, in the order in which they were accepted."""
     mailboxes: dict[str, FakeMailbox] = field(default_factory=dict)
     ephemeral: list[tuple[str, FakeMailbox]] = field(default_factory=list)
-    """Who listens for the time of a stream, by process."""
+    """Mailboxes that last as long as a stream, with their processes."""
     numbers: dict[tuple[str, str], int] = field(default_factory=dict)
     """The last number, by sender and first target."""
     by_request_id: dict[str, str] = field(default_factory=dict)
     refuse: dict[str, Any] = field(default_factory=dict)
-    """By first target: what a message to it is refused with, a `RefusedError`, and how often."""
+    """Refusals by first target: a `RefusedError`, and the number of times."""
     senders: dict[str, str] = field(default_factory=dict)
-    """By group: who may send, where that is not anyone."""
+    """Allowed senders by group. A missing group allows any sender."""
     breaks_datagrams: bool = False
-    """Whether the answer to each is lost."""
+    """True if the answer to each datagram is lost."""
     qualities: dict[str, int] = field(default_factory=dict)
-    """What groups give, where it is not `fifo`."""
+    """Qualities by group, where they differ from `fifo`."""
     pending: list[str] = field(default_factory=list)
     """Servers that confirm nothing."""
     queued_for: str = ""
-    """The home that is away: what may be queued is queued for it. Empty: it is there."""
+    """The absent home for which messages are queued. Empty: no home is absent."""
     is_in_memory: bool = False
-    """Whether messages are kept in memory."""
+    """True if messages are kept in memory."""
     breaks_before_settled: bool = False
     """Streams break once a message is accepted."""
     break_sends_after: int = 0
     """The stream breaks after so many messages, once: the last ones are accepted, and the answers lost."""
     refuse_after_break: Any = None
-    """What the message whose answer was lost is refused with when it is sent again."""
+    """Refusal of a message whose answer was lost, when it is sent again."""
     batches: list[int] = field(default_factory=list)
-    """How many messages came together."""
+    """Number of messages in each batch."""
     break_listeners_after: int = 0
     """The stream breaks after so many messages, once."""
     dead_letters: dict[int, Any] = field(default_factory=dict)
-    """`DeadLetter`s by number. Those whose servers are all in `pending` cannot be replayed; others are got at once."""
+    """`DeadLetter`s by number. One whose servers are all in `pending` cannot be replayed; others arrive at once."""
     dead_messages_lost: int = 0
     streams: int = 0
-    """How many were opened, or single messages came."""
+    """Number of opened streams and single messages."""
     sent_alone: int = 0
-    """Of these, messages by calls of their own."""
+    """Number of messages among these with calls of their own."""
     knows_streams_alone: bool = False
-    """Whether it is of a version that has no such call."""
+    """True for a version without the call for single messages."""
     credit_left: int = 0
     """Messages that the listener that began last would still take."""
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def note_credit(self, messages: int) -> None:
-        """What a listener would still take; `changed` is held."""
+        """Update the number of messages that a listener would still take. `changed` must be held."""
         if self.credit_left != messages:
             self.credit_left = messages
             self.changed.notify_all()
 
 
 class FakeDeliveryService(DeliveryServiceServicer):
-    """Answers for `graph.log`; who is below a group, the graph says."""
+    """Serves `graph.log`. The graph says which processes are below a group."""
 
     def __init__(self, graph: Any, refusing: Any, refused_error: Any) -> None:
         self._graph = graph
@@ -388,7 +388,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
             )
 
     def _behind(self, place: int, mailbox: FakeMailbox, begin: Any) -> list[int]:
-        """The entries behind a place that a listener wants."""
+        """Return the entries behind a place that a listener wants."""
         messages = self._log.messages
         return [
             entry
@@ -417,7 +417,7 @@ class FakeDeliveryService(DeliveryServiceServicer):
         return mailbox, subscription
 
     def _require_mailbox(self, begin: Any) -> None:
-        """The archive of a group is not opened by listening."""
+        """Require a mailbox. Listening does not open the archive of a group."""
         try:
             name = _reader(begin.name)
         except InvalidNameError as error:

@@ -7,10 +7,10 @@ import threading
 
 
 class LoopInThread:
-    """Runs until it is closed; nothing that was begun in it outlives it."""
+    """An event loop in a thread. Closing it ends every task begun in it."""
 
     def __init__(self, name: str) -> None:
-        """`name`: of the thread, which starts at once."""
+        """Start the thread. `name`: its name."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
@@ -20,7 +20,9 @@ class LoopInThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def close(self) -> None:
-        """End every task, and wait for its end: one that the collector finds later is a fault in some other test."""
+        """End every task, and wait for its end. A task that the collector finds later would be a fault in some other
+        test.
+        """
         self.run(_end_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

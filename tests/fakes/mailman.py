@@ -1,4 +1,4 @@
-"""A Mailman 3.3.10 as its REST API shows it: what it answered for the same lists was compared with this, key by key."""
+"""A Mailman 3.3.10 as its REST API shows it. Its answers were compared with the real ones, key by key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 USER, PASSWORD = "restadmin", "a secret"
 ROLES = ("member", "owner", "moderator", "nonmember")
 _FIRST_OWNERS = ("owner", "moderator", "member")
-"""In `members`, where strangers do not stand."""
+"""Roles listed in `members`, which omits strangers."""
 _ACTIONS = {"owner": "accept", "moderator": "accept"}
 _NOTHING_BESIDE = ("header-matches", "bans")
 
@@ -29,24 +29,24 @@ class FakeMailman:
     members: list[dict[str, Any]] = field(default_factory=list)
     """``list``, ``email``, ``role``, and perhaps ``mode``, ``status`` and ``action``."""
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """By the address of the list."""
+    """Settings by the address of the list."""
     knows_status_in_find: bool = True
     tells_status_in_rosters: bool = False
-    """As later versions do."""
+    """True to show the status in rosters, as later versions do."""
     asked: list[str] = field(default_factory=list)
     before_answer: Any = None
     """Called with each path before it is answered."""
 
     def add(self, address: str, email: str, role: str = "member", **options: str) -> None:
-        """Put somebody into a list."""
+        """Add a person to a list."""
         self.members.append({"list": address, "email": email, "role": role} | options)
 
     def remove(self, address: str, email: str) -> None:
-        """Take somebody out of a list, in every role."""
+        """Remove a person from a list, in every role."""
         self.members = [each for each in self.members if (each["list"], each["email"]) != (address, email)]
 
     def answer(self, path: str, query: dict[str, str]) -> tuple[int, dict[str, Any]]:
-        """The status and the object for a path below ``/3.1/``."""
+        """Return the status and the object for a path below ``/3.1/``."""
         match path.split("/"):
             case ["lists"]:
                 return self._page([self._list(address) for address in sorted(self.lists)], query)

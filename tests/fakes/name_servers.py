@@ -57,7 +57,7 @@ class FakeDirectory:
     are_all_met = True
 
     async def until_all_met(self):
-        """All that can be reached is."""
+        """Wait until all reachable servers have met."""
 
     async def channel_to(self, server):
         if server in self._name_server.out_of_reach:
@@ -97,7 +97,7 @@ class PostedCore:
 
 
 class NameServer:
-    """One of them; `calls` lists the calls that other servers made here, by method."""
+    """One of the servers. `calls`: the calls that other servers made here, by method."""
 
     def __init__(self, subnet, *, peers, all_servers):
         store = MemoryStore(MemoryDatabase(), server=ServerId(subnet))
@@ -177,7 +177,7 @@ class CallLog(grpc.aio.ServerInterceptor):
 
 
 class NameServers:
-    """Servers by subnet. Those of `unmet` are expected by all, and there for nobody."""
+    """Servers by subnet. Servers in `unmet` are expected by all others, and reachable for none."""
 
     def __init__(self, *subnets, unmet=()):
         self.by_subnet = {}
@@ -219,7 +219,7 @@ class NameServers:
                 self[subnet].meet(server)
 
     def calls(self):
-        """The calls from server to server since the last time, by server."""
+        """Return the calls from server to server since the last time, by server."""
         found = {subnet: sorted(server.calls) for subnet, server in self.by_subnet.items() if server.calls}
         for server in self:
             server.calls.clear()

@@ -1,7 +1,7 @@
-"""A name service small enough to trust at a glance: one process, arcs in a set, every question a plain search.
+"""A small, simple name service: one process, arcs in a set, and a plain search for every question.
 
-It keeps what the client and the command line rely on: the wire contract, its errors with their details, request ids.
-It has no shadow trees: arcs inside a loop are all `shadow`, and it never speaks of duplication control.
+It keeps the promises that the client and the command line rely on: the wire contract, its errors with their details,
+request ids. It has no shadow trees: arcs inside a loop are all `shadow`. It never reports duplication control.
 """
 
 # Methods have the names of the wire contract.
@@ -80,19 +80,19 @@ class FakeGraph:
     asked_for_control: list[str] = field(default_factory=list)
     """The kinds of requests that asked what became controlled or released."""
     log: FakeLog = field(default_factory=FakeLog)
-    """Of messages."""
+    """Log of messages."""
     is_of_before: bool = False
-    """Whether calls that the version before did not have are unknown."""
+    """True if calls that the version before lacked are unknown."""
     at_once_limit: int = 1_000
     """Names of one answer at once."""
     pairs_together: list[int] = field(default_factory=list)
     answers_together: threading.Event | None = None
-    """Until it is set, CheckKnown gives no answer."""
+    """Event until which CheckKnown gives no answer."""
     """Pairs of each CheckKnown."""
     chunk_bytes: list[int] = field(default_factory=list)
     """Sizes of the chunks of the last update that came in chunks."""
     drop_answers: int = 0
-    """So many coming writes are done, but their answers lost."""
+    """Number of coming writes that are done, but whose answers are lost."""
 
     def children(self, group: str) -> list[str]:
         return sorted(child for parent, child in self.arcs if parent == group)

@@ -42,5 +42,5 @@ class PeerCluster:
 
 
 def lost(server):
-    """Whom it has lost, in order, once for each time."""
+    """Return the peers that a server has lost, in order, one entry for each loss."""
     return [peer for peer, _ in server.core.lost]

@@ -1,6 +1,6 @@
-"""A core that only exchanges letters: it counts what it was sent, and sends what a test tells it to.
+"""A core that only exchanges letters: it counts the letters it gets, and sends the letters that a test asks for.
 
-Real channels, no protocol above them. What was committed can be restored, as after a crash.
+The channels are real, with no protocol above them. Committed state can be restored, as after a crash.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SendLetter:
 
 @dataclass
 class FakeDisk:
-    """What was committed: it outlives the cores."""
+    """Committed state, which outlives the cores."""
 
     rows: dict[tuple[str, str], object] = field(default_factory=dict)
     is_full: bool = False
@@ -71,12 +71,12 @@ class FakePeerCore:
         self.channels, self.incarnations = Channels(self.durable), Incarnations(self.durable)
         self.posts = Channels(self.durable, Lane.POST)
         self.takes_posts = True
-        """Whether posts are handled when they come; those that came meanwhile wait in memory, for the next step."""
+        """True if posts are handled when they come. Other posts wait in memory for the next step."""
         self.posts_held = []
         self.posts_handled = []
-        """As `handled`, of posts."""
+        """Posts handled, like `handled` for letters."""
         self.lanes_handled = []
-        """Of all of these, in order."""
+        """Lanes of all handled letters and posts, in order."""
         self.next_deadline = None
         self.revision, self.told_revision = "", None
         self.owners = {}

@@ -74,7 +74,7 @@ class FakeServer:
         return {report.address: report.state for report in self.transport.reports()}.get(address, "")
 
     def faults(self):
-        """What others did wrong, strangers included."""
+        """Return the peer faults of all servers, strangers included."""
         counts = Counter(self.transport.strangers_refused())
         for report in self.transport.reports():
             counts.update(report.faults)
@@ -87,5 +87,5 @@ class FakeServer:
         return [post for other, post in self.core.posts_handled if other == sender]
 
     def report(self, server):
-        """What operators are told of another server."""
+        """Return the report on a peer for operators."""
         return next(report for report in self.transport.reports() if server in report.subnets)

@@ -11,7 +11,7 @@ RSA = bytes.fromhex("300d06092a864886f70d0101010500")
 
 
 class SigningKeyFiles:
-    """One key: `pem` for who signs, `record` for who verifies."""
+    """One key: `pem` for signers, `record` for verifiers."""
 
     def __init__(self, seed, bits=1024):
         chance = random.Random(seed)
@@ -33,10 +33,10 @@ class SigningKeyFiles:
 
 
 class Dns:
-    """What a verifier asks for keys; counts the questions."""
+    """The DNS that a verifier asks for keys. Counts the questions."""
 
     def __init__(self, keys):
-        """`keys`: by domain."""
+        """Create a DNS. `keys`: keys by domain."""
         self.keys = keys
         self.asked = 0
         self.error = None
@@ -76,7 +76,7 @@ def _prime(chance, bits):
 
 
 def _is_probable(number, chance):
-    """One round of Miller and Rabin."""
+    """Run one round of Miller and Rabin."""
     odd, twos = number - 1, 0
     while odd % 2 == 0:
         odd, twos = odd // 2, twos + 1

@@ -1,10 +1,10 @@
 """A TCP proxy that a test breaks: each direction passes, drops, stalls or is cut, at any time.
 
-    who dials --> [ proxy ] --> target        `outward`: what the one who dialled sends
-              <--           <--               `homeward`: what the target sends
+    dialler --> [ proxy ] --> target        `outward`: bytes from the dialler
+            <--           <--               `homeward`: bytes from the target
 
-A proxy stands for the way of one server to another. As both servers of a pair dial, a test that breaks the way from a
-to b sets `outward` of the proxy by which a dials b, and `homeward` of that by which b dials a: `Network` does.
+A proxy stands for the way of one server to another. Both servers of a pair dial. So a test that breaks the way from a
+to b sets `outward` of the proxy by which a dials b, and `homeward` of the proxy by which b dials a. `Network` does so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Passage(Enum):
-    """What becomes of bytes."""
+    """Fate of bytes."""
 
     PASS = "pass"
     DROP = "drop"
@@ -31,7 +31,7 @@ class Passage(Enum):
 
 
 class TcpProxy:
-    """Listens on a free port, and passes on to a target that need not be there yet. To be used in one event loop."""
+    """Listens on a free port, and passes on to a target that may start later. To be used in one event loop."""
 
     def __init__(self, target: str) -> None:
         """`target`: HOST:PORT."""
@@ -120,7 +120,7 @@ class TcpProxy:
 
 
 class _Connection:
-    """One connection to the proxy, and that to the target."""
+    """A connection to the proxy, and its connection to the target."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
@@ -148,14 +148,16 @@ class Network:
         return proxy.address
 
     def set(self, source: str, destination: str, passage: Passage) -> None:
-        """What becomes of all that one place sends to another, whoever dialled."""
+        """Set the fate of all bytes from one place to another, whichever of them dialled."""
         if (source, destination) in self._ways:
             self._ways[source, destination].set(outward=passage)
         if (destination, source) in self._ways:
             self._ways[destination, source].set(homeward=passage)
 
     def set_dialling(self, source: str, destination: str, passage: Passage) -> None:
-        """What becomes of connections that one place dials to another; those that the other one dials are as before."""
+        """Set the fate of connections that one place dials to another. Connections in the other direction are
+        unchanged.
+        """
         self._ways[source, destination].set(outward=passage, homeward=passage)
 
     def part(self, one: str, other: str, passage: Passage = Passage.DROP) -> None:
@@ -164,7 +166,7 @@ class Network:
         self.set(other, one, passage)
 
     def heal(self) -> None:
-        """All bytes pass again, everywhere."""
+        """Let all bytes pass again, everywhere."""
         for proxy in self._ways.values():
             proxy.set(outward=Passage.PASS, homeward=Passage.PASS)
 
@@ -175,7 +177,7 @@ class Network:
 
 
 class NetworkInThread:
-    """A `Network` with an event loop of its own, for tests that have none. As a context manager it ends by itself."""
+    """A `Network` with an event loop of its own, for tests without one. As a context manager it ends by itself."""
 
     def __init__(self) -> None:
         self._loop = LoopInThread("network")
@@ -189,23 +191,23 @@ class NetworkInThread:
         self._loop.close()
 
     def way(self, source: str, destination: str, target: str) -> str:
-        """As `Network` says."""
+        """Return the address of a way, see `Network`."""
         return self._loop.run(self._network.way(source, destination, target))
 
     def set(self, source: str, destination: str, passage: Passage) -> None:
-        """As `Network` says; holds when it returns."""
+        """Set a passage, see `Network`. The setting holds when the call returns."""
         self._call(lambda: self._network.set(source, destination, passage))
 
     def set_dialling(self, source: str, destination: str, passage: Passage) -> None:
-        """As `Network` says; holds when it returns."""
+        """Set a passage for dialled connections, see `Network`. The setting holds when the call returns."""
         self._call(lambda: self._network.set_dialling(source, destination, passage))
 
     def part(self, one: str, other: str, passage: Passage = Passage.DROP) -> None:
-        """As `Network` says; holds when it returns."""
+        """Break the ways between two places, see `Network`. The setting holds when the call returns."""
         self._call(lambda: self._network.part(one, other, passage))
 
     def heal(self) -> None:
-        """As `Network` says; holds when it returns."""
+        """Let all bytes pass again, see `Network`. The setting holds when the call returns."""
         self._call(self._network.heal)
 
     def _call(self, change):

@@ -18,10 +18,10 @@ KINDS = {
 }
 
 SEEDS = 500
-"""Of all kinds together."""
+"""Number of seeds of all kinds together."""
 
 SHOWN = 10
-"""Of those that differ."""
+"""Number of differing seeds that are shown."""
 
 HEAD = """\
 # Kind, seed, hash over all effects of all steps; two updates, and as many servers as the seed chooses.
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def take(seeds, jobs):
-    """The fingerprint of each seed, or what failed, by kind and seed."""
+    """Return the fingerprint of each seed, or its failure, by kind and seed."""
     taken = {}
     for kind, numbers in split(seeds).items():
         for result in sweep(numbers, servers=None, updates=UPDATES, jobs=jobs, has_fingerprint=True, **KINDS[kind]):
@@ -62,13 +62,13 @@ def take(seeds, jobs):
 
 
 def split(seeds):
-    """The numbers of so many seeds, shared among the kinds."""
+    """Return the numbers of `seeds` seeds, shared among the kinds."""
     count = len(KINDS)
     return {kind: range((seeds + count - 1 - place) // count) for place, kind in enumerate(KINDS)}
 
 
 def read():
-    """What is on file, by kind and seed."""
+    """Return the fingerprints on file, by kind and seed."""
     lines = [line.rsplit(" ", 1) for line in FILE.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return dict(lines)
 

@@ -20,7 +20,9 @@ class MissingVariableError(Exception):
 
 
 def read_compose_file(variables):
-    """The compose file, ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?why}`` filled in as `docker compose` does."""
+    """Return the compose file, with ``${NAME}``, ``${NAME:-default}`` and ``${NAME:?why}`` filled in like `docker
+    compose`.
+    """
     return _filled_in(yaml.safe_load(COMPOSE_FILE.read_text()), variables)
 
 
@@ -53,7 +55,7 @@ class Instruction(NamedTuple):
 
 
 def read_dockerfile():
-    """The stages of the Dockerfile, each a list of instructions that begins with its FROM."""
+    """Return the stages of the Dockerfile, each a list of instructions that begins with its FROM."""
     text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.M).replace("\\\n", " ")
     stages = []
     for line in text.splitlines():
@@ -67,17 +69,17 @@ def read_dockerfile():
 
 
 def arguments_of(stage, name):
-    """The arguments of all instructions of one name, in order."""
+    """Return the arguments of all instructions of one name, in order."""
     return [instruction.arguments for instruction in stage if instruction.name == name]
 
 
 def environment_of(stage):
-    """What the ENV instructions of a stage set."""
+    """Return the variables that the ENV instructions of a stage set."""
     words = [word for arguments in arguments_of(stage, "ENV") for word in shlex.split(arguments)]
     return dict(word.split("=", 1) for word in words)
 
 
 def health_command_of(stage):
-    """The command of the one HEALTHCHECK, which must be in the form without a shell."""
+    """Return the command of the one HEALTHCHECK, which must be in the form without a shell."""
     (arguments,) = arguments_of(stage, "HEALTHCHECK")
     return json.loads(arguments.partition(" CMD ")[2])

@@ -1,4 +1,4 @@
-"""What is in `deploy/` fits what a server really does: its options, and the names of its metrics."""
+"""The files in `deploy/` fit a real server: its options, and the names of its metrics."""
 
 import configparser
 import json
@@ -21,7 +21,7 @@ from tests.integration.nameserver.server_process import ServerProcess
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = {"names.toml": DEPLOY / "shadowtree.service", "mail.toml": DEPLOY / "shadowtree-mail.service"}
-"""By the settings that each reads."""
+"""Unit files by the settings that each reads."""
 FILTER = DEPLOY / "shadowtree.nft"
 ALERTS = DEPLOY / "alerts.yaml"
 DASHBOARDS = (DEPLOY / "grafana-dashboard.json", DEPLOY / "grafana-mail-dashboard.json")
@@ -35,7 +35,7 @@ NFT = shutil.which("nft") or shutil.which("nft", path="/usr/sbin:/sbin")
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory):
-    """The names of all samples of a server with a peer, and of a mail gateway; those of histograms too."""
+    """Return the names of all samples of a server with a peer and of a mail gateway, including those of histograms."""
     listen, peer, of_mail = (f"127.0.0.1:{port}" for port in unused_ports(3))
     folder = tmp_path_factory.mktemp("deploy")
     server = ServerProcess(folder / "names.db", subnets=["a.x"], metrics_listen=listen, peers=[f"b.x={peer}"])

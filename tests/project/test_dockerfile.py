@@ -34,7 +34,7 @@ PACKAGES = sorted(pattern.removesuffix("*") for pattern in PROJECT["tool"]["setu
 
 
 def copied_paths():
-    """What the build stage copies out of the project: each source and where it goes."""
+    """Return the paths that the build stage copies out of the project, as (source, destination)."""
     for arguments in arguments_of(BUILD, "COPY"):
         *sources, target = arguments.split()
         for source in sources:
@@ -48,7 +48,7 @@ def tracked_files(*paths):
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """The wheel, built as the Dockerfile says from what it copies."""
+    """Build the wheel with the Dockerfile's command, from the files that it copies."""
     folder = tmp_path_factory.mktemp("build")
     for source, target in copied_paths():
         if (ROOT / source).is_dir():
@@ -73,7 +73,7 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def installed(wheel, tmp_path_factory):
-    """The folder of programs of an environment that has the wheel."""
+    """Return the folder of programs of an environment that has the wheel."""
     folder = tmp_path_factory.mktemp("installed")
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin/python"

@@ -1,4 +1,4 @@
-"""What the documents point at is there, and what they say can be run exists."""
+"""Link targets of the documents exist, and so do the commands and options that they name."""
 
 import re
 import subprocess
@@ -108,7 +108,7 @@ def test_the_page_of_the_client_names_every_error():
 
 
 def words_of_the_programs():
-    """What the packages can say, with the texts that are split over lines put together again."""
+    """Return all texts that the packages can print, with texts split over lines joined."""
     packages = ("delivery", "namegraph", "nameserver", "resolver", "shadowtree", "storage")
     source = "\n".join(path.read_text() for package in packages for path in (ROOT / package).rglob("*.py"))
     return re.sub(r'"\s*\n\s*f?"', "", source)

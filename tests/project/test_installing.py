@@ -1,4 +1,4 @@
-"""What is installed is what the documents say: little for `make run`, a wheel, and types that checkers see."""
+"""An installation has what the documents say: little for `make run`, a wheel, and types that checkers see."""
 
 import os
 import re
@@ -31,7 +31,9 @@ async def ask() -> None:
 
 
 def clean_environment():
-    """That of a shell outside of any project. Nothing is downloaded: what builds is what tests have."""
+    """Return the environment of a shell outside of any project. No package is downloaded: builds use the packages of
+    the tests.
+    """
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PIP_", "MYPY"))}
     return kept | {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 
@@ -43,7 +45,7 @@ def run(*command, cwd):
 
 @pytest.fixture
 def sources(tmp_path):
-    """A clone, but for what is not committed yet."""
+    """Return a clone of the project, with uncommitted changes."""
     listed = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     for name in listed.splitlines():
         if name.partition("/")[0] not in ("tests", "benchmarks", "docs") and (ROOT / name).exists():

@@ -90,7 +90,7 @@ SAID = {
     "shell.sharing.AT_ONCE_LIMIT": "about at once | {:,};",
     "shell.membership_paths.GROUPS_LIMIT": "one path (`mail why`) | {:,} |",
 }
-"""What the page says of each limit; a pair of braces stands for its value."""
+"""Text of the page for each limit. A pair of braces stands for its value."""
 
 
 def limits_of_mail():
@@ -106,7 +106,7 @@ def limits_of_mail():
 
 
 def listed():
-    """The rows of the page, with one space between words."""
+    """Return the rows of the page, with one space between words."""
     page = (ROOT / "docs/operators.md").read_text() + (ROOT / "docs/mail.md").read_text().partition("## Limits")[2]
     return " ".join(page.partition("### Limits of a mail gateway")[2].split())
 

@@ -13,7 +13,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 
 def words_of(picture):
-    """What is written in it, a line for each height at which something is."""
+    """Return the text in the picture, one line for each height that has text."""
     lines = {}
     for text in ElementTree.parse(picture).iter(f"{SVG}text"):
         lines.setdefault(text.get("y"), []).append(html.unescape("".join(text.itertext())))

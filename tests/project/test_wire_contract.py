@@ -1,4 +1,4 @@
-"""What programs of others build on: every part of the contract is explained, and no release takes any of it away."""
+"""The contract for other programs: every part of it is explained, and no release removes any part."""
 
 import ast
 import re
@@ -132,7 +132,7 @@ def test_what_is_added_breaks_nothing():
 
 
 def facts_by_reason():
-    """The names of the facts that the source gives with each reason: keywords of `refuse(Reason.X, message, ...)`."""
+    """Return the facts that the source gives with each reason: keywords of `refuse(Reason.X, message, ...)`."""
     found = defaultdict(set)
     for path in (
         path

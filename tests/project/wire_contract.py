@@ -49,7 +49,7 @@ def read_protos() -> FileDescriptorSet:
 
 
 def contract_lines(protos: FileDescriptorSet) -> list[str]:
-    """All that programs elsewhere rely on, sorted."""
+    """Return all parts of the contract that programs elsewhere rely on, sorted."""
     return sorted(line for file in protos.file for line in _lines_of_file(file))
 
 
@@ -100,7 +100,7 @@ def _lines_of_service(service: ServiceDescriptorProto, scope: str) -> Iterator[s
 
 
 def broken_promises(released: Iterable[str], present: Iterable[str]) -> list[str]:
-    """What a program that was built on the released contract no longer finds, one line for each."""
+    """Return the parts that a program built on the released contract no longer finds, one line for each."""
     present = set(present)
     subjects = {_subject(line): line for line in present}
     return [
@@ -110,12 +110,12 @@ def broken_promises(released: Iterable[str], present: Iterable[str]) -> list[str
 
 
 def _subject(line: str) -> str:
-    """What a line is about, without its number, type or streaming."""
+    """Return the subject of a line, without its number, type or streaming."""
     return line.partition("(")[0].partition(" = ")[0]
 
 
 def undocumented(protos: FileDescriptorSet) -> list[str]:
-    """All that is declared without a comment above or beside it, by its name."""
+    """Return the names of all declarations without a comment above or beside them."""
     return [
         f"{file.name}: {name}"
         for file in protos.file
@@ -128,7 +128,7 @@ def undocumented(protos: FileDescriptorSet) -> list[str]:
 
 
 Place = list[int]
-"""Where something is declared, as `SourceCodeInfo` counts: field numbers of descriptor.proto and positions."""
+"""Place of a declaration, as `SourceCodeInfo` counts: field numbers of descriptor.proto and positions."""
 
 
 def _declared(file: FileDescriptorProto) -> Iterator[tuple[Place, str]]:

@@ -1,4 +1,4 @@
-"""A cluster against a brute-force model: wherever nodes live, it does and answers what one server does."""
+"""A cluster against a brute-force model: wherever nodes live, it acts and answers like one server."""
 
 from collections import Counter
 
@@ -18,13 +18,13 @@ from tests.universe import Universe
 GROUPS = tuple("stuvwxyz")
 PROCESSES = ("ann", "bob")
 ELSEWHERE = ("cid",)
-"""Names whose subnet nobody owns."""
+"""Names whose subnet has no owner."""
 
 NAMES = (*GROUPS, *PROCESSES, *ELSEWHERE)
 UNKNOWN = "nobody"
 SERVERS = (1, 2, 3, 5, len(GROUPS))
 DEALT_IN_TURN = range(len(NAMES) + 1)
-"""On as many servers as there are groups: one group each."""
+"""Placement on as many servers as there are groups: one group each."""
 
 groups = st.sampled_from(GROUPS)
 names = st.sampled_from(NAMES)
@@ -111,7 +111,7 @@ class PlacementMachine(RuleBasedStateMachine):
 
     @rule(arcs=st.lists(st.tuples(groups, st.sampled_from((*GROUPS, *PROCESSES)), costs), max_size=8))
     def join_at_once(self, arcs):
-        """Ask for several joins without waiting, each an update of its own: in whatever order, all can be done."""
+        """Submit several joins without waiting, each an update of its own. All can be done, in any order."""
         wanted = self._placed(JoinArc(parent, child, cost=cost) for parent, child, cost in arcs)
         joined = self.model.valid(wanted)
         tickets = [self.universe.submit(join) for join in joined]

@@ -1,4 +1,4 @@
-"""Whatever a name of the name service holds, it is one address of mail, its own: so says a parser that is not ours."""
+"""Every name of the name service is one mail address, its own, as an independent parser confirms."""
 
 from email.utils import getaddresses
 

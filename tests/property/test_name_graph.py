@@ -1,4 +1,4 @@
-"""One core against a brute-force model: whatever clients ask for in whatever order, nothing may differ."""
+"""One core against a brute-force model: random requests in random order make no difference between them."""
 
 from collections import Counter
 from contextlib import ExitStack
@@ -45,7 +45,7 @@ rows = st.tuples(groups, names, st.sampled_from((1, 1, 2)))
 
 
 def snapshot(core):
-    """All of a core's state that is not a cache."""
+    """Return all of a core's state except its caches."""
     graph = core.graph
     return {
         "ids": list(graph.ids),
@@ -63,7 +63,7 @@ def snapshot(core):
 
 
 def since_start(core):
-    """What readers use to tell what is stale; starts anew with the server."""
+    """Return the state by which readers know that a copy is stale. It starts anew with the server."""
     graph = core.graph
     return graph.update_count, graph.group_changes, list(graph.changed_tails), graph.next_virtual_node
 
@@ -76,7 +76,7 @@ def named_arcs(core):
 
 
 def check_answers(resolver, model):
-    """Every question about every name has the model's answer."""
+    """Require the model's answer to every question about every name."""
     for group in sorted(model.groups):
         members = model.members[group]
         plan = resolver.resolve(group)
@@ -117,7 +117,9 @@ def check_proof(chain, model, group, member):
 
 
 def check_descriptions(resolver, model, made_at):
-    """Each group is described as the model has it. `made_at`: counter of the update that made each virtual node."""
+    """Require each group's description to match the model. `made_at`: counter of the update that made each virtual
+    node.
+    """
 
     def label(derived):
         return f"{min(derived)}#{made_at[derived]}.{min(SUBNETS)}" if derived in made_at else min(derived)
@@ -164,7 +166,9 @@ def check_descriptions(resolver, model, made_at):
 
 
 def check_ancestor_sets(core, model):
-    """A cache too small for anything, one too small for all, and the one kept through the updates agree."""
+    """Require equal sets from a cache that is too small for any set, one for only some, and the one kept through
+    updates.
+    """
     tiny = AncestorSets(core.graph, cache_limit_bytes=1)
     small = AncestorSets(core.graph, cache_limit_bytes=700)
     fresh = AncestorSets(core.graph)
@@ -410,7 +414,7 @@ class NameGraphMachine(RuleBasedStateMachine):
 
 
 class TightLimitsMachine(NameGraphMachine):
-    """The same with every limit so low that the paths for large graphs are taken."""
+    """The same machine with every limit so low that the paths for large graphs are taken."""
 
     compares_control = False
 
@@ -431,7 +435,7 @@ class TightLimitsMachine(NameGraphMachine):
 
 
 class ForgettingMachine(TightLimitsMachine):
-    """The same where what nobody needs is forgotten at once: nothing that can be asked differs."""
+    """The same machine where unneeded state is forgotten at once. No answer may differ."""
 
     forgets_at_once = True
 
@@ -442,7 +446,7 @@ TestNameGraphWithTightLimits = TightLimitsMachine.TestCase
 
 
 def state_of(server):
-    """What must not depend on the order or the grouping of updates."""
+    """Return the state that must not depend on the order or the grouping of updates."""
     graph = server.core.graph
     resolver = MembershipResolver(server.core)
     return {

@@ -1,4 +1,4 @@
-"""Random graphs over random placements: what several servers answer together is what one server answers alone."""
+"""Random graphs over random placements: several servers together give the answers of one server alone."""
 
 from collections import Counter
 
