@@ -1,13 +1,13 @@
-"""Real name servers under load while everything around them breaks, judged by what their clients were told.
+"""Real name servers under load while everything around them breaks. The answers to their clients are judged.
 
-faults.py           what breaks when, drawn from a seed, and who breaks it
-cluster.py          five `shadowtree serve` processes whose ways to one another can be broken
-links.py            how they can: by TCP proxies, or between network namespaces
-load.py             clients that change and ask, and write down what they were told
-history.py          what they wrote down
-verdict.py          whether what they were told can be true
+faults.py           the faults and their times, drawn from a seed, and the code that causes them
+cluster.py          five `shadowtree serve` processes with ways to one another that can be broken
+links.py            ways that can be broken: TCP proxies, or links between network namespaces
+load.py             clients that change and ask, and record the answers
+history.py          the recorded requests and answers
+verdict.py          judge whether the answers can be true
 message_load.py     clients that send messages, and the groups these go to
-endpoints.py        those who listen
-message_history.py  what both wrote down, and whether it is as it must be
+endpoints.py        the listeners
+message_history.py  records of senders and listeners, and their judge
 run.py              one run of all of it; `python -m tests.chaos --help`
 """

@@ -25,10 +25,10 @@ SERVE = (sys.executable, "-m", "shadowtree", "serve", "--config")
 
 START_SECONDS = 60
 END_SECONDS = 30
-"""How long a process may take to serve, and to end after SIGTERM, on a machine with many other things to do."""
+"""Limit on the seconds that a process takes to serve, and to end after SIGTERM, on a machine with much other work."""
 
 LOOK_SECONDS = 0.05
-"""How often to look whether something came about."""
+"""Seconds between two looks for an awaited state."""
 
 
 class Cluster:
@@ -38,7 +38,7 @@ class Cluster:
         """`folder` takes databases, settings and logs."""
         self.folder = folder
         self.surprises = []
-        """Ends of processes that nobody asked for."""
+        """Unexpected ends of processes."""
         self.links = links(SUBNETS)
         self._processes = {}
         self._locks = [threading.Lock() for _ in SUBNETS]
@@ -63,7 +63,7 @@ class Cluster:
         self._stack.close()
 
     def new_client(self, number, *, timeout=None, on_wait=None):
-        """A client of one server, on the way that nothing breaks."""
+        """Return a client of one server, over a way that no fault breaks."""
         return shadowtree.Client(self.links.address(number), timeout=timeout, on_wait=on_wait)
 
     # Faults
@@ -128,7 +128,7 @@ class Cluster:
     # Rest
 
     def unrest(self):
-        """The first thing that still goes on, in one line; None where all is quiet."""
+        """Return the first activity that still goes on, in one line. None if all is quiet."""
         for number, admin in enumerate(self._admins):
             name = SUBNETS[number]
             process = self._processes[number]
@@ -159,7 +159,7 @@ class Cluster:
         return unrest
 
     def peer_faults(self):
-        """What servers count that no correct server does."""
+        """Return the peer faults that servers count and that no correct server causes."""
         return [
             f"{SUBNETS[number]} counts {fault.count} {fault.kind} of {', '.join(peer.subnets)}"
             for number, admin in enumerate(self._admins)
@@ -168,7 +168,7 @@ class Cluster:
         ]
 
     def counters(self):
-        """The counter of the newest revision that each server knows, by its name."""
+        """Return the counter of the newest revision that each server knows, by its name."""
         found = [admin.status() for admin in self._admins]
         return {status.server: int(status.revision.partition("@")[0]) for status in found}
 

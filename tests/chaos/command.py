@@ -1,4 +1,4 @@
-"""What the commands of chaos have in common: options, and a folder that is kept where anything is wrong."""
+"""Shared parts of the chaos commands: options, and a folder that is kept if anything is wrong."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def options(prog, description):
-    """A parser of those that all have."""
+    """Return a parser of the shared options."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     parser.add_argument("--minutes", type=above_zero, default=10, help="how long faults go on [default: 10]")
     parser.add_argument("--every", type=above_zero, default=5, help="seconds from one fault to the next [default: 5]")
@@ -20,7 +20,9 @@ def options(prog, description):
 
 
 def run_and_tell(run, asked, *, prefix, kept, **settings):
-    """Run, print the report, and return the exit status: 1 if anything is wrong. `kept`: what is kept then."""
+    """Run, print the report, and return the exit status: 1 if anything is wrong. `kept`: the files kept in that
+    case.
+    """
     seed = random.SystemRandom().randrange(1_000_000) if asked.seed is None else asked.seed
     say(f"SEED={seed}")
     folder = Path(tempfile.mkdtemp(prefix=prefix))
@@ -40,7 +42,7 @@ def run_and_tell(run, asked, *, prefix, kept, **settings):
 
 
 def above_zero(text):
-    """A number of an option; argparse tells what is wrong with another."""
+    """Parse the number of an option. argparse reports an invalid number."""
     number = float(text)
     if not number > 0:
         raise ValueError(text)
@@ -48,6 +50,6 @@ def above_zero(text):
 
 
 def say(line):
-    """One line, at once."""
+    """Print one line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()

@@ -1,6 +1,6 @@
-"""Endpoints that listen: always, or they vanish and come back, take over from themselves, store where they are.
+"""Endpoints that listen. Some always listen. Others vanish and come back, take over, or store their position.
 
-One of each server is a gateway: it is handed what anybody there gets, each message once, with the names.
+At each server one endpoint is a gateway. It is handed every message for any recipient there, once, with the names.
 """
 
 from __future__ import annotations
@@ -15,20 +15,22 @@ from tests.chaos.message_history import LAST_WORD
 from tests.chaos.message_load import DEEP, STEADY, UNANSWERED, VISITOR, WITNESS
 
 AWAY_SECONDS = 3.0
-"""How long an endpoint is gone, at most."""
+"""Limit on the seconds that an endpoint is gone."""
 
 VANISHES_SHARE = 0.04
-"""Of messages that are handed over, those after which an endpoint vanishes that does so at all."""
+"""Share of handed messages after which a vanishing endpoint vanishes."""
 
 STAYS_SECONDS = 1.0
-"""How long an endpoint stays at least: else one that is handed much would be away most of the time, and fall behind."""
+"""Shortest stay of an endpoint in seconds. Otherwise a busy endpoint would be away most of the time, and fall
+behind.
+"""
 
 ACKNOWLEDGED_SHARE = 0.6
 LOOKS_SHARE = 0.5
-"""Of times that an endpoint comes back, those when it looks first how far it had acknowledged."""
+"""Share of returns of an endpoint at which it first looks through where it had acknowledged."""
 
 OLD_ENDS_SECONDS = 5.0
-"""How long an endpoint from which another took over is read, at most, until it is told."""
+"""Limit on the seconds for which a taken-over endpoint is read until it is told."""
 
 
 class Endpoint(Someone):
@@ -37,7 +39,9 @@ class Endpoint(Someone):
     _looks = True
 
     def __init__(self, cluster, history, process, subscription, *, stays=False, stores=False):
-        """`stays`: it never vanishes by itself. `stores`: it goes on behind a position that it keeps itself."""
+        """Create an endpoint. `stays`: True if it never vanishes by itself. `stores`: True if it keeps its own
+        position.
+        """
         home = SUBNETS.index(process.partition("@")[2])
         super().__init__(cluster, history, f"{process}/{subscription}", own=home)
         self.process, self.subscription = process, subscription
@@ -51,10 +55,10 @@ class Endpoint(Someone):
         self._lock = Lock()
         self.has_begun = False
         self.is_done = False
-        """Whether it was handed the last word."""
+        """True if it was handed the last word."""
 
     def live(self, over):
-        """Listen; after the event is set it vanishes no more."""
+        """Listen. After the event `over` is set, the endpoint vanishes no more."""
         listener = stream = None
         try:
             while not (self.is_done or self._is_over):
@@ -110,7 +114,7 @@ class Endpoint(Someone):
         return client
 
     def _listen(self, listener, stream, over):
-        """Until it vanishes; returns what goes on, if anything does."""
+        """Listen until the endpoint vanishes. Return the listener and stream that go on, if any."""
         for message in listener:
             self._take(message, stream)
             if message.payload == LAST_WORD:
@@ -156,7 +160,7 @@ class Endpoint(Someone):
         return None, None
 
     def _read_to_its_end(self, listener, stream):
-        """What an endpoint still hands out that another one took over from."""
+        """Read the messages that a taken-over endpoint still hands out."""
         timer = Timer(OLD_ENDS_SECONDS, listener.close)
         timer.daemon = True
         timer.start()
@@ -172,10 +176,10 @@ class Endpoint(Someone):
 
 
 class Gateway(Endpoint):
-    """Listens for all processes of a server; what it writes down is of each of them, as if each had listened."""
+    """Listens for all processes of a server. It records for each of them, as if each had listened."""
 
     _looks = False
-    """A pattern has no mailbox that anybody may open."""
+    """A pattern has no mailbox that a client may open."""
 
     def __init__(self, cluster, history, subnet):
         super().__init__(cluster, history, f"*@{subnet}", "gateway")
@@ -184,7 +188,7 @@ class Gateway(Endpoint):
 
 
 class _OfEach:
-    """What a gateway writes down; a stream of its own is one for each whom it serves, by name."""
+    """Records of a gateway. A stream of its own is one stream for each recipient, by name."""
 
     def __init__(self, messages, served):
         self._messages, self._served = messages, served

@@ -1,4 +1,4 @@
-"""What breaks when: drawn from a seed, so that the same seed breaks the same things at the same times."""
+"""The faults and their times, drawn from a seed: the same seed breaks the same things at the same times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from itertools import permutations
 
 
 class Kind(StrEnum):
-    """What can go wrong."""
+    """Kinds of faults."""
 
     KILL = "kill -9 and restart"
     END = "SIGTERM and restart"
@@ -26,20 +26,22 @@ OF_PROCESSES = (Kind.KILL, Kind.END, Kind.PAUSE, Kind.LONG_PAUSE, Kind.FULL)
 
 MINUTE = 60.0
 LONG_PAUSE_FROM_SECONDS = 3 * MINUTE
-"""How long a run must be for one server to be stopped for a minute in it, once."""
+"""Shortest run, in seconds, in which one server is once stopped for a minute."""
 
 SHORT_SECONDS = (0.1, 2.0)
 LONG_SECONDS = (2.0, 10.0)
-"""How long a fault lasts, at least and at most, each half of the time: a killed server is lost after 2 s, a silent one
-after 6."""
+"""Shortest and longest duration of a fault in seconds, each half of the time.
+
+A killed server is lost after 2 s, a silent one after 6.
+"""
 
 REST_SECONDS = 5.0
-"""From the end of one fault of a process to the next of the same one: to start takes a while."""
+"""Seconds from the end of one fault of a process to its next fault. A start takes a while."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong: `begins` and `ends` in seconds since the first could have begun."""
+    """A fault. `begins` and `ends`: seconds since the first possible fault."""
 
     kind: Kind
     begins: float
@@ -47,7 +49,7 @@ class Fault:
     servers: tuple[int, ...]
     """The process concerned, one side of a cut, or (who is not heard, who does not hear)."""
     is_silent: bool = False
-    """Bytes vanish; else connections are closed, which is noticed at once."""
+    """True if bytes vanish. False if connections are closed, which is noticed at once."""
 
     def __str__(self) -> str:
         names = ", ".join("abcde"[number] for number in self.servers)
@@ -70,10 +72,10 @@ class Fault:
 
 
 def plan(seed: int, *, seconds: float, every: float, servers: int) -> list[Fault]:
-    """A fault every so many seconds; each ends by itself within the time, and several may last at once.
+    """Return a fault every `every` seconds. Each ends by itself within the time, and several may last at once.
 
-    Kinds come in shuffled rounds, so that a short run has as many of them as it can. Beside them a long run has a pause
-    of a minute.
+    Kinds come in shuffled rounds, so that a short run has as many of them as possible. A long run also has a pause of a
+    minute.
     """
     chance = random.Random(seed)
     rested_at = [0.0] * servers

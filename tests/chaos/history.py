@@ -1,4 +1,4 @@
-"""What clients asked for and were told, with the times at which they asked and heard."""
+"""Requests of clients and their answers, with the times at which clients asked and heard."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tests.chaos.message_history import MessageHistory
 from tests.integration.nameserver.recorded_updates import REFUSALS
 
 OF_NO_GROUP = "of no group"
-"""Ends the kind of a question that was answered with: there is no such group."""
+"""End of the kind of a question whose answer was that the group does not exist."""
 
 
 class Outcome(StrEnum):
-    """What a client knows of its update."""
+    """A client's knowledge of its update."""
 
     ACKNOWLEDGED = "acknowledged"
     REFUSED = "refused"
@@ -29,18 +29,18 @@ class Outcome(StrEnum):
 
 @dataclass
 class Said:
-    """One error of a server."""
+    """An error of a server."""
 
     server: str
     said: str
-    """Which class of errors it is."""
+    """Class of the error."""
     message: str
     facts: dict
 
 
 @dataclass
 class Update:
-    """One request id: all that one client was told of it. Times are those of the monotonic clock."""
+    """One request id with all answers to one client. Times are those of the monotonic clock."""
 
     request_id: str
     operations: tuple
@@ -50,7 +50,7 @@ class Update:
     outcome: Outcome = Outcome.UNKNOWN
     revision: str = ""
     why: list = field(default_factory=list)
-    """What was said of each attempt that was not acknowledged."""
+    """Errors of each attempt that was not acknowledged."""
 
     def ask(self, client, clock, timeout):
         """Ask (again) through a server, and note what it says; an outcome that may be is not forgotten.
@@ -82,7 +82,7 @@ class Update:
 
 @dataclass
 class Read:
-    """One question that was answered in full. `answer` is a list of names, or of arcs, or a truth value."""
+    """A question with a complete answer. `answer`: a list of names, or of arcs, or a truth value."""
 
     kind: str
     names: tuple
@@ -94,14 +94,14 @@ class Read:
 
 @dataclass
 class History:
-    """Of all clients; shared by threads."""
+    """Records of all clients, shared by threads."""
 
     updates: list = field(default_factory=list)
     reads: list = field(default_factory=list)
     incomplete_reads: Counter = field(default_factory=Counter)
     """Questions of each kind that were not answered in full, and said so."""
     unexpected: list = field(default_factory=list)
-    """What servers said that none should."""
+    """Errors that no server should give."""
     messages: MessageHistory = field(default_factory=MessageHistory)
     quick: QuickHistory = field(default_factory=QuickHistory)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -110,7 +110,7 @@ class History:
         return [update for update in self.updates if update.outcome is outcome]
 
     def write(self, file):
-        """One JSON object a line, updates first."""
+        """Write one JSON object a line, updates first."""
         with file.open("w") as lines:
             for update in self.updates:
                 row = {**asdict(update), "operations": [str(operation) for operation in update.operations]}

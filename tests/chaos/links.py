@@ -43,25 +43,25 @@ class Proxies:
         self._stack.close()
 
     def address(self, number):
-        """Where a server listens, for clients too."""
+        """Return the address on which a server listens, for clients too."""
         return f"127.0.0.1:{self._ports[number]}"
 
     def way(self, source, destination):
-        """Where one server dials another; to be asked for once."""
+        """Return the address at which one server dials another. To be called once for each pair."""
         return self._network.way(self._names[source], self._names[destination], self.address(destination))
 
     def command(self, number):
-        """What comes before the command of a server."""
+        """Return the words before the command of a server."""
         del number
         return []
 
     def set(self, source, destination, passage):
-        """What becomes of all that one server sends to another."""
+        """Set the fate of all bytes from one server to another."""
         self._network.set(self._names[source], self._names[destination], passage)
 
 
 class Namespaces:
-    """Each server has a network namespace; to be used where `run_inside_namespaces` has led."""
+    """A network namespace for each server. To be used within `run_inside_namespaces`."""
 
     told = "links are broken between network namespaces, by losing packets; not by TCP proxies"
 
@@ -88,27 +88,27 @@ class Namespaces:
         ip("link delete bridge0")
 
     def address(self, number):
-        """As `Proxies` says."""
+        """Return an address, see `Proxies`."""
         return f"{_host(number + 1)}:{PORT}"
 
     def way(self, source, destination):
-        """As `Proxies` says."""
+        """Return an address, see `Proxies`."""
         del source
         return self.address(destination)
 
     def command(self, number):
-        """As `Proxies` says."""
+        """Return words, see `Proxies`."""
         return ["ip", "netns", "exec", self._names[number]]
 
     def set(self, source, destination, passage):
-        """As `Proxies` says; what does not pass is lost without a word."""
+        """Set a passage, see `Proxies`. Blocked bytes are lost silently."""
         link_address = _link_address(destination) if passage is Passage.PASS else NOBODY
         host = _host(destination + 1)
         ip(f"-n {self._names[source]} neighbour replace {host} lladdr {link_address} nud permanent dev eth0")
 
 
 def links(names):
-    """The best that this process may have."""
+    """Return the best links that this process may have."""
     return Namespaces(names) if INSIDE in os.environ else Proxies(names)
 
 

@@ -37,28 +37,28 @@ GUESTS = 3
 """Members that only one client moves."""
 
 SHORTEST_CALL_SECONDS, LONGEST_CALL_SECONDS = 1.0, 6.0
-"""A caller's time: from less than a silent server is waited for to more."""
+"""Timeouts of calls: from less than the wait for a silent server to more."""
 
 LONGEST_THOUGHT_SECONDS = 0.15
 AFTER_FAILURE_SECONDS = 0.3
 """Between calls: the machine should not be busy with load alone."""
 
 ATTEMPTS = 3
-"""How often a client asks for the outcome of one update while faults last, where it asks at all."""
+"""Limit on the attempts of a client to learn the outcome of one update while faults last."""
 
 ELSEWHERE_SHARE = 0.3
-"""Of calls, those through another server than the client's own."""
+"""Share of calls through another server than the client's own."""
 
 
 QUESTIONS = {"resolve": 4, "check": 4, "memberships": 3, "export": 1}
-"""What readers ask, and how often each."""
+"""Kinds of questions with their weights."""
 
 
 class Someone:
-    """What all clients have in common: connections with all servers, a share of chance, a history."""
+    """Shared base of all clients: connections with all servers, a random generator, a history."""
 
     def __init__(self, cluster, history, name, *, own=None):
-        """`own`: the number of its own server, if not the one at the end of its name."""
+        """Create a client. `own`: the number of its own server, if not the one at the end of its name."""
         self.clients = [cluster.new_client(number) for number in range(len(SUBNETS))]
         self.history = history
         self.name = name
@@ -66,7 +66,7 @@ class Someone:
         self.own = int(name.rpartition("-")[2]) % len(SUBNETS) if own is None else own
 
     def live(self, stop):
-        """One thing after another until the event is set; connections end then."""
+        """Make one call after another until the event is set, and close the connections then."""
         try:
             while not stop.is_set():
                 went_well = self.do_one()
@@ -76,7 +76,7 @@ class Someone:
                 client.close()
 
     def do_one(self):
-        """One update or question; whether it was answered."""
+        """Make one update or question. Return True if it was answered."""
         raise NotImplementedError
 
     def _client(self):
@@ -112,7 +112,7 @@ class Writer(Someone):
             assert update.outcome is Outcome.ACKNOWLEDGED, update
 
     def do_one(self):
-        """One update; where its outcome is unknown perhaps ask for it, through any server."""
+        """Make one update. If its outcome is unknown, perhaps ask for it again, through any server."""
         kinds = [self._join_group, self._join_person, self._leave, self._batch, self._pass, self._guest]
         operations = self.chance.choices(kinds, weights=(6, 4, 7, 3, 3, 3))[0]()
         update = self._ask(operations, self._client(), self._timeout())
@@ -145,14 +145,14 @@ class Writer(Someone):
         return (joining(self._group(), self.chance.choice(PEOPLE), "process"),)
 
     def _leave(self):
-        """Most often what is there: what somebody asked to join lately, to a group that is the writers'."""
+        """Return a leave, most often of an arc that a client asked to join lately, in a group of the writers."""
         joined = [arc for update in self.history.updates[-60:] for arc in _joined(update) if arc[0] in OF_WRITERS]
         if not joined:
             return self._join_person()
         return (leaving(*self.chance.choice(joined)),)
 
     def _batch(self):
-        """All of it or nothing, at several servers."""
+        """Return an atomic batch at several servers."""
         groups = self.chance.sample(LASTING, 3)
         return (
             *(joining(group, self.chance.choice(self._guests), "process") for group in groups),
@@ -172,7 +172,7 @@ class Reader(Someone):
     """Resolutions, checks, memberships, exports; only what was answered in full is written down with its answer."""
 
     def do_one(self):
-        """One question."""
+        """Ask one question."""
         kind = self.chance.choices([*QUESTIONS], weights=QUESTIONS.values())[0]
         names = self._names(kind)
         client = self._client()
@@ -213,5 +213,5 @@ class Reader(Someone):
 
 
 def _joined(update):
-    """The arcs that an update would add."""
+    """Return the arcs that an update would add."""
     return [(each.parent, each.child) for each in update.operations if isinstance(each, JoinArc)]

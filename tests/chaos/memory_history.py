@@ -1,9 +1,9 @@
-"""What clients wrote down of messages that are kept in memory, and what must hold of them whatever breaks.
+"""Records of messages that are kept in memory, and their invariants under faults.
 
-A restart of a server may lose some, so nobody counts what is missing. But what is handed over was sent, comes once, and
-in the sequence of its group. A message that is sent again since its answer was lost may come as two messages, with two
-ids, where its home has started again meanwhile (docs/messages.md, "Kept in memory"): so a payload may come twice, an id
-may not.
+A restart of a server may lose some messages, so missing messages are not counted. But a handed message was sent, comes
+once, and comes in the sequence of its group. A message that is sent again after a lost answer may come as two messages,
+with two ids, if its home has restarted meanwhile (docs/messages.md, "Kept in memory"). So a payload may come twice, but
+an id may not.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ class Handed:
 
 @dataclass
 class QuickHistory:
-    """What was sent to groups that keep in memory, and handed over; shared by threads."""
+    """Messages sent to groups that keep in memory, and hand-overs. Shared by threads."""
 
     sent: dict = field(default_factory=dict)
-    """By payload: to which groups."""
+    """Groups of each message, by payload."""
     handed: dict = field(default_factory=lambda: defaultdict(list))
-    """By process, in order. Of one endpoint each: it goes on behind a position that it keeps itself."""
+    """Messages by process, in order. Each process has one endpoint, which goes on behind a position that it keeps
+    itself.
+    """
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def note_sending(self, payload, group):
-        """A client is about to send it."""
+        """Note that a client is about to send a message."""
         with self.lock:
             self.sent.setdefault(payload, set()).add(group)
 
     def faults(self):
-        """One line for each thing that is wrong."""
+        """Return one line for each violation."""
         known = {}
         return [line for process in sorted(self.handed) for line in self._faults_of(process, known)]
 

@@ -1,4 +1,4 @@
-"""Messages that are kept in memory: who sends them, and who is handed them.
+"""Messages that are kept in memory: their senders and listeners.
 
 quick@a, quick@c --> keen@a ... keen@e
 """
@@ -29,14 +29,14 @@ UNANSWERED = (
 
 
 class QuickSender(Someone):
-    """Sends one message after the other; one that is not answered is left alone."""
+    """Sends one message after the other. An unanswered message is not sent again."""
 
     def __init__(self, cluster, history, name):
         super().__init__(cluster, history, name)
         self._numbers = count(1)
 
     def do_one(self):
-        """One message."""
+        """Send one message."""
         group, payload = self.chance.choice(QUICK), f"{self.name} {next(self._numbers)}".encode()
         self.history.quick.note_sending(payload, group)
         time.sleep(self.chance.uniform(0, THINK_SECONDS))
@@ -65,7 +65,7 @@ class KeenEndpoint(Someone):
 
     @property
     def is_done(self):
-        """Whether it was handed all last words."""
+        """True if it was handed all last words."""
         return self._last_words == {*QUICK}
 
     def live(self, _over):

@@ -1,13 +1,14 @@
-"""Notes of senders and endpoints as happenings of `simulation.history`, whose properties are judged.
+"""Records of senders and endpoints as events of `simulation.history`, whose properties are judged.
 
-A client does not see when things become durable. So what it was told is taken for what accuses nobody who is innocent:
+A client does not see when things become durable. So each observation is recorded as a bound that accuses no innocent
+server:
 
-    a message was accepted          when its sender began to send it; its id is the one under which it was handed over
-    it was settled                  when its sender was told so, or else when all was
-    a stream began                  behind the last position that was acknowledged before its first message; but not
-                                    before where the subscription was seen to stand
-    who is below is owed a message  where that is so all the time; who may come and go, from when a join was asked for
-                                    until a leave was told, may get it
+    a message was accepted     when its sender began to send it; its id is the one under which it was handed over
+    it was settled             when its sender was told so, or else when all messages were
+    a stream began             behind the last position that was acknowledged before its first message; but not
+                               before the position at which the subscription was seen to stand
+    a member is owed messages  while it is certainly below the targets
+    a member may get messages  from the request of a join until the answer to a leave
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from simulation.history.properties import check
 from simulation.history.recorded import SubscriptionId
 
 LAST_WORD = b"the last word"
-"""What is sent when all else is settled. Whoever is handed it was handed all."""
+"""Payload sent when all other messages are settled. A listener that has it was handed all messages."""
 
 NANOSECONDS = 1_000_000_000
 
@@ -52,13 +53,13 @@ class Sending:
     told: int | None = None
     """When it was known to be accepted."""
     id: str = ""
-    """As its sender was told, if at all."""
+    """Id as its sender was told. Empty if the sender was told none."""
     settled: int | None = None
 
 
 @dataclass(frozen=True)
 class _Acknowledging:
-    """An endpoint says that it handled all through a position; whether that became durable it does not see."""
+    """Acknowledgement of an endpoint through a position. The endpoint does not see whether it became durable."""
 
     at: int
     subscription: SubscriptionId
@@ -67,37 +68,37 @@ class _Acknowledging:
 
 @dataclass
 class MessageHistory:
-    """Of all senders and endpoints; shared by threads."""
+    """Records of all senders and endpoints, shared by threads."""
 
     sendings: dict = field(default_factory=dict)
-    """By payload."""
+    """Messages by payload."""
     happenings: list = field(default_factory=list)
-    """What endpoints saw, in order."""
+    """Events that endpoints saw, in order."""
     counts: Counter = field(default_factory=Counter)
     gaps: list = field(default_factory=list)
     _streams: dict = field(default_factory=dict)
-    """Those that are open, by number: whose they are."""
+    """Owners of the open streams, by number."""
     _numbers: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def accepted(self):
-        """The messages of which it is known."""
+        """Return the messages known to be accepted."""
         return [sending for sending in self.sendings.values() if sending.told is not None]
 
     def count(self, what):
-        """One more of something that the report tells."""
+        """Count an occurrence for the report."""
         with self._lock:
             self.counts[what] += 1
 
     def note_sending(self, sending):
-        """A client is about to send a message."""
+        """Note that a client is about to send a message."""
         with self._lock:
             assert sending.payload not in self.sendings
             self.sendings[sending.payload] = sending
 
     def note_accepted(self, sending, sent=None):
-        """It was told that the message is accepted; `sent` is the answer, where there was one."""
+        """Note that a sender was told that a message is accepted. `sent`: the answer, if there was one."""
         sending.told = time.monotonic_ns()
         if sent is not None:
             sending.id = sent.id
@@ -107,18 +108,20 @@ class MessageHistory:
                 sending.settled = sending.told
 
     def note_mailbox(self, process, mailbox):
-        """A mailbox is open."""
+        """Note that a mailbox is open."""
         self._add(lambda at: recorded.MailboxOpened(at, ServerId(mailbox.server), parse_name(process), 0))
 
     def note_looked(self, process, mailbox):
-        """A server was asked through where the subscriptions of a process have acknowledged."""
+        """Note that a server told through where the subscriptions of a process have acknowledged."""
         for each in mailbox:
             subscription = SubscriptionId(ServerId(mailbox.server), parse_name(process), each.name or "")
             position = position_of(each.position)
             self._add(lambda at, who=subscription, through=position: recorded.Acknowledged(at, who, through))
 
     def note_began(self, process, name, stored=None):
-        """A stream began, behind a position that the endpoint had stored, if any; returns its number."""
+        """Note the begin of a stream. `stored`: the position that the endpoint had stored, if any. Return the stream's
+        number.
+        """
         process = parse_name(process)
         subscription = SubscriptionId(ServerId(process.partition("@")[2]), process, name)
         sought = None if stored in (None, "start") else position_of(stored)
@@ -131,7 +134,7 @@ class MessageHistory:
         return stream
 
     def note_handed(self, stream, message):
-        """An endpoint was handed a message."""
+        """Note that an endpoint was handed a message."""
         subscription, position = self._streams[stream], position_of(message.position)
         self._add(
             lambda at: recorded.Handed(at, subscription, stream, position, message.id, message.payload, message.late)
@@ -141,12 +144,12 @@ class MessageHistory:
             self.gaps.append(f"{subscription} was told a gap before {message.id}")
 
     def note_acknowledged(self, stream, message):
-        """An endpoint is about to acknowledge a message."""
+        """Note that an endpoint is about to acknowledge a message."""
         subscription, position = self._streams[stream], position_of(message.position)
         self._add(lambda at: _Acknowledging(at, subscription, position))
 
     def note_ended(self, stream):
-        """Nothing more comes on a stream."""
+        """Note the end of a stream."""
         with self._lock:
             subscription = self._streams.pop(stream, None)
             if subscription is not None:
@@ -158,16 +161,17 @@ class MessageHistory:
 
 
 def position_of(token):
-    """A position as its server knows it; the server never goes back to an older database here."""
+    """Return a position as its server knows it. No server goes back to an older database here."""
     entry, item, _, _ = _POSITION.fullmatch(token).groups()
     return Position(int(entry), int(item))
 
 
 def faults(history, updates, *, owed):
-    """One line for each thing that is wrong, when all is at rest and every endpoint was handed the last word.
+    """Return one line for each violation, at rest, after every endpoint was handed the last word.
 
-    `updates`: all that were done, or may be. `owed`: pairs of a process and targets below which it is all the time.
-    Each message must have been for one of these: who sent it need not know its id, but who got it does.
+    `updates`: all updates that were done, or may be.
+    `owed`: pairs of a process and targets below which the process is all the time. Each message must have been for one
+    of these. Its sender need not know its id, but its receivers do.
     """
     known, lines = _ids(history)
     past = recorded.History.gathered(
@@ -182,7 +186,7 @@ def faults(history, updates, *, owed):
 
 
 def _ids(history):
-    """The id of each message that was handed over, by its payload; and what is wrong with ids."""
+    """Return the id of each handed message, by its payload, and the violations about ids."""
     lines = []
     handed = [each for each in history.happenings if isinstance(each, recorded.Handed)]
     ids = defaultdict(set)
@@ -229,10 +233,10 @@ def _targets(names, excluding):
 
 
 def _with_acknowledged(happenings):
-    """What endpoints saw, and before each stream what must have been durable of what they acknowledged.
+    """Return the events that endpoints saw, with acknowledgements that must have been durable before each stream.
 
-    When a server begins a stream its endpoint does not see before the first message: one that takes over from another
-    begins behind what that one acknowledged while it was still read.
+    An endpoint does not see when a server begins a stream before the first message. An endpoint that takes over begins
+    behind the position that the other one acknowledged while it was still read.
     """
     acknowledged = defaultdict(list)
     beginning = {}
@@ -256,9 +260,9 @@ def _with_acknowledged(happenings):
 
 
 def _memberships(history, updates, owed):
-    """Who may be below the targets of messages from when until when; with certainty those who are owed them.
+    """Return the members that may be below the targets over time. They are certain if they are owed the messages.
 
-    Exceptions are not taken off: who is below one of them may have come there late.
+    Exceptions are not taken off: a process below an exception may have come there late.
     """
     processes = sorted({each.process for each in history.happenings if isinstance(each, recorded.MailboxOpened)})
     sets = {(sending.targets, sending.excluding) for sending in history.sendings.values()}
@@ -284,9 +288,9 @@ def _memberships(history, updates, owed):
 
 
 def _changes(updates, targets):
-    """By instant: arcs that may be there from then on, and arcs that are not there any more.
+    """Return, by instant, arcs that may exist from then on, and arcs that no longer exist.
 
-    Only of those over which a target ever reached somebody: there are many more.
+    Only arcs over which a target ever reached a process are returned, since there are many more arcs.
     """
     changes, children = [], defaultdict(set)
     for update in updates:

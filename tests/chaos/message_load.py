@@ -1,7 +1,7 @@
-"""Clients that send messages to groups through all servers, and one that changes who is below these groups.
+"""Clients that send messages to groups through all servers, and a client that changes the members of these groups.
 
     senders     number their messages, or send each again under its request id, until it is accepted or queued
-    mover       joins and leaves what may change; all else lasts as long as the run
+    mover       joins and leaves the changing arcs; all other arcs last as long as the run
 
     ring@a --> ring@b --> ring@c --> ring@d --> ring@e --> ring@a       a loop over all servers, with a short cut;
       |          ...                                                    below each a loop of its own with inner@
@@ -10,11 +10,11 @@
     roof@a --> west@b --> floor@d --> cellar@e                          two ways to one subgroup
       '------> east@c ----^
 
-    all@e  --> everybody who listens                                    club@a ... club@e: what the mover changes
+    all@e  --> every listener                                           club@a ... club@e: changed by the mover
 
-At each server all who are below one of the first three groups are so through one and the same node, or directly through
-arcs from one server: so whoever is cut off is cut off together with all others there, and nobody misses a message
-because another one there got it before (docs/messages.md, "Who gets it").
+At each server all members of one of the first three groups are reached through one and the same node, or directly
+through arcs from one server. So all members there are cut off together, and no member misses a message because another
+member there got it before (docs/messages.md, "Who gets it").
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ CLUBS = [f"club@{subnet}" for subnet in SUBNETS]
 STEADY, DEEP, WITNESS, VISITOR = (
     [f"{name}@{subnet}" for subnet in SUBNETS] for name in ("steady", "deep", "witness", "visitor")
 )
-"""In a ring and the fan; in an inner group; in a club, for the whole run; and who comes and goes."""
+"""Listeners: in a ring and the fan, in an inner group, in a club for the whole run, and those that come and go."""
 
 LASTING_ARCS = [
     *((RING[number], RING[(number + 1) % len(RING)], "group") for number in range(len(RING))),
@@ -64,7 +64,7 @@ PASSING_ARCS = [
     *((CLUBS[number], VISITOR[(number + 3) % len(CLUBS)], "process") for number in range(len(CLUBS))),
     *((CLUBS[number], CLUBS[(number + 2) % len(CLUBS)], "group") for number in range(len(CLUBS))),
 ]
-"""What the mover joins and leaves."""
+"""Arcs that the mover joins and leaves."""
 
 SETS = [
     *(((group,), ()) for group in (ALL, *RING, FAN[0], FAN[1], *CLUBS)),
@@ -72,7 +72,7 @@ SETS = [
     ((CLUBS[3], FAN[0], CLUBS[4]), ()),
     ((CLUBS[2],), (RING[2],)),
 ]
-"""What messages are sent to: targets, and exceptions."""
+"""Target sets of messages: targets, and exceptions."""
 
 OWED = {
     *((process, (ALL,)) for process in [*STEADY, *DEEP, *WITNESS, *VISITOR]),
@@ -81,7 +81,9 @@ OWED = {
     *((process, (FAN[1],)) for process in [STEADY[1], STEADY[3], STEADY[4]]),
     *((WITNESS[SUBNETS.index(targets[0].partition("@")[2])], targets) for targets, _ in SETS if targets[0] in CLUBS),
 }
-"""Who gets every message to which targets, whatever breaks: each of the sets has somebody like that."""
+"""Pairs of a process and targets whose every message it must get, whatever breaks. Each target set has such a
+process.
+"""
 
 NUMBERED_SENDERS = 3
 SINGLE_SENDERS = 3
@@ -92,7 +94,7 @@ BURST = 8
 
 SENDERS_THINK_SECONDS = 0.6
 PATIENCE_SECONDS = 60.0
-"""How long a sender that is told to stop tries to have accepted what it began."""
+"""Seconds for which a stopped sender tries to get its messages accepted."""
 
 UNANSWERED = (
     shadowtree.Unavailable,
@@ -100,11 +102,11 @@ UNANSWERED = (
     shadowtree.OutcomeUnknown,
     shadowtree.BacklogFull,
 )
-"""What a sender may be told while things break."""
+"""Errors that a sender may get while things break."""
 
 
 class Sender(Someone):
-    """What all senders have in common: they go on until all they began is accepted."""
+    """Shared base of all senders: they go on until all their messages are accepted."""
 
     def live(self, stop):
         """Send until the event is set, and then until all is accepted."""
@@ -124,7 +126,7 @@ class Sender(Someone):
         raise NotImplementedError
 
     def hand_in(self):
-        """Send what is not accepted; whether all is accepted now."""
+        """Send the messages that are not accepted. Return True if all are accepted now."""
         raise NotImplementedError
 
     def _new(self, number, sets):
@@ -135,7 +137,7 @@ class Sender(Someone):
         return sending
 
     def _sender_of(self, number):
-        """As whose it is judged: messages of one sender keep their order."""
+        """Return the sender under which messages are judged. Messages of one sender keep their order."""
         return self.name
 
 
@@ -145,19 +147,19 @@ class NumberedSender(Sender):
     def __init__(self, cluster, history, name):
         super().__init__(cluster, history, name)
         self._events = {}
-        """By first target, in order: message number n is event number n."""
+        """Events by first target, in order: message number n is event number n."""
         self._accepted = {}
-        """By first target, how many are."""
+        """Number of accepted messages by first target."""
 
     def do_one(self):
-        """A burst to a few groups."""
+        """Send a burst to a few groups."""
         for sets in self.chance.sample(SETS, 2):
             events = self._events.setdefault(sets[0][0], [])
             events += [self._new(len(events) + each, sets) for each in range(1, self.chance.randint(1, BURST) + 1)]
         return self.hand_in()
 
     def hand_in(self):
-        """All that is not accepted, to each first target."""
+        """Send all messages that are not accepted, to each first target."""
         waiting = [first for first, events in self._events.items() if self._accepted.get(first, 0) < len(events)]
         timeout = self.chance.choice([None, self._timeout()])
         try:
@@ -193,13 +195,13 @@ class SingleSender(Sender):
         self._waiting = None
 
     def do_one(self):
-        """One message."""
+        """Send one message."""
         if self._waiting is None:
             self._waiting = self._new(next(self._numbers), self.chance.choice(SETS))
         return self.hand_in()
 
     def hand_in(self):
-        """The last one, where it is not accepted."""
+        """Send the last message again if it is not accepted."""
         sending = self._waiting
         if sending is None:
             return True
@@ -222,7 +224,7 @@ class SingleSender(Sender):
 
 
 class QueueingSender(SingleSender):
-    """Has any server keep a message for a home that is away. What different servers keep has no order."""
+    """Has any server queue a message for an absent home. Messages queued at different servers have no order."""
 
     def _sender_of(self, number):
         return f"{self.name}-{number}"
@@ -254,7 +256,7 @@ class Mover(Writer):
             self.history.messages.note_mailbox(process, mailbox)
 
     def do_one(self):
-        """One arc, or again the last one, until it is known what became of it."""
+        """Change one arc, or repeat the last change until its outcome is known."""
         if self._last is None:
             arc = self.chance.choice(PASSING_ARCS)
             operation = leaving(*arc[:2]) if arc in self._joined else joining(*arc)
@@ -271,7 +273,7 @@ class Mover(Writer):
 
 
 def new_senders(cluster, history):
-    """All of them."""
+    """Return all senders."""
     return [
         *(NumberedSender(cluster, history, f"numbered-{number}") for number in range(NUMBERED_SENDERS)),
         *(SingleSender(cluster, history, f"single-{number + 2}") for number in range(SINGLE_SENDERS)),

@@ -1,4 +1,4 @@
-"""One run: servers, load, faults; then rest, and whether all that clients were told is true."""
+"""One run: servers, load, faults, then rest, and the judgement of all answers to clients."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUIET_SECONDS = 10.0
 """Within what time after the last fault nothing may go on any more."""
 
 PATIENCE_SECONDS = 60.0
-"""How long to wait for it all the same, so that what else is wrong is found too."""
+"""Seconds for which rest is awaited beyond the limit, so that other faults are found too."""
 
 LAST_CALL_SECONDS = 30.0
 SHOWN = 20
@@ -39,14 +39,14 @@ SHOWN = 20
 
 @dataclass
 class Report:
-    """What one run did and found."""
+    """Events and findings of one run."""
 
     seed: int
     seconds: float
     every: float
     faults: list
     links: str = ""
-    """How links were broken."""
+    """Kind of the links."""
     history: History = field(default_factory=History)
     unknown: int = 0
     """Updates whose outcome was unknown when the faults ended."""
@@ -61,11 +61,11 @@ class Report:
     handed_after: float | None = None
     """Seconds from then until all of it was handed out everywhere; None: never."""
     own_processors: float = 0.0
-    """How many processors this process, that of all clients, had meanwhile: with one it could do no more."""
+    """Processors that this process, which runs all clients, used meanwhile. One is the most that it can use."""
     failures: list = field(default_factory=list)
 
     def lines(self):
-        """The report, for people."""
+        """Return the report as lines."""
         updates = self.history.updates
         kinds = Counter(str(fault.kind) for fault in self.faults)
         refused = Counter(update.why[-1].said for update in self.history.with_outcome(Outcome.REFUSED))
@@ -113,9 +113,10 @@ def run(
     quiet_limit=QUIET_SECONDS,
     say=lambda line: None,
 ):
-    """Let servers live in a folder for so long, a fault every so many seconds; returns the report.
+    """Let servers live in a folder for some seconds, with a fault every `every` seconds. Return the report.
 
-    `writers`, `readers`: how many clients change the graph, and ask about it. `say` is told each fault as it begins.
+    `writers`, `readers`: numbers of clients that change the graph, and that ask about it.
+    `say`: called with each fault as it begins.
     """
     report = Report(seed, seconds, every, plan(seed, seconds=seconds, every=every, servers=len(SUBNETS)))
     report.writers, report.readers, report.quiet_limit = writers, readers, quiet_limit
@@ -131,7 +132,7 @@ def run(
 
 
 def _trouble(cluster, report, say):
-    """Load and faults, until all is quiet and everybody was handed all."""
+    """Run load and faults until all is quiet and every endpoint was handed all messages."""
     history, over, healed = report.history, threading.Event(), threading.Event()
     writers = [Writer(cluster, history, f"writer-{number}") for number in range(report.writers)]
     readers = [Reader(cluster, history, f"reader-{number}") for number in range(report.readers)]
@@ -256,7 +257,7 @@ def _judge(cluster, report):
 
 
 def _judge_messages(report):
-    """Nothing that was accepted is lost, twice or out of sequence for anybody, and nobody was handed anything else."""
+    """Judge messages: none is lost, repeated, out of sequence or invented for any endpoint."""
     history = report.history
     lost = [sending for sending in history.messages.sendings.values() if sending.told is None]
     report.failures += [f"not accepted in the end: {sending.payload.decode()}" for sending in lost[:SHOWN]]
@@ -280,7 +281,7 @@ def _learn(unknown, clients, failures):
 
 
 def _compare(graphs, done, failures):
-    """Before any request was repeated each server had the graph of what was done by then, and of nothing else."""
+    """Compare each server's graph, read before any request was repeated, with the updates done by then."""
     expected = rows(Timeline(done, SUBNETS).model)
     for subnet, graph in zip(SUBNETS, graphs, strict=True):
         found = {(arc.parent, arc.child, arc.kind) for arc in graph}
@@ -289,7 +290,7 @@ def _compare(graphs, done, failures):
 
 
 def _nothing_is_stuck(clients, model):
-    """A resolution in order waits for all updates that were ordered before it: each ends."""
+    """Require that no update is stuck: a resolution in order waits for all updates ordered before it, and each ends."""
     for number, group in enumerate(sorted(model.groups)):
         clients[number % len(clients)].resolve(group, consistency="ordered")
 

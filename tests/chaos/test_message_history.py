@@ -28,7 +28,9 @@ def updates(**bob):
 
 
 class Run:
-    """Two listen, then three messages of one sender are accepted; who listens again is handed what a test says."""
+    """A run with two listeners and three accepted messages of one sender. A test chooses what a new listener is
+    handed.
+    """
 
     def __init__(self):
         self.messages = MessageHistory()
@@ -44,7 +46,7 @@ class Run:
         return self.messages.happenings[-1].at
 
     def listen(self, *numbers, process=ANN, acknowledged=(), at=None):
-        """A stream that is handed these messages, each at the position of its number if not elsewhere."""
+        """Add a stream that is handed these messages, each at the position of its number by default."""
         stream = self.messages.note_began(process, "")
         for place, number in enumerate(numbers):
             self.hand(stream, number, position=(at or numbers)[place])

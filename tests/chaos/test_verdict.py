@@ -25,7 +25,7 @@ UPDATES = [
     done(5, LeaveArc(TOP, LOW), asked=9, told=10),
     done(6, DeleteGroup(LOW, True), asked=11, told=inf),
 ]
-"""The last one was done, but nobody was told."""
+"""Updates, of which the last was done, but no client was told."""
 
 
 def judge(kind, names, answer, *, asked, told):

@@ -1,12 +1,14 @@
-"""Whether what clients were told can be true, given in which order the updates were done.
+"""Judge of clients' answers, given the order in which the updates were done.
 
-Updates that were done are carried out one after another, in the order of their revisions, on a brute-force model: each
-must have been possible. (But a group may be deleted while the server of a group above it is out of reach, and there its
-membership may be left in the meantime: of two that ended it, one came second and did not know.) From this follows when
-each arc was there *for sure* (it was acknowledged before, and nobody had asked to remove it yet) and when *perhaps* (it
-had been asked for, and its removal was not acknowledged). A complete answer must have everybody who is reached over
-what was there for sure throughout the call, and nobody who is not reached over what was there perhaps at some time in
-it.
+The updates that were done are carried out one after another, in the order of their revisions, on a brute-force model.
+Each must have been possible. (One exception: a group may be deleted while the server of a group above it is out of
+reach, and its membership may be left there in the meantime. Of two updates that ended it, one came second and did not
+know.)
+
+So each arc was there *for sure* while it was acknowledged and no client had asked to remove it yet, and *perhaps* while
+it had been asked for and its removal was not acknowledged. A complete answer must have every member that is reached
+over arcs that were there for sure throughout the call. It must have no member that is not reached over arcs that were
+there perhaps at some time in the call.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ from tests.chaos.history import OF_NO_GROUP, Outcome
 from tests.integration.nameserver.recorded_updates import one_after_another
 
 NO_CHILD = ""
-"""In the place of the child: the group itself, as in an export."""
+"""Child of a row about the group itself, as in an export."""
 
 
 @dataclass
 class Stay:
-    """From when to when one arc or group was there, each end as asked for and as told."""
+    """Time span of one arc or group, each end as asked for and as told."""
 
     came_asked: float
     came_told: float
@@ -34,21 +36,21 @@ class Stay:
     went_told: float = inf
 
     def is_sure(self, asked, told):
-        """Whether it was there all through a call."""
+        """True if the arc was there all through a call."""
         return self.came_told <= asked and told <= self.went_asked
 
     def is_possible(self, asked, told):
-        """Whether it may have been there at some time in a call."""
+        """True if the arc may have been there at some time in a call."""
         return self.came_asked <= told and asked <= self.went_told
 
 
 class Timeline:
-    """What was there when."""
+    """Arcs and groups over time."""
 
     def __init__(self, done, subnets):
-        """`done`: the updates that were done, of which `told` is infinite where nobody was told so.
+        """Build the timeline. `done`: the updates that were done. `told` is infinite where no client was told so.
 
-        Raises `AssertionError` where they cannot all have been done.
+        Raises `AssertionError` if they cannot all have been done.
         """
         self.newest, self.model = "", None
         self._stays = defaultdict(list)
@@ -66,24 +68,24 @@ class Timeline:
             self.newest, self.model, there = revision, model, now
 
     def sure(self, asked, told):
-        """The arcs and groups that were there all through a call."""
+        """Return the arcs and groups that were there all through a call."""
         return {arc for arc in self._stays if self.is_sure(arc, asked, told)}
 
     def possible(self, asked, told):
-        """Those that may have been there at some time in a call."""
+        """Return the arcs and groups that may have been there at some time in a call."""
         return {arc for arc in self._stays if self.is_possible(arc, asked, told)}
 
     def is_sure(self, arc, asked, told):
-        """Whether one of them was there all through a call."""
+        """True if an arc or group was there all through a call."""
         return any(stay.is_sure(asked, told) for stay in self._stays.get(arc, ()))
 
     def is_possible(self, arc, asked, told):
-        """Whether it may have been there at some time in it."""
+        """True if an arc or group may have been there at some time in a call."""
         return any(stay.is_possible(asked, told) for stay in self._stays.get(arc, ()))
 
 
 def contradictions(history, timeline):
-    """One line for each complete answer, and each refusal of a single operation, that cannot be true."""
+    """Return one line for each complete answer, and each refusal of a single operation, that cannot be true."""
     lines = [line for read in history.reads for line in _contradictions_of(read, timeline)]
     refused = history.with_outcome(Outcome.REFUSED)
     return lines + [line for update in refused for line in _wrong_refusals(update, timeline)]
@@ -102,7 +104,7 @@ def _contradictions_of(read, timeline):
 
 
 def _wrong_refusals(update, timeline):
-    """A refusal names what was there, or was not; it must have been so at some time in the call."""
+    """Yield refusals that cannot be true. The named state must have held at some time in the call."""
     call = update.asked, update.told
     where = f"{update.request_id} {update.operations}: {update.why[-1]}"
     match update.why[-1].said, update.operations:
@@ -128,7 +130,7 @@ def _found(read):
 
 
 def _expected(read, arcs):
-    """What the answer is where exactly these arcs and groups are there."""
+    """Return the answer if exactly these arcs and groups exist."""
     match read.kind:
         case "resolve":
             return _reached(arcs, read.names[0], downwards=True)
@@ -156,13 +158,13 @@ def _reached(arcs, start, *, downwards):
 
 
 def rows(model):
-    """A model as an export tells it: (parent, child, kind), groups without members as parents of nobody."""
+    """Return a model as export rows: (parent, child, kind). A group without members is the parent of no child."""
     arcs = {(parent, child, kind.name.lower()) for (parent, child), (kind, _) in model.arcs.items()}
     return arcs | {(group, NO_CHILD, "group") for group in model.groups - {parent for parent, _ in model.arcs}}
 
 
 def was_done(update, *, counters):
-    """Whether an update that was acknowledged later was done before the servers had these newest counters.
+    """True if an update that was acknowledged later was done before the servers had these newest counters.
 
     A coordinator gives an update a higher counter than all that it has seen.
     """

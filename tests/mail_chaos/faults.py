@@ -1,4 +1,4 @@
-"""What breaks when: drawn from a seed, so that the same seed breaks the same things at the same times."""
+"""The faults and their times, drawn from a seed: the same seed breaks the same things at the same times."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ KINDS = {
     "stalled_inbox": "a mail server that answers nothing",
     "cut_connections": "connections to a mail server cut",
 }
-"""By the name of the method of `Organisations`: what it breaks."""
+"""Broken things by the method of `Organisations`."""
 
 OF_NAME_SERVERS = {"killed_server", "stopped_server", "parted"}
 SHORT_SECONDS = (0.0, 2.0)
 LONG_SECONDS = (2.0, 10.0)
-"""How long a fault lasts, at least and at most, each half of the time."""
+"""Shortest and longest duration of a fault in seconds, each half of the time."""
 REST_SECONDS = 6.0
-"""From the end of one fault of something to the next of the same: to start takes a while."""
+"""Seconds from the end of one fault of a thing to its next fault. A start takes a while."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One thing that goes wrong; `begins` and `ends` in seconds since the first could have begun."""
+    """A fault. `begins` and `ends`: seconds since the first possible fault."""
 
     kind: str
     begins: float
@@ -42,15 +42,15 @@ class Fault:
 
     @property
     def things(self):
-        """What it breaks, of which one thing at a time goes wrong."""
+        """Return the things it breaks, as (part, organisation). A thing has only one fault at a time."""
         part = self.kind.rpartition("_")[2] if self.kind not in ("parted", "cut_connections") else self.kind
         return {(part, name) for name in self.organisations}
 
 
 def plan(seed, *, seconds, every):
-    """A fault every so many seconds; each ends by itself within the time, and several may last at once.
+    """Return a fault every `every` seconds. Each ends by itself within the time, and several may last at once.
 
-    Kinds come in shuffled rounds, so that a short run has as many of them as it can.
+    Kinds come in shuffled rounds, so that a short run has as many of them as possible.
     """
     chance = random.Random(seed)
     found, rested_at, kinds = [], {}, []

@@ -1,4 +1,4 @@
-"""What senders and inboxes wrote down, and whether it is as it must be."""
+"""Records of senders and inboxes, and their judge."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tests.mail_chaos.scene import CENTRAL, HOMES, home_of
 
 @dataclass
 class Sending:
-    """A message that somebody hands a gateway until it is accepted for all of its lists."""
+    """A message that a sender hands a gateway until it is accepted for all of its lists."""
 
     name: str
     lists: tuple[str, ...]
     accepted: set[str] = field(default_factory=set)
-    """Those that it was accepted for."""
+    """Lists for which it was accepted."""
     attempts: int = 0
 
 
@@ -28,7 +28,9 @@ class Taken:
     name: str
     people: tuple[str, ...]
     is_known: bool = False
-    """Whether the gateway is known to have the reply: it said something after it. Then it knows that they have it."""
+    """True if the gateway is known to have the reply, since it sent more after it. Then it knows that they have the
+    copy.
+    """
 
 
 class History:
@@ -38,21 +40,21 @@ class History:
         self.sendings = {}
         self.taken = []
         self.unexpected = []
-        """What nobody should be told."""
+        """Replies that no sender should get."""
         self.counts = Counter()
         self._lock = threading.Lock()
 
     def note(self, sending):
-        """Before it is handed over for the first time."""
+        """Note a message before it is handed over for the first time."""
         self.sendings[sending.name] = sending
 
     def count(self, what):
-        """One more of it."""
+        """Count one more occurrence."""
         with self._lock:
             self.counts[what] += 1
 
     def copies(self):
-        """By message and person, the transactions that brought it."""
+        """Return the transactions that brought a message to a person, by message and person."""
         found = defaultdict(list)
         for each in tuple(self.taken):
             for person in each.people:
@@ -61,7 +63,7 @@ class History:
 
 
 def lost(history, scene):
-    """Who lacks what was accepted."""
+    """Return the people who lack an accepted message."""
     has = {*history.copies()}
     return [
         f"{person} of {group} never got {sending.name}"
@@ -73,9 +75,9 @@ def lost(history, scene):
 
 
 def faults(history, scene, *, may_serve_twice=False):
-    """All that is wrong, a line each.
+    """Return all violations, a line each.
 
-    `may_serve_twice`: whether name servers failed, so that two gateways may have served somebody of nobody's subnet.
+    `may_serve_twice`: True if name servers failed, so that two gateways may have served a foreign person.
     """
     found = [*history.unexpected, *lost(history, scene)]
     found += [f"{each.name} was never accepted" for each in history.sendings.values() if each.accepted != {*each.lists}]
@@ -98,6 +100,6 @@ def faults(history, scene, *, may_serve_twice=False):
 
 
 def repeats(history, *, of_nobody=True):
-    """Copies for somebody who had one; without `of_nobody`, of people whom a subnet owns."""
+    """Return repeated copies. Without `of_nobody`, only those of people whose subnet has an owner."""
     counted = {key: copies for key, copies in history.copies().items() if of_nobody or home_of(key[1]) is not None}
     return sum(len(copies) - 1 for copies in counted.values())

@@ -11,17 +11,17 @@ from tests.fakes.loop_in_thread import LoopInThread
 from tests.mail_chaos.history import Taken
 
 TRANSACTION_SECONDS = 0.02
-"""From when an inbox has a message to when it says so: so that transactions are under way when something breaks."""
+"""Seconds from receiving a message to replying, so that transactions are under way when something breaks."""
 LINE_LIMIT = 1_000_000
 
 _NAME = re.compile(rb"^Message-ID: <([^@>]+)@", re.M)
 
 
 class Inbox:
-    """That of one organisation; what it takes goes into a history. Its port stays."""
+    """The inbox of one organisation. It records what it takes in a history. Its port stays."""
 
     def __init__(self, organisation, history, *, seed=0, deferred=0.0):
-        """`deferred`: the part of people that it refuses for now, by chance."""
+        """Create an inbox. `deferred`: share of people that it refuses for now, by chance."""
         (self.port,) = unused_ports(1)
         self._organisation = organisation
         self._history = history
@@ -47,7 +47,7 @@ class Inbox:
         self._loop.run(self._listen())
 
     def vanish(self):
-        """As if it were killed: connections break in the middle, new ones are refused."""
+        """Act as if killed: connections break in the middle, and new ones are refused."""
         self._loop.run(self._close())
 
     def cut(self):
@@ -71,7 +71,7 @@ class Inbox:
         self._loop.run(self._set(self._says_so.set))
 
     def defer_nobody(self):
-        """Refuse nobody from now on."""
+        """Refuse no person from now on."""
         self._deferred = 0.0
 
     async def _begin(self):

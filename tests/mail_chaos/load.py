@@ -1,4 +1,4 @@
-"""Who sends messages to lists, tries again what waits, and joins and leaves: threads, until they are told to end."""
+"""Threads that send messages to lists, retry waiting messages, and join and leave, until they are stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Sender:
         self._name = name
 
     def live(self, over, count=None):
-        """Until `over` is set, or for so many messages."""
+        """Send until `over` is set, or until `count` messages are sent."""
         number = 0
         while not over.is_set() and number != count:
             number += 1
@@ -45,7 +45,9 @@ class Sender:
         return tuple(self._chance.sample(some, self._chance.randint(1, len(some))))
 
     def send(self, name, lists):
-        """Until it is accepted; what is not is tried again alone, as mail servers do."""
+        """Send a message until it is accepted. A list that was not accepted is tried again alone, as mail
+        servers do.
+        """
         sending = Sending(name, lists)
         self._history.note(sending)
         while waiting := [group for group in lists if group not in sending.accepted]:
@@ -69,7 +71,7 @@ class Sender:
 
 
 def deliver(port, name, groups):
-    """One transaction of LMTP: a reply for each list."""
+    """Make one transaction of LMTP. Return a reply for each list."""
     with socket.create_connection(("127.0.0.1", port), timeout=REPLY_SECONDS) as connection:
         lines = connection.makefile("rb")
 
@@ -113,7 +115,7 @@ class Mover:
         self._chance = random.Random(f"{seed} mover")
 
     def live(self, over):
-        """Until `over` is set."""
+        """Join and leave until `over` is set."""
         clients = [self._organisations.client(name) for name in LISTS_OF]
         while not over.wait(MOVE_SECONDS):
             group, person = self._chance.choice(self.LISTS), self._chance.choice(self._people)
@@ -129,12 +131,12 @@ class Mover:
 
 
 class Postmaster:
-    """Has gateways try again what waits: by themselves they do after a minute at the earliest."""
+    """Has gateways retry waiting messages. By themselves they retry after a minute at the earliest."""
 
     def __init__(self, organisations):
         self._organisations = organisations
 
     def live(self, over):
-        """Until `over` is set."""
+        """Retry until `over` is set."""
         while not over.wait(RETRY_SECONDS):
             self._organisations.retry_all()

@@ -97,7 +97,7 @@ class Gateway:
         assert line.startswith("serving mail"), f"{line}{self._log.read_text()}"
 
     def waiting(self):
-        """The messages that are not final; None: it does not answer."""
+        """Return the messages that are not final. None if the gateway does not answer."""
         try:
             answer = asyncio.run(ask(self.settings.distribution.control, Request("queue")))
         except ControlError:
@@ -105,7 +105,7 @@ class Gateway:
         return answer.messages
 
     def retry(self):
-        """Have it try now what waits; returns whether there was nothing."""
+        """Have the gateway retry waiting messages now. Return True if there were none."""
         waiting = self.waiting()
         try:
             for each in waiting or ():
@@ -115,7 +115,7 @@ class Gateway:
         return waiting == ()
 
     def expand(self, group):
-        """What `mail expand` tells: who would get a message."""
+        """Return the people whom `mail expand` names as recipients."""
 
         async def told():
             async with Client(self.settings.server, timeout=END_SECONDS) as client:
@@ -172,16 +172,16 @@ class Organisations:
         process.communicate(END_SECONDS)
 
     def client(self, name):
-        """A new client of the name server of an organisation."""
+        """Return a new client of the name server of an organisation."""
         return shadowtree.Client(self.servers.address(ORGANISATIONS.index(name)), timeout=CALL_SECONDS)
 
     def retry_all(self):
-        """Have all gateways try what waits; returns whether nothing does, anywhere."""
+        """Have all gateways retry. Return True if no message waits anywhere."""
         are_done = [gateway.retry() for gateway in self.gateways.values()]
         return all(are_done)
 
     def defer_nobody(self):
-        """Inboxes take everybody from now on."""
+        """Let inboxes take mail for every person from now on."""
         for inbox in self.inboxes.values():
             inbox.defer_nobody()
 
@@ -239,7 +239,7 @@ class Organisations:
 
     @contextmanager
     def stopped_server(self, name):
-        """A name server that neither hears nor says anything."""
+        """Stop a name server, so that it neither hears nor says anything."""
         with self.servers.stopped(ORGANISATIONS.index(name)):
             yield
 
@@ -254,7 +254,7 @@ class Organisations:
 
     @contextmanager
     def no_inbox(self, name):
-        """A mail server that was killed."""
+        """Kill a mail server."""
         self.inboxes[name].vanish()
         try:
             yield
@@ -263,7 +263,7 @@ class Organisations:
 
     @contextmanager
     def stalled_inbox(self, name):
-        """One that answers nothing."""
+        """Stall a mail server, so that it answers nothing."""
         self.inboxes[name].stall()
         try:
             yield
@@ -272,7 +272,7 @@ class Organisations:
 
     @contextmanager
     def in_the_middle(self, name):
-        """While a mail server has a message, and has not said so."""
+        """Hold a transaction of a mail server that has a message and has not replied."""
         inbox = self.inboxes[name]
         inbox.hold()
         try:
@@ -283,6 +283,6 @@ class Organisations:
 
     @contextmanager
     def cut_connections(self, name):
-        """To a mail server that stays."""
+        """Cut the connections to a mail server that stays up."""
         self.inboxes[name].cut()
         yield

@@ -1,4 +1,4 @@
-"""One run: gateways, load, faults; then rest, and whether everybody has got what they should, once."""
+"""One run: gateways, load, faults, then rest, and the check that each person got every message once."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.mail_chaos.scene import HOMES, LISTS_OF, ORGANISATIONS, scene
 
 PEOPLE = 12
 SENDERS = 2
-"""Of each organisation."""
+"""Senders of each organisation."""
 QUIET_SECONDS = 60.0
-"""Within what time after the last fault everybody must have everything, and queues must be empty."""
+"""Seconds after the last fault within which each person must have every message, and queues must be empty."""
 PATIENCE_SECONDS = 240.0
-"""How long that is waited for all the same, so that what else is wrong is found too."""
+"""Seconds for which this is awaited all the same, so that other faults are found too."""
 DEFERRED = 0.05
 """The part of people whom mail servers refuse for now."""
 KILL_LIMIT = 4 * 200
@@ -32,7 +32,7 @@ LAST = "last"
 
 @dataclass
 class Report:
-    """What one run did and found."""
+    """Events and findings of one run."""
 
     seed: int
     seconds: float
@@ -44,7 +44,7 @@ class Report:
     failures: list = field(default_factory=list)
 
     def lines(self):
-        """The report, for people."""
+        """Return the report as lines."""
         kinds, history = Counter(fault.kind for fault in self.faults), self.history
         yield f"seed {self.seed}: {self.seconds:.0f} s, {len(self.faults)} faults"
         yield from (f"  {kinds[kind]:4d}  {what}" for kind, what in KINDS.items() if kinds[kind])
@@ -129,7 +129,7 @@ def _judge(organisations, report, people):
 
 
 def _who_gets_the_last(organisations, report, people):
-    """One more message to each list goes to exactly those whom `mail expand` names."""
+    """Send one more message to each list, and require that it reaches exactly the people whom `mail expand` names."""
     history, found = report.history, []
     for organisation, groups in LISTS_OF.items():
         sender = Sender(organisations, history, organisation, seed=report.seed, every=0, name=LAST)

@@ -1,4 +1,4 @@
-"""What breaks follows from the seed, and what it breaks is what can be broken."""
+"""The faults follow from the seed, and each breaks a thing that can be broken."""
 
 from tests.mail_chaos.faults import KINDS, REST_SECONDS, plan
 from tests.mail_chaos.organisations import Organisations

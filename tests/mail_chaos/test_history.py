@@ -1,4 +1,4 @@
-"""What is planted in a history that is right is found, and nothing else is."""
+"""Faults planted in a correct history are found, and no others."""
 
 import pytest
 
@@ -10,7 +10,7 @@ LASTING = SCENE.lasting
 
 
 def sent(history, name, *lists):
-    """A message that everybody of some lists gets once."""
+    """Add a message that every member of some lists gets once."""
     sending = Sending(name, lists, {*lists})
     history.note(sending)
     people = set().union(*(LASTING[group] for group in lists))

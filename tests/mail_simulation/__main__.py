@@ -42,7 +42,7 @@ def main():
 
 
 def say(line):
-    """One line, at once."""
+    """Print one line at once."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 

@@ -1,11 +1,13 @@
-"""The course of messages from seeds: crashes between any two effects, a mail server that defers, refuses and forgets.
+"""Messages from seeds: crashes between any two effects, a mail server that defers, refuses and forgets.
 
-What holds at the end: everybody whom a list reached since the message was accepted got it, or bounced; nobody else did;
-and nobody got it twice, unless the gateway was killed while just that transaction was under way. Whatever is held or
-dropped on its way, owners are told of it. A letter reaches the one person it is for.
+Invariants at the end:
+- every person whom a list reached since the message was accepted got it, or bounced, and no other person did;
+- no person got it twice, unless the gateway was killed while that transaction was under way;
+- owners are told of every message that is held or dropped on its way;
+- a letter reaches the one person it is for.
 
-Owners decide by the tokens of notes that reached them, again and again: what was decided first holds, for its list
-alone. Who asks to join is told what they decided, and joins if they accepted, and not otherwise.
+Owners decide by the tokens of notes that reached them, again and again. The first decision holds, for its list alone. A
+person who asks to join is told the decision, and joins only if the owners accepted.
 """
 
 import quopri
@@ -47,7 +49,7 @@ from mailing.rules.spooled import FINAL_STATES, Destination, Message, Standing, 
 LISTS = ("a@l.example", "b@l.example", "c@l.example")
 OWNERS = {"owner@x.example"}
 WAITS = "c@l.example"
-"""Nobody gets a message to this list while a part of it is out of reach."""
+"""List to which no message is delivered while a part of it is out of reach."""
 PEOPLE_LIMIT = 15
 STEPS = 150
 SECRET = b"s" * 32
@@ -67,12 +69,12 @@ class World:
         self.copies, self.bounced, self.killed_under_way = Counter(), set(), Counter()
         self.accepted = {}
         self.to_tell = set()
-        """What was held or dropped by a rule, and by nobody since: messages and groups."""
+        """Messages and groups that a rule held or dropped, and that no owner has decided since."""
         self.notes, self.addresses = {}, {}
         self.letters, self.granted = {}, set()
         self.requests, self.joined, self.refused = {}, set(), set()
         self.decided = {}
-        """What an owner decided by mail: the outcome, and whom the list had reached by then."""
+        """Decisions of owners by mail: the outcome, and the people whom the list had reached by then."""
         self.answered = set()
         self.transactions = 0
         self.is_healed = False
@@ -151,7 +153,7 @@ class World:
                 assert count <= place.people_limit, "a large message went without an owner's word"
 
     def check_told(self, request, content):
-        """What is written is what is so."""
+        """Require that a note says what is true."""
         (place,), person = request.destinations, self.requests[request.id][0]
         text = " ".join(quopri.decodestring(content).decode().split())
         says = "is a member of" if place.standing is Standing.GOES else "did not accept"
@@ -160,7 +162,7 @@ class World:
         assert (place.standing is Standing.GOES) == ((person, place.group) in self.joined)
 
     def decide(self, kind, id_, groups=LISTS):
-        """Somebody who decides needs to be told no more."""
+        """Note a decision. The person who decides needs no further note."""
         for place in self.messages[id_].destinations:
             if place.is_to_note and place.group in groups:
                 self.to_tell.discard((id_, place.group))
@@ -168,7 +170,7 @@ class World:
             self.tell(kind(id_))
 
     def accept(self):
-        """A transaction, repeated until it is answered, as a mail server does."""
+        """Make a transaction, repeated until it is answered, as a mail server does."""
         id_ = f"m{self.random.randrange(4)}"
         groups = self.random.sample(LISTS, self.random.randint(1, 2))
         places = tuple(self.destination(group) for group in groups)
@@ -184,7 +186,7 @@ class World:
         self.accepted.setdefault(id_, set()).update(groups)
 
     def write(self):
-        """A letter, of which the gateway is told until it is safe, and what it asked for, which is done once."""
+        """Write a letter, repeated to the gateway until it is safe. Its request is carried out once."""
         id_, person = f"letter{self.random.randrange(4)}", f"w{self.random.randrange(4)}@x.example"
         person = self.letters.setdefault(id_, person)
         place = Destination("a@l.example", "a-request@l.example", False)
@@ -199,7 +201,7 @@ class World:
             self.granted.add(id_)
 
     def ask_to_join(self):
-        """Somebody wants to; told until it is safe."""
+        """Ask to join, repeated until the request is safe."""
         person, group = f"r{self.random.randrange(6)}@x.example", self.random.choice(LISTS)
         owners = "owners@l.example" if self.random.random() < 0.8 else ""
         request = request_of(Command(group, Word.JOIN, "", group, ""), person, owners, self.date)
@@ -212,7 +214,7 @@ class World:
             self.tell(Written(request, person, b"", number))
 
     def decide_by_mail(self):
-        """An owner writes to an address of a note that has reached her, until that is durable."""
+        """Let an owner write to an address of a note that has reached her, until that is durable."""
         read = [note for note in self.notes if any(self.copies[note, owner] for owner in OWNERS)]
         addresses = [address for note in read for address in self.addresses[note]]
         if not addresses:
@@ -303,7 +305,7 @@ class World:
             self.tell(event)
 
     def admit(self, request, luck):
-        """Somebody joins, unless the name server is away, or has that name for something else."""
+        """Admit a person, unless the name server is away, or has another use for that name."""
         (place,) = self.messages[request.id].destinations
         assert place.standing is Standing.GOES or self.messages[request.id].is_dropped, "she joins before it is durable"
         if luck < 0.3:
@@ -443,7 +445,7 @@ def check(world):
 
 
 def run(seed):
-    """One seed: how many copies there were, how many to somebody who had one, and what owners decided by mail.
+    """Run one seed. Return the numbers of copies, of repeated copies, and of owners' decisions by mail.
 
     Raises `AssertionError`.
     """

@@ -1,9 +1,9 @@
-"""Servers that stay away for days, from seeds: who is told of a message that was given up; crashes between effects.
+"""Servers that stay away for days, from seeds: reports of messages that were given up, and crashes between effects.
 
-What holds: an author whom the mail server confirms gets a report of each message that was given up for a server, it
-names just these servers, and nobody else is written to. Somebody may say before that a server is waited for no longer.
-Owners have the servers in the note of the day. Nothing is told of a message whose servers came back in time, and no
-person is ever named.
+Invariants: an author whom the mail server confirms gets a report of each message that was given up for a server. The
+report names just these servers, and no other person gets one. A person may say before that a server is no longer waited
+for. The owners' note of the day names the servers. A message whose servers came back in time has no report, and no
+report ever names a person.
 """
 
 import random
@@ -38,7 +38,7 @@ LIST, OWN, OTHERS = "all@a.example", "a.example", ("b.example", "c.example")
 OWNER = "chair@x.example"
 HOURS = 3_600
 STEPS = 40
-"""Of six hours: messages are tried for five days."""
+"""Number of steps of six hours each. Messages are tried for five days."""
 
 
 class World:
@@ -52,7 +52,7 @@ class World:
         self.accepted, self.answered, self.shares = {}, set(), defaultdict(set)
         self.reports, self.notes, self.crashes, self.dropped = defaultdict(dict), {}, 0, set()
         self.given_up = defaultdict(list)
-        """For which servers each message was given up, as it was written: one that is back after that was named."""
+        """Servers for which each message was given up, as recorded. A server that came back later was named."""
         self.start()
 
     def start(self):

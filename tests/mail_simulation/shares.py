@@ -1,8 +1,8 @@
-"""Shares from seeds: three gateways, crashes between any two effects, servers away, answers lost, shares that repeat.
+"""Shares from seeds: three gateways, crashes between any two effects, servers away, answers lost, repeated shares.
 
-What holds at the end: everybody who was in a list all the time got the message, nobody who never was did, and nobody
-got it twice, unless a gateway was killed while just that transaction was under way. A person whom a server owns is
-served by its gateway, where it has one; who is handed a message is who is told to have got it.
+Invariants at the end: every person who was in a list all the time got the message, and no person who never was in it
+did. No person got it twice, unless a gateway was killed while that transaction was under way. A native person is served
+by the gateway of its server, if there is one. The people who are handed a message are the people reported to have it.
 """
 
 import random
@@ -33,19 +33,19 @@ from mailing.rules.spooled import FINAL_STATES, Destination, Origin, OtherShare,
 
 SERVERS = ("a.example", "b.example", "c.example")
 WITHOUT = "c.example"
-"""In some seeds, without a gateway."""
+"""Server without a gateway in some seeds."""
 LISTS = {"a.example": ("all@a.example", "news@a.example"), "b.example": ("lab@b.example",)}
 WAITS = "news@a.example"
-"""Nobody gets a message to this list while a part of it is out of reach."""
+"""List to which no message is delivered while a part of it is out of reach."""
 NATIVE = [f"p{number}@{server}" for server in SERVERS for number in range(6)]
 FOREIGN = [f"f{number}@nowhere.example" for number in range(4)]
 BY_WAY_OF = 0.2
-"""How many memberships lead through a group of some server, and are unknown while that one is away."""
+"""Share of memberships that lead through a group of some server, and are unknown while it is away."""
 STEPS = 200
 
 
 def home_of(person):
-    """The server that owns a person; None: nobody does."""
+    """Return the server that owns a person. None if the person is foreign."""
     server = person.rpartition("@")[2]
     return server if server in SERVERS else None
 
@@ -62,7 +62,7 @@ class Entry:
 
 @dataclass
 class Sending:
-    """A message of delivery: to which servers it is still to come."""
+    """A message of delivery, with the servers to which it is still to come."""
 
     message: str
     groups: tuple
@@ -72,7 +72,7 @@ class Sending:
 
 
 class Gateway:
-    """One gateway with its spool, and what its name server keeps for it."""
+    """A gateway with its spool, and the messages that its name server keeps for it."""
 
     def __init__(self, world, server):
         self.world, self.server = world, server
@@ -183,7 +183,9 @@ class Gateway:
         self.tell(Posted(effect.message.id, tuple(effect.destinations), sending.waiting <= world.away, waiting))
 
     def take(self):
-        """The next share; it is acknowledged once it is durable, and comes again where that is not known."""
+        """Take the next share. It is acknowledged once it is durable, and comes again if the acknowledgement is
+        lost.
+        """
         entry = self.log[self.at]
         own = set(LISTS.get(self.server, ()))
         origin = None if own & set(entry.groups) else Origin("lists.elsewhere.example", "trace")
@@ -247,14 +249,14 @@ class World:
             group: {person for person in (*NATIVE, *FOREIGN) if self.random.random() < 0.5} for group in every
         }
         self.places = {person: sorted(self.random.sample(SERVERS, self.random.randint(1, 2))) for person in FOREIGN}
-        """Of those whom nobody owns: whose groups they are in."""
+        """Servers whose groups each foreign person is in."""
         self.ways = {
             (group, person): self.random.choice(SERVERS)
             for group in every
             for person in (*NATIVE, *FOREIGN)
             if self.random.random() < BY_WAY_OF
         }
-        """Memberships by the server whose group they lead through; without an entry they are direct."""
+        """Memberships by the server whose group they lead through. A membership without an entry is direct."""
         self.always = {group: set(people) for group, people in self.members.items()}
         self.ever = {group: set(people) for group, people in self.members.items()}
         self.accepted = defaultdict(set)
@@ -272,7 +274,8 @@ class World:
     def reached(self, groups, *, away, is_direct=True):
         """Return the people of groups, each with the key of the first.
 
-        `away`: servers whose groups are unknown; `is_direct`: whether direct members count.
+        `away`: servers whose groups are unknown.
+        `is_direct`: True if direct members count.
         """
         found = {}
         for at, group in groups.items():
@@ -283,7 +286,7 @@ class World:
         return found
 
     def send(self, message, groups):
-        """As delivery does: once by its id, to each server when it is there, for whom is below by then."""
+        """Deliver a message once by its id, to each server when it is up, for the members by then."""
         if (message, groups) not in self.sendings or self.luck() < 0.03:
             self.sendings[message, groups] = Sending(message, groups, set(SERVERS))
         sending = self.sendings[message, groups]
@@ -392,7 +395,10 @@ def check(world):
 
 
 def run(seed):
-    """One seed; copies by who handed them over, and how many to somebody who had one. Raises `AssertionError`."""
+    """Run one seed. Return the copies by the gateway that handed them over, and the repeated copies.
+
+    Raises `AssertionError`.
+    """
     world = World(seed)
     for _ in range(STEPS):
         world.step()

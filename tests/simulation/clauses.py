@@ -75,7 +75,7 @@ _LEADS_FROM = Entries._leads_from
 
 
 def _newest_alone(origin, number, servers, reach):
-    """What is found late is posted the newest parcel, and not what was on its way before."""
+    """Post only the newest parcel to a server found late, without the parcels under way before."""
     sequence = origin._sequences[number]
     all_unsettled, sequence.unsettled = sequence.unsettled, deque(list(sequence.unsettled)[-1:])
     try:
@@ -85,7 +85,7 @@ def _newest_alone(origin, number, servers, reach):
 
 
 def _end_stubs_with_the_oldest(origin, server, sequence):
-    """Of what a server has the stub alone, it is posted the oldest parcel, and others when it wants them."""
+    """Post the oldest parcel to a server that has only stubs. Further parcels are posted when the server wants them."""
     sequence.stubs.discard(server)
     for position in sequence.unsettled:
         row = origin._parcels[position]
@@ -97,7 +97,7 @@ def _end_stubs_with_the_oldest(origin, server, sequence):
 
 
 def _nobody_here(arrivals, sender, stub, reach):
-    """Stubs are confirmed, whoever is there."""
+    """Confirm stubs without looking for members."""
     return arrivals._confirm(sender, stub, 0, reach, has_left_out=False)
 
 
@@ -143,7 +143,7 @@ CLAUSES = {
 
 @contextmanager
 def without(clause):
-    """A core that lacks a clause."""
+    """Run cores without a clause."""
     owner, name, replacement = CLAUSES[clause]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(owner, name, replacement)

@@ -1,4 +1,4 @@
-"""What the scenes of parting servers begin with."""
+"""Fixtures for scenes of servers that part."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.simulation.scene import A, B, C, G, Scene
 
 @pytest.fixture
 def loop():
-    """A loop through all three servers."""
+    """Return a loop through all three servers."""
     scene = Scene()
     for above, below in ((A, B), (B, C), (C, A)):
         scene.done(above, JoinArc(G[above], G[below]))

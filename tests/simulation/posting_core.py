@@ -1,4 +1,4 @@
-"""A core that sends posts beside its letters; what comes waits while servers are not sure of one another."""
+"""A core that sends posts beside its letters. Received posts wait while servers are not sure of one another."""
 
 from delivery.server import Server
 from delivery.wire.posts import Over, encode
@@ -10,10 +10,10 @@ LETTERS_FOR_A_POST = 3
 
 
 class PostingCore(Server):
-    """`sent` and `handled` are as durable as all else: whom it sent what, and what it has had from whom."""
+    """A core with posts. `sent` and `handled`, by server, are as durable as the rest of its state."""
 
     waited = 0
-    """How many posts of all servers had to wait."""
+    """Number of posts of all servers that had to wait."""
 
     def _start(self, context, **keywords):
         super()._start(context, **keywords)
@@ -65,5 +65,5 @@ class PostingCore(Server):
         self._held.pop(server, None)
 
     def exchanged_with(self, server):
-        """What was sent to a server, and what was had from it, in order."""
+        """Return the posts sent to a server, and the posts handled from it, in order."""
         return tuple([each[key] for key in sorted(each) if key[0] == server] for each in (self.sent, self.handled))

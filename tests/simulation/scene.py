@@ -66,12 +66,12 @@ class Scene:
         self._each(self.links.mend, some, others)
 
     def part_until(self, is_so, some, others):
-        """Until a message was sent."""
+        """Part servers, and go on until a message was sent."""
         self._begin(self.links.cut, some, others)
         self.go_on_until(is_so)
 
     def go_on_until(self, is_so):
-        """Until a message was sent."""
+        """Go on until a message was sent."""
         while not any(is_so(sent) for sent in self.cluster.sent):
             self.cluster.take(self.network.next())
 
@@ -81,7 +81,7 @@ class Scene:
             self.cluster.take(self.network.next())
 
     def meet_in_one_view(self, some, others):
-        """Until they are in one view, which is not healed yet."""
+        """Let servers meet until they are in one view, which is not healed yet."""
         everybody = {*some, *others}
         self.meet_until(lambda: all(self.members(server) == everybody for server in everybody), some, others)
 
@@ -141,7 +141,7 @@ class Scene:
         return set(self.core(server).members)
 
     def states(self, server, node):
-        """The states of the arcs that leave a group, as its home has them, by child."""
+        """Return the states of the arcs that leave a group, as its home has them, by child."""
         graph = self.core(server).graph
         return {graph.ids[child]: graph.arc_state(arc) for child, arc in graph.arcs_from(graph.index[node])}
 
@@ -153,21 +153,23 @@ class Scene:
         return {frozenset(graph.ids[node] for node in found.components) for found in graph.virtual_nodes.values()}
 
     def check(self, *arcs):
-        """All is at rest, and these arcs are all there are."""
+        """Require that all is at rest, and that exactly these arcs exist."""
         check_quiet(self.cluster.servers, self.commands, self.cluster.answers)
         check_all(self.cluster.servers, TrueGraph(dict.fromkeys(arcs, 0)))
         assert not any(core.graph.suspended for core in self.cluster.servers.values())
 
 
 FIRST_READ = 1_000
-"""Tickets of reads; those below are of updates."""
+"""Lowest ticket of reads. Lower tickets are those of updates."""
 
 RING = [(G[A], G[B]), (G[B], G[C]), (G[C], G[A])]
 NOBODY = {server: NodeId(f"nobody@{server}") for server in (A, C)}
 
 
 def rejected_where(arc, kind, *, at):
-    """An arc that was to wait for the other end, and could not be joined. H[A] is above G[A], and H[B] below G[C]."""
+    """Return a scene with an arc that waited for its other end and was rejected. H[A] is above G[A], and H[B] below
+    G[C].
+    """
     scene = Scene()
     scene.done(A, JoinArc(H[A], G[A]))
     scene.done(C, JoinArc(G[C], H[B]))

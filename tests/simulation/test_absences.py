@@ -41,7 +41,7 @@ class AbsenceScene(Scene):
                 self.core(server)._context.absences.count(self.core(server)._context.absent(), now)
 
     def stir(self, *servers, groups=H):
-        """A change that has nothing to do with anything, after which servers look for what to forget."""
+        """Make an unrelated change, after which servers look for state to forget."""
         for server in servers:
             name = NodeId(f"passing@{server}")
             self.done(server, JoinArc(groups[server], name, ChildKind.PROCESS))
@@ -54,7 +54,7 @@ class AbsenceScene(Scene):
         return {server: self.core(server).overdue for server in (A, B, C)}
 
     def go_on_without(self, *servers, groups=H):
-        """The limit passes at some servers, and they forget."""
+        """Let the limit pass at some servers, so that they forget."""
         self.wait(*servers)
         self.stir(*servers, groups=groups)
 

@@ -1,4 +1,4 @@
-"""One update at a time over several servers: what callers are told, and what is refused."""
+"""One update at a time over several servers: answers to callers, and refusals."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""What the clauses of the update protocol are for; `test_scenarios` has more of them, one race each."""
+"""Purpose of the clauses of the update protocol. `test_scenarios` has more of them, one race each."""
 
 from pathlib import Path
 

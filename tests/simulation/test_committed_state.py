@@ -1,4 +1,4 @@
-"""What readers see while a step goes on is the state before it, whatever the step is; afterwards it is the core's."""
+"""During any step readers see the state before it. Afterwards they see the state of the core."""
 
 from random import Random
 
@@ -27,10 +27,10 @@ from tests.reads import server_as_read
 from tests.simulation.scene import A, B, C, G, Scene
 
 HELD_SHARE = 0.1
-"""Of steps, those before which the state is held."""
+"""Share of steps before which the state is held."""
 
 HELD_FOR_STEPS_AT_MOST = 6
-"""Of one server, as where the disk is slow."""
+"""Limit on the steps of one server during which a state is held, as with a slow disk."""
 
 
 class Readers:
@@ -145,7 +145,7 @@ def test_looking_through_very_many_names_for_those_of_a_subnet_takes_long(monkey
 
 PLAIN_SEEDS = (1, 2, 4)
 SEEDS_WITH_FAULTS = (3, 5, 121)
-"""In the last one an update in doubt is settled while its readers see the state before."""
+"""Seeds with faults. In the last one an update in doubt is settled while its readers see the state before."""
 
 
 @pytest.mark.parametrize("seed", [*PLAIN_SEEDS, *SEEDS_WITH_FAULTS])

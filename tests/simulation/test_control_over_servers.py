@@ -1,4 +1,4 @@
-"""What became controlled or released by an update over several servers, and how its caller learns it."""
+"""Nodes that became controlled or released by an update over several servers, and the report to its caller."""
 
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ GUEST = "guest@nobody.example"
 
 @pytest.fixture
 def diamond():
-    """All of a diamond but the arc to its right side; the sink has a group of its own server below it."""
+    """Return all of a diamond except the arc to its right side. A group of the sink's own server is below the sink."""
     universe = Universe("a", "b", "c", "d")
     universe.create(TOP, LEFT, RIGHT, SINK, OTHER)
     for parent, child in ((TOP, LEFT), (LEFT, SINK), (RIGHT, SINK), (LEFT, OTHER), (SINK, OTHER)):

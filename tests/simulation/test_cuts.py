@@ -18,11 +18,11 @@ CUT_TICKETS = 900_000_000
 """Beyond those of the simulator's own commands."""
 
 CUTS = 8
-"""In one run: without a limit each would bring others, since a cut is many steps."""
+"""Limit on the cuts of one run. Without it each cut would bring others, since a cut is many steps."""
 
 
 def arcs_of(cores):
-    """All arcs with their costs, as the homes of their parents have them."""
+    """Return all arcs with their costs, as the homes of their parents have them."""
     found = {}
     for core in cores:
         graph = core.graph

@@ -1,4 +1,4 @@
-"""Clusters under a seed whose clients send messages and listen; what goes wrong without each rule."""
+"""Clusters under a seed whose clients send messages and listen, and the failures without each rule."""
 
 from collections import Counter
 from functools import partial
@@ -58,14 +58,14 @@ def origins_take_nobody_over(monkeypatch):
 
 @pytest.fixture
 def gateways_never_alone(monkeypatch, streams_outlive_mailboxes):
-    """Seeds that were found before gateways alone served processes that nobody owns run as they did then."""
+    """Run older seeds as they ran before gateways alone served foreign processes."""
     monkeypatch.setattr("simulation.workload.endpoints.GATEWAYS_ALONE_SHARE", 0.0)
 
 
 def tally_of(*, enough, until=lambda: True, seeds=range(50), **more):
-    """What runs of seeds have seen, one after another, until each of what is named was seen more often than so.
+    """Run seeds one after another until each named event was counted more than `enough` times. Return the counts.
 
-    `until`: what else is to be seen.
+    `until`: a further condition.
     """
     tally = Counter()
     for seed in seeds:
@@ -113,7 +113,7 @@ def test_what_expired_is_sent_again_and_comes_once():
 
 
 def _confirmed_and_kept(letters, server, confirm):
-    """What was replayed is a dead letter as before."""
+    """Keep replayed messages as dead letters as before."""
     letters.begin_again(server)
     return True
 
@@ -238,7 +238,7 @@ WITHOUT = {
     "what was apart is posted once more": (True, 38),
     "senders number their messages": (False, 16),
 }
-"""Whether that takes faults, and a seed to begin with."""
+"""True for each rule whose failure takes faults, with the first seed."""
 
 
 def test_members_miss_messages_where_stubs_are_confirmed_whoever_is_there():
@@ -314,7 +314,9 @@ def test_who_listens_ends_when_its_mailbox_is_closed():
 
 
 def run_seeds(known=0, *, faults, servers=None, **more):
-    """The seed that is known to fail, and others for when it does not, since what seeds choose has changed."""
+    """Run the seed that is known to fail, and then others, in case the known one no longer fails since seeds
+    draw anew.
+    """
     for seed in chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG)):
         run_seed(seed, servers=servers, faults=faults, messages=True, **more)
 
@@ -326,12 +328,12 @@ def test_an_audience_that_is_kept_though_the_graph_has_changed_is_found(monkeypa
 
 
 def _handed_whatever_is_wanted(wanted, addressed, sender):
-    """An endpoint is handed what it did not ask for."""
+    """Hand an endpoint messages that it did not ask for."""
     return True
 
 
 def _handed_too_little(wanted, addressed, sender):
-    """Of those that it asked for, an endpoint is handed one group's."""
+    """Hand an endpoint only one of the groups that it asked for."""
     return PASSES(wanted, addressed, sender) and (not wanted.groups or addressed == min(wanted.groups))
 
 
@@ -406,7 +408,7 @@ def test_gateways_get_one_item_for_all_whom_they_serve(has_faults):
 
 
 def _all_once_there_are_some(served, processes):
-    """Who joins later is not served."""
+    """Leave out processes that join later."""
     return [] if len(served) else LACKING(served, processes)
 
 

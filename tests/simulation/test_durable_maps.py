@@ -1,4 +1,4 @@
-"""What a server remembers is what it has written, after every step: a crash between any two steps loses nothing."""
+"""After every step a server remembers only what it has written: a crash between any two steps loses nothing."""
 
 from collections import Counter
 from unittest.mock import patch
@@ -17,20 +17,20 @@ from tests.unit.delivery.servers import Servers
 
 
 def rows_of(core, *, but=frozenset()):
-    """The rows of all that a core holds in durable maps."""
+    """Return the rows of all that a core holds in durable maps."""
     maps = core._context.durable.maps.values()
     rows = [each.row(key) for each in maps for key in each]
     return {(row.part, row.key): row.value for row in rows if (row.part, row.key) not in but}
 
 
 def put_off(core):
-    """The rows that wait for the next one that must be written."""
+    """Return the rows that wait for the next row that must be written."""
     rows = [each.row(key) for each in core._context.durable.maps.values() for key in each.changed]
     return {(row.part, row.key) for row in rows}
 
 
 def of_undecided(core):
-    """The rows of updates that come to nothing when their coordinator starts again."""
+    """Return the rows of updates that are aborted when their coordinator restarts."""
     coordinated = core._context.durable.maps[COORDINATED]
     undecided = [coordinated.row(key) for key, running in coordinated.items() if not running.is_decided]
     return {(row.part, row.key) for row in undecided}
@@ -45,7 +45,7 @@ class Written:
         self._step, self._restore = Server.step, Server.restore
 
     def restore(self, state, **names):
-        """As of the core, for `patch`."""
+        """Restore a core, as a replacement for `patch`."""
         core = self._restore(state, **names)
         disk = self.disks[core] = Disk(core.server)
         disk.write(
@@ -61,7 +61,7 @@ class Written:
         return core
 
     def step(self, core, event, now):
-        """A step of the core, and what it must have written."""
+        """Take a step of the core, and compare the rows that it must have written."""
         disk = self.disks.setdefault(core, Disk(core.server))
         effects = self._step(core, event, now)
         disk.write(effects.records)

@@ -19,7 +19,7 @@ ANN = NodeId(f"ann@{B}")
 """A process of another server than the group that it joins."""
 
 ROUNDS = 150
-"""Of somebody who joins and leaves over two servers; `python -m benchmarks forgetting` makes more."""
+"""Number of joins and leaves of a person over two servers. `python -m benchmarks forgetting` makes more."""
 
 
 class ForgettingScene(Scene):
@@ -30,30 +30,30 @@ class ForgettingScene(Scene):
         return self.cluster.copy_of_disk(server)
 
     def go_back(self, server, disk):
-        """A server crashes, and is started on another disk."""
+        """Crash a server, and start it on another disk."""
         self.cluster.crash(server, down_for=0.5, disk=disk)
         self.cluster.run()
         self.cluster.run()
 
     def stir(self):
-        """A change that has nothing to do with anything, after which servers look for what to forget."""
+        """Make an unrelated change, after which servers look for state to forget."""
         for server in (A, B, C):
             name = NodeId(f"passing@{server}")
             self.done(server, JoinArc(H[server], name, ChildKind.PROCESS))
             self.done(server, LeaveArc(H[server], name))
 
     def meets_again(self, server, peer, version):
-        """A server introduces itself to another one, in a version of the protocol."""
+        """Let a server introduce itself to another one, in a version of the protocol."""
         met = PeerMet(peer, (Subnet(peer),), version)
         self.cluster.take(Arrival(self.cluster.now, server, met, None))
         self.cluster.run()
 
     def tombstones(self):
-        """How many there are at each server."""
+        """Return the number of tombstones at each server."""
         return [len(self.core(server).graph.tombstones) for server in (A, B, C)]
 
     def knows(self, name):
-        """The servers that have a number for a name."""
+        """Return the servers that have a number for a name."""
         return [server for server in (A, B, C) if name in self.core(server).graph.index]
 
     def ask_until_told(self, server, *operations, kind, to):

@@ -1,4 +1,4 @@
-"""Updates whose outcome a server has missed: what it says of them until it is healed."""
+"""Updates whose outcome a server has missed: its answers about them until it is healed."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_who_is_cut_off_before_it_hears_of_an_outcome_says_what_it_may_have_miss
 
 
 def is_refused(core, revision):
-    """Whether a server says at once that it cannot know whether it reflects an update."""
+    """True if a server says at once that it cannot know whether it reflects an update."""
     try:
         core.waits_for(revision)
     except RefusedError as error:

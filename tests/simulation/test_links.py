@@ -1,4 +1,4 @@
-"""What the simulated links, pauses and disks do to servers is what the transport and the run loop would."""
+"""Simulated links, pauses and disks affect servers as the transport and the run loop would."""
 
 import random
 from unittest.mock import patch
@@ -64,7 +64,7 @@ class Scene:
         return "committed" if isinstance(answer, Committed) else answer.reason
 
     def taken(self, kind):
-        """When which server took events of a kind."""
+        """Return the times and servers of events of a kind."""
         arrivals = [happened for happened in self.cluster.history if isinstance(happened, Arrival)]
         return [
             (arrival.time - self.begin, arrival.server, arrival.event.peer)

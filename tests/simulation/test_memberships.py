@@ -1,4 +1,4 @@
-"""What whole seeds ask of memberships while servers are apart: the judge sees who is certain of what is not so."""
+"""Whole seeds that ask for memberships while servers are apart: the judge finds each wrong answer given as certain."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""NG 5.1, 6.2.4, 6.4.4; protocol.md section 9: how many messages an update takes on figure 5.1."""
+"""Message counts of an update on figure 5.1 (NG 5.1, 6.2.4, 6.4.4)."""
 
 import pytest
 

@@ -25,7 +25,7 @@ FOUND_WRONG = (
 
 
 def an_update(chance, size):
-    """Operations of a random update: what it leaves, makes and joins touches few names, so that they meet."""
+    """Return the operations of a random update. They touch few names, so that they meet."""
     few = chance.sample(GROUPS, 3)
     operations = []
     for _ in range(size):
@@ -48,7 +48,7 @@ def first_asked(operations):
 
 
 def state(scene):
-    """All groups, and all arcs as the homes of their parents and of their children have them."""
+    """Return all groups, and all arcs as the homes of their parents and of their children have them."""
     groups, arcs = set(), set()
     for server, core in scene.cluster.servers.items():
         graph = core.graph
@@ -62,7 +62,7 @@ def state(scene):
 
 
 def told_wrongly(scene, reference):
-    """What homes say, as if it was certain, of the groups that their nodes are in, and is not so."""
+    """Return the wrong memberships that homes report as certain."""
     wrong = []
     for server, core in scene.cluster.servers.items():
         resolver, truth = MembershipResolver(core), MembershipResolver(reference.core(server))
@@ -74,7 +74,7 @@ def told_wrongly(scene, reference):
 
 
 def prepared(chance):
-    """A scene with some arcs, and the same again."""
+    """Return a scene with some arcs, and a second equal one."""
     updates = [an_update(chance, chance.randint(1, 3)) for _ in range(chance.randint(1, 8))]
     scenes = Scene(), Scene()
     for scene in scenes:

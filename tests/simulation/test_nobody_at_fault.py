@@ -10,7 +10,7 @@ LETTERS_THAT_COME_AGAIN = {"repeated", "out of order"}
 
 @pytest.fixture
 def channels(monkeypatch):
-    """Those of all servers, each time that they start."""
+    """Record the channels of all servers, at each of their starts."""
     found, start = [], ServerCore._start
 
     def noting(core, *arguments, **keywords):

@@ -1,4 +1,4 @@
-"""Servers that come back with an older copy of their database, or an empty one: what comes back, and what does not.
+"""Servers that come back with an older copy of their database, or an empty one: the state that comes back.
 
 Whole seeds in which disks fail are among those of `shadowtree simulate --faults`.
 """
@@ -29,7 +29,7 @@ class SceneWithCopies(Scene):
         return self.cluster.copy_of_disk(server)
 
     def go_back(self, server, disk):
-        """A server crashes, and is started on another disk."""
+        """Crash a server, and start it on another disk."""
         self.cluster.crash(server, down_for=0.5, disk=disk)
         self.cluster.run()
         self.cluster.run()
@@ -52,7 +52,7 @@ class SceneWithCopies(Scene):
 
 @pytest.fixture
 def loop():
-    """A loop through all three servers."""
+    """Return a loop through all three servers."""
     scene = SceneWithCopies()
     for above, below in ((A, B), (B, C), (C, A)):
         scene.done(above, JoinArc(G[above], G[below]))

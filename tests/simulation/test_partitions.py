@@ -1,4 +1,4 @@
-"""Servers that part and meet again: what each side goes on doing, and what all agree on in the end."""
+"""Servers that part and meet again: the work of each side meanwhile, and the state on which all agree in the end."""
 
 from unittest.mock import patch
 

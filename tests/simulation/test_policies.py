@@ -1,4 +1,4 @@
-"""What is judged of policies: what was laid down last holds, and goes with its group."""
+"""Checks of policies: the last policy holds, and ends with its group."""
 
 from collections import Counter
 
@@ -35,7 +35,7 @@ def scene():
 
 @pytest.fixture
 def asked(scene):
-    """A client asks for a policy, and whoever takes that answers later."""
+    """Let a client ask for a policy. The answer is given by the test later."""
     scene.submitted = []
     setting = PolicySetting(
         scene.cluster,

@@ -34,7 +34,7 @@ def run(seed, *, core_type=PostingCore, **keywords):
 
 
 def exchanged(cluster):
-    """What was sent, and what handled, by sender and receiver: of servers that are there and never lost anything."""
+    """Return the posts sent and handled, by sender and receiver, among servers that are up and never lost state."""
     there = [core for server, core in cluster.servers.items() if server not in cluster.gone]
     steady = [core for core in there if core.incarnations.own == FIRST_INCARNATION]
     return {

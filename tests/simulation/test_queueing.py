@@ -1,4 +1,4 @@
-"""Messages that are queued while their origin is away, in clusters under a seed; what goes wrong without each rule."""
+"""Messages queued while their origin is away, in clusters under a seed, and the failures without each rule."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Arcs that were to wait for the other end and cannot be joined: who tells them, and how they are joined or left."""
+"""Arcs that waited for the other end and cannot be joined: the servers that report them, and their join or leave."""
 
 from unittest.mock import patch
 
@@ -35,7 +35,7 @@ NODES = [*G.values(), *H.values(), *NOBODY.values()]
 
 
 def told_of(scene, server):
-    """All that a server tells which suspended arcs may have a part in."""
+    """Return all answers of a server that suspended arcs may affect."""
     resolver = MembershipResolver(scene.core(server))
     groups = [G[server], H[server]]
     return (
@@ -49,7 +49,7 @@ def told_of(scene, server):
 
 
 def read(scene, group):
-    """What an ordered read tells."""
+    """Return the answer of an ordered read."""
     ticket = FIRST_READ + len(scene.cluster.answers)
     scene.cluster.submit(scene.core(A).home_of(group), ReadCommand(ticket, group))
     scene.cluster.run()
@@ -153,7 +153,7 @@ def test_a_rejected_arc_is_left_and_joined_in_one_update():
 
 @pytest.fixture
 def rejected():
-    """A group that was joined to one that was never there."""
+    """Return a scene with a group joined to a group that never existed."""
     scene = Scene()
     scene.part([A], [B, C])
     scene.arc = NOBODY[A], G[C]

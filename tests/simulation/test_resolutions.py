@@ -1,4 +1,4 @@
-"""Resolutions under concurrent updates: what each rule is for is shown by what goes wrong without it."""
+"""Resolutions under concurrent updates. The purpose of each rule is shown by the failure without it."""
 
 from itertools import chain
 from unittest.mock import patch
@@ -10,7 +10,7 @@ from simulation.oracle.violation import InvariantViolatedError
 from simulation.run import run_seed
 
 SEEDS_ENOUGH_TO_GO_WRONG = 400
-"""One in a hundred does, or more."""
+"""Number of seeds tried for a failure. One in a hundred or more fails."""
 
 
 def fails(seed):
@@ -22,7 +22,7 @@ def fails(seed):
 
 
 def goes_wrong(known):
-    """The seed that is known to fail does, or another one where what seeds choose has changed."""
+    """Require a failure of the known seed, or of another one, in case seeds draw anew."""
     return any(map(fails, chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG))))
 
 

@@ -14,7 +14,7 @@ from tests.simulation.scene import FIRST_READ, A, B, C, G, H, Scene
 
 KIM, ANN, GUEST = NodeId(f"kim@{A}"), NodeId(f"ann@{C}"), NodeId("guest@nowhere")
 KEPT = [(G[A], G[B]), (H[B], KIM), (G[B], H[A]), (H[A], GUEST)]
-"""Of the arcs of `with_one_gone`, those that have no end at the server which is gone."""
+"""Arcs of `with_one_gone` that have no end at the lost server."""
 
 ENDED = [(G[B], G[C]), (G[C], G[A]), (H[C], KIM), (H[A], ANN), (H[A], H[C])]
 
@@ -31,7 +31,7 @@ def with_one_gone():
 
 
 def check_without(scene, gone):
-    """All is at rest at the others, and known for sure."""
+    """Require that all is at rest at the other servers, and known for sure."""
     others = {server: core for server, core in scene.cluster.servers.items() if server != gone}
     check_quiet(others, scene.commands, scene.cluster.answers)
     check_all(others, TrueGraph(dict.fromkeys(KEPT, 0)), {node for at in (G, H) for node in (at[A], at[B])})

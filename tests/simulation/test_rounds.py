@@ -1,4 +1,4 @@
-"""In how many rounds the participants of an update are found: orders go out, votes come back, further orders go out."""
+"""Number of rounds in which the participants of an update are found: orders, votes, further orders."""
 
 import heapq
 from itertools import count
@@ -62,7 +62,7 @@ class Chain:
         self._run(subnets[0], command)
 
     def close(self):
-        """Join the first group to the last one; how many rounds that took."""
+        """Join the first group to the last one. Return the number of rounds."""
         return self._rounds_of(JoinArc(self.groups[-1], self.groups[0]))
 
     def open(self):

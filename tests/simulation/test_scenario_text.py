@@ -1,4 +1,4 @@
-"""What a scenario's text means, and what is said about a wrong one."""
+"""The meaning of a scenario's text, and the errors for a wrong text."""
 
 import pytest
 

@@ -52,7 +52,7 @@ ONCE_FAILED = [
 """Left by a mistake in the core, not by the lack of a clause."""
 
 WITH_MANY_ENTRY_NODES = {"arc_left_before_an_earlier_commit": "all are told the entry nodes of the whole update"}
-"""The same, but only of an update with so many entry nodes that they are not named to all: its parts are small."""
+"""Clauses for updates with so many entry nodes that these are not named to all servers: their parts are small."""
 
 
 def stage(name):

@@ -1,7 +1,7 @@
 """Random scenes: servers part and meet while arcs are joined, also offline, and left at either end.
 
-In the end whatever is still suspended is rejected, and can be left where it is shown; then all invariants hold. Until
-then nobody tells as certain what is not so.
+In the end every arc that is still suspended is rejected, and can be left where it is shown. Then all invariants hold.
+Until then no server gives a wrong answer as certain.
 """
 
 import random
@@ -26,7 +26,7 @@ PEOPLE = [*(NodeId(f"ann@{server}") for server in SERVERS), NodeId("ann@elsewher
 
 
 FOUND_WRONG = (1033, 1459, 1463, 1538, 1703, 1851, 10681)
-"""Seeds in which somebody was certain of what was not so, or was accused of that."""
+"""Seeds in which a server gave a wrong answer as certain, or was wrongly accused of it."""
 
 
 def home_of(name):
@@ -82,7 +82,7 @@ class RandomScene(Scene):
         return self.chance.choice([server for server in ends if server in self.servers])
 
     def live_and_miss(self):
-        """As `live`; links fail amid updates, too, and whenever all is at rest nobody is certain of what is not so."""
+        """Live as in `live`. Links also fail amid updates, and at each rest no wrong answer is given as certain."""
         happens = (self.change_links, self.change_links_amid, self.join, self.leave, self.create_or_delete)
         for _ in range(self.chance.randrange(5, 30)):
             self.chance.choices(happens, weights=(3, 3, 10, 3, 2))[0]()
@@ -92,7 +92,7 @@ class RandomScene(Scene):
             assert not self.certain_and_wrong()
 
     def change_links_amid(self):
-        """An update of several arcs is under way when a link fails, or is there again."""
+        """Change a link while an update of several arcs is under way."""
         arcs = [self.arc() for _ in range(self.chance.randint(1, 4))]
         operations = [
             self.chance.choice((JoinArc, LeaveArc))(*arc, if_needed=True)
@@ -108,7 +108,7 @@ class RandomScene(Scene):
         self.change_links()
 
     def cut_off_before_a_commit(self, before):
-        """Somebody to whom the outcome was sent is cut off from all others, if it comes to that."""
+        """Cut off a participant from all others after the outcome was sent to it, if that moment comes."""
         while (arrival := self.network.next()) is not None:
             self.cluster.take(arrival)
             told = [sent.receiver for sent in self.cluster.sent[before:] if isinstance(sent.message, Commit)]
@@ -121,7 +121,7 @@ class RandomScene(Scene):
                 return
 
     def certain_and_wrong(self):
-        """What homes tell of the groups that their nodes are in, as if nobody knew better, and is not so."""
+        """Return the wrong memberships that homes report as certain."""
         above = self.arcs_above()
         wrong = []
         for server in self.servers:
@@ -133,7 +133,7 @@ class RandomScene(Scene):
         return wrong or self.read_and_wrong()
 
     def read_and_wrong(self):
-        """What is read below a group, as if all was known, and is not so."""
+        """Return the wrong members that a read reports as complete."""
         above = self.arcs_above(is_read=True)
         group = self.chance.choice(self.groups)
         ticket = FIRST_READ + len(self.cluster.answers)
@@ -148,10 +148,10 @@ class RandomScene(Scene):
         return [(group, told, true)] if told != true else []
 
     def arcs_above(self, *, is_read=False):
-        """The parents of each name by all arcs that are there, as their parents' homes have them.
+        """Return the parents of each name by all existing arcs, as their parents' homes have them.
 
-        Also those that are suspended: but for what is rejected, was joined alone to wait for the other end, or was left
-        there. `is_read`: of processes it counts, too, that they were joined alone.
+        Suspended arcs count too, except for arcs that are rejected, were joined alone to wait for the other end, or
+        were left there. `is_read`: True if arcs to processes that were joined alone count too.
         """
         above = {}
         for server in self.servers:
@@ -182,7 +182,7 @@ class RandomScene(Scene):
                 self.done(server, LeaveArc(*arc))
 
     def arcs(self):
-        """All arcs, as the homes of their parents have them."""
+        """Return all arcs, as the homes of their parents have them."""
         for server in self.servers:
             graph = self.core(server).graph
             for node, children in enumerate(graph.children):

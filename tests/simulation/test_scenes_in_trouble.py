@@ -1,7 +1,7 @@
-"""Random scenes in which servers also crash, start again, and stay away until others forget without them.
+"""Random scenes in which servers also crash, restart, and stay away until others forget without them.
 
-Links between any two servers fail, so that often not all reach one another. Whoever is there answers all the same, and
-nobody tells as certain what is not so.
+Links between any two servers fail, so that often not all reach one another. Every running server answers all the same,
+and none gives a wrong answer as certain.
 """
 
 import pytest
@@ -17,7 +17,7 @@ FOUR_SERVERS = (*SERVERS, ServerId("d.example"))
 OVERDUE_SECONDS = 100.0
 
 FOUND_STUCK = (205, 235, 477, 484, 507, 551, 591, 683, 711)
-"""Seeds in which somebody waited for a view that never came."""
+"""Seeds in which a server waited for a view that never came."""
 
 
 class SceneInTrouble(RandomScene):
@@ -27,7 +27,7 @@ class SceneInTrouble(RandomScene):
         super().__init__(seed, forgets_at_once=True, absence_limit=limit)
 
     def happenings(self):
-        """What happens, and how often each."""
+        """Return the kinds of events with their weights."""
         return {
             self.change_links: 3,
             self.change_links_amid: 3,
@@ -40,7 +40,7 @@ class SceneInTrouble(RandomScene):
         }
 
     def live(self):
-        """Whenever all is at rest everybody answers, and nobody is certain of what is not so."""
+        """Live, and require at each rest that every server answers, and gives no wrong answer as certain."""
         happens = self.happenings()
         for _ in range(self.chance.randrange(5, 40)):
             self.chance.choices([*happens], weights=happens.values())[0]()
@@ -62,14 +62,16 @@ class SceneInTrouble(RandomScene):
             self.crash(down_for=self.chance.choice([0.1, 1.0, 10.0]))
 
     def let_time_pass(self):
-        """Time counts in steps: those of a server that does nothing are told of it."""
+        """Let time pass. Time counts in steps, and the steps of an idle server are told to it."""
         for _ in range(12):
             for server in self.servers:
                 self.network.put(server, Tick(), delay=OVERDUE_SECONDS / 10)
             self.cluster.run()
 
     def is_left_below(self, context, arc):
-        """Also what the child's home has left and forgotten, since the parent's home is away for too long."""
+        """True also for arcs that the child's home has left and forgotten, since the parent's home is away for too
+        long.
+        """
         name = ArcId(context.graph.ids[arc.parent], context.graph.ids[arc.child])
         home = context.home_of(name.child)
         if home in self.servers and name not in context.unconfirmed_below:

@@ -1,6 +1,6 @@
 """The scenes in trouble, with messages: sent, listened for and queued while servers are apart, at rest or not.
 
-Servers stay apart over many bursts of messages, often such that not all reach one another; some go on from an older
+Servers stay apart over many bursts of messages, often such that not all reach one another. Some go on from an older
 copy of their disk, or from an empty one. In the end all are together, and the whole history of messages is judged.
 """
 
@@ -18,10 +18,10 @@ from tests.simulation.test_scenes_at_random import home_of
 from tests.simulation.test_scenes_in_trouble import SceneInTrouble
 
 SHARED_SHARE = 0.5
-"""Of scenes, those in which processes that no server owns are below one group at each server."""
+"""Share of scenes in which foreign processes are below one group at each server."""
 
 EMPTY_SHARE = 0.15
-"""Of disks that fail, those of which there is no copy."""
+"""Share of failed disks without a copy."""
 
 
 class SceneWithMessages(SceneInTrouble):
@@ -56,7 +56,7 @@ class SceneWithMessages(SceneInTrouble):
         self.cluster.run()
 
     def messages_amid(self):
-        """They are on their way when something else happens."""
+        """Send messages that are under way when another event happens."""
         self.deliveries.submit_burst()
         self.take(self.chance.randrange(80))
         others = (self.change_links, self.change_links_amid, self.crash, self.crash_amid, self.join, self.leave)
@@ -71,7 +71,7 @@ class SceneWithMessages(SceneInTrouble):
 
 
 class SceneOnOldDisks(SceneWithMessages):
-    """At most all servers but one go back, each once. What is certain of arcs is not judged here."""
+    """A scene in which at most all servers but one go back, each once. The certainty of arcs is not judged here."""
 
     def __init__(self, seed):
         super().__init__(seed)

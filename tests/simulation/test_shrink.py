@@ -10,8 +10,9 @@ from simulation.scenario.shrink import NotReproducedError, attempt, shrink
 from tests.simulation.clauses import without
 
 WITHOUT_CRASHES = 33
-"""A seed of which no server crashes: what is sent again after a crash depends on more than the schedule. And one that
-forgets late, as a scenario does."""
+"""A seed in which no server crashes, since messages sent again after a crash depend on more than the schedule. In this
+seed servers forget late, as in a scenario.
+"""
 
 
 UNDETECTED_LOOP_AMONG_OTHERS = """

@@ -1,6 +1,6 @@
 """Whole clusters under a seed while links break, servers pause, crash and stay away, and disks are slow.
 
-`shadowtree simulate --faults` runs more of them. What the rules are for is shown by what goes wrong without each.
+`shadowtree simulate --faults` runs more of them. The purpose of each rule is shown by the failure without it.
 """
 
 import random
@@ -35,7 +35,7 @@ from simulation.scenario.shrink import NotReproducedError, shrink
 from tests.simulation.test_shrink import Attempts
 
 SEEDS_ENOUGH_TO_GO_WRONG = 300
-"""One in twenty does, or more."""
+"""Number of seeds tried for a failure. One in twenty or more fails."""
 
 
 def test_whatever_goes_wrong_for_a_while_nothing_is_lost_and_all_comes_to_rest():
@@ -82,7 +82,7 @@ def test_a_seed_replays_step_for_step():
 
 
 def seeds_from(known):
-    """The seed that is known to fail, and others for when it does not, since what seeds choose has changed."""
+    """Return the seed that is known to fail, and others, in case seeds draw anew."""
     return chain([known], range(SEEDS_ENOUGH_TO_GO_WRONG))
 
 
@@ -216,7 +216,7 @@ class OneUpdate:
 
 
 LET_OUT_AT_MOST = 3
-"""By one step of this update: a letter to each other server."""
+"""Limit on the output of one step of this update: a letter to each other server."""
 
 
 @pytest.mark.parametrize("point", [NOTHING_DURABLE, *range(LET_OUT_AT_MOST + 1)])

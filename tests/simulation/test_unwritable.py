@@ -1,4 +1,4 @@
-"""A disk that takes no writes for a while: nothing leaves its server, and the others go on without it."""
+"""A disk that takes no writes for a while: no output leaves its server, and the other servers go on without it."""
 
 import random
 from unittest.mock import patch

@@ -1,4 +1,4 @@
-"""Commits of updates over several servers change what they must and keep the rest; what they keep is right."""
+"""Commits of updates over several servers change what they must and keep the rest. The kept state is right."""
 
 import random
 
