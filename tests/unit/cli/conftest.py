@@ -13,7 +13,7 @@ from tests.fakes.name_service import FakeGraph, serve_fake
 
 @dataclass
 class Outcome:
-    """What one command did."""
+    """Output and exit status of one command."""
 
     status: int
     out: str
@@ -55,7 +55,7 @@ def shadowtree(address, capsysbinary, monkeypatch):
 
 @pytest.fixture
 def loop(graph):
-    """a -> b -> a, and ann in b."""
+    """Create the loop a -> b -> a, with ann in b."""
     graph.groups = {"a@x.example", "b@x.example"}
     graph.arcs = {
         ("a@x.example", "b@x.example"): 1,

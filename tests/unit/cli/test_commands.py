@@ -1,4 +1,4 @@
-"""Every command: what it prints in a pipe, its JSON, and its exit status."""
+"""Every command: its output in a pipe, its JSON, and its exit status."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none."""
+"""The choice of a Java, and the message if there is none."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Of all that a server can answer, nothing that acts on a terminal, or forges a line, is printed by any command."""
+"""No command prints an answer of a server that acts on a terminal or forges a line."""
 
 import pytest
 

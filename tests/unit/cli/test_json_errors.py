@@ -1,4 +1,6 @@
-"""Errors for programs: with `--format json` each is one object on standard error, and the status is as without."""
+"""Errors for programs: with `--format json` each is one object on standard error. The exit status is the same as
+without.
+"""
 
 import json
 import subprocess
@@ -10,7 +12,7 @@ A, B, ANN = "a@x.example", "b@x.example", "ann@z"
 
 
 def error_of(found):
-    """The one error of a command."""
+    """Return the one error of a command."""
     (line,) = [line for line in map(json.loads, found.err.splitlines()) if "error" in line]
     assert list(line) == ["error"]
     assert list(line["error"]) == ["reason", "message", "facts"]

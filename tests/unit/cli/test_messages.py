@@ -1,4 +1,4 @@
-"""The commands about messages: what they print in a pipe, their JSON, and their exit statuses."""
+"""The commands about messages: their output in a pipe, their JSON, and their exit statuses."""
 
 import pytest
 

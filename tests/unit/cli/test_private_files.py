@@ -1,4 +1,4 @@
-"""What commands write is their user's alone, unless it is opened; and nothing else of the process changes."""
+"""Files that commands write belong to their user alone, unless he opens them. The process is not changed otherwise."""
 
 import os
 import stat

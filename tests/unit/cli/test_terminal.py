@@ -1,4 +1,4 @@
-"""What a person at a terminal is told, where that is less than a pipe or JSON has."""
+"""Output for a person at a terminal, where it has less than a pipe or JSON."""
 
 import pytest
 

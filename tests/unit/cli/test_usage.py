@@ -22,7 +22,7 @@ A, ANN = "a@x.example", "ann@z"
 
 
 def commands():
-    """Every command with its names, those of groups too."""
+    """Return every command with its names, including those of groups of commands."""
     context = click.Context(shadowtree_command)
     for name in COMMANDS:
         command = shadowtree_command.get_command(context, name)

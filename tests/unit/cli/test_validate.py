@@ -1,4 +1,4 @@
-"""Files of steps and expectations: what they may hold, and what is told when the server does otherwise."""
+"""Files of steps and expectations: their syntax, and the report if the server acts otherwise."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""What the clients do when answers are lost, servers are gone, and parts of the graph are out of reach."""
+"""The clients when answers are lost, servers are gone, and parts of the graph are out of reach."""
 
 import asyncio
 import itertools
@@ -35,7 +35,7 @@ def names(make_client, graph):
 
 @pytest.fixture
 def closed_port():
-    """An address where nobody listens, kept for this test."""
+    """An address without a listener, kept for this test."""
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         yield f"127.0.0.1:{holder.getsockname()[1]}"
@@ -158,7 +158,7 @@ def test_processes_come_one_by_one_and_end_with_an_error_where_some_are_missing(
 
 
 def verbs(names):
-    """A call of every kind: one answer, a stream put together, iterators, a write, an import."""
+    """Return a call of every kind: one answer, a stream put together, iterators, a write, an import."""
     return [
         names.status,
         names.groups,
@@ -197,7 +197,7 @@ async def test_after_close_every_awaited_call_says_so(graph):
 
 
 def accepted(listener):
-    """Wait until somebody calls."""
+    """Wait until a client calls."""
     connection, _ = listener.accept()
     return connection
 

@@ -1,4 +1,4 @@
-"""Which error of ours a failed gRPC call is."""
+"""The exception of this package for each kind of failed gRPC call."""
 
 import grpc
 import pytest

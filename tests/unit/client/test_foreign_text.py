@@ -1,4 +1,4 @@
-"""Whatever a server answers, nothing in it acts on a terminal or begins another line."""
+"""No text in an answer of a server acts on a terminal or begins another line."""
 
 import unicodedata
 

@@ -1,4 +1,4 @@
-"""Of all that a server can answer, nothing that would act on a terminal comes out of any verb of either client."""
+"""No verb of either client returns text of a server that would act on a terminal."""
 
 import asyncio
 import re
@@ -16,7 +16,7 @@ ARC = shadowtree.Arc(G, M, "process")
 
 
 def first(items):
-    """What comes of a stream that a hostile server never ends as it should."""
+    """Return the first items of a stream that a hostile server never ends."""
     return next(iter(items), None)
 
 
@@ -61,7 +61,7 @@ MORE_VERBS = {
 
 
 def told(ask):
-    """What a verb gives, or all that its error says; lists of facts have an entry on each line."""
+    """Return the result of a verb, or all text of its error. Lists of facts have an entry on each line."""
     try:
         return repr(ask())
     except shadowtree.ShadowtreeError as error:

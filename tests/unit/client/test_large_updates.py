@@ -16,7 +16,7 @@ SMALL_COUNT, LARGE_COUNT = 30, 90
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    """The fake takes its time over many operations."""
+    """Make chunks small, since the fake takes its time over many operations."""
     monkeypatch.setattr(large_updates, "CHUNK_BYTES", CHUNK_BYTES)
 
 

@@ -448,7 +448,7 @@ def test_the_window_of_a_sender_is_the_same_after_many_messages():
 
 
 def stream_of(*, waiting):
-    """A sender whose next number is known, with so many messages that are not said."""
+    """Return a sender whose next number is known, with `waiting` messages that are not acknowledged."""
     messages, answers = sending.NumberedMessages("billing"), delivery_pb2.SendResponse
     messages.begin_stream()
     messages.ask(STAFF)
@@ -500,7 +500,7 @@ def test_what_a_sender_says_waits_for_more_only_while_something_is_under_way_and
 
 
 def heard(names, count, **options):
-    """The first messages of a listener, which then leaves."""
+    """Return the first messages of a listener, which then leaves."""
     return [*itertools.islice(names.listen(ANN, **options), count)]
 
 

@@ -1,4 +1,4 @@
-"""What `import shadowtree` gives, and what it does not load."""
+"""The names that `import shadowtree` provides, and the modules that it does not load."""
 
 import dataclasses
 import pickle

@@ -1,4 +1,4 @@
-"""What a client makes of a server's status."""
+"""The client's reading of a server's status."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A server ends a stream on which nothing comes: whoever checks many pairs at leisure does not notice."""
+"""A server ends an idle stream. A client that checks many pairs slowly does not notice."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -45,7 +45,7 @@ class ImpatientServer(grpc.GenericRpcHandler):
                 context.abort_with_status(rpc_status.to_status(as_status(refusal)))
 
     def pairs(self):
-        """The first batch, and the others once a stream was ended."""
+        """Yield the first batch, and the others after a stream was ended."""
         yield from PAIRS[:BATCH_PAIRS]
         self.has_ended.wait()
         yield from PAIRS[BATCH_PAIRS:]

@@ -1,4 +1,4 @@
-"""Three servers, of which two have a mailbox for a process that nobody owns; what is to be seen of them."""
+"""Three servers, of which two have a mailbox for a foreign process, and their observable state."""
 
 from delivery.wire.posts import Claims, Elsewhere, Parcel, decode, decode_stored
 from namegraph import Lane, NodeId, PeerMessage, ServerId
@@ -10,7 +10,7 @@ EVE, JOE = "eve@nowhere.example", "joe@nowhere.example"
 
 
 def with_eve_at_two():
-    """A group of the first server has groups of two others below, and eve is in both: she has a mailbox at either."""
+    """Set up a group of the first server above groups of two others. eve is in both, and has a mailbox at each."""
     found = Servers(A, B, C, is_configured=False)
     found.create(TOP, LEFT, RIGHT)
     for group in (LEFT, RIGHT):
@@ -25,7 +25,7 @@ def with_eve_at_two():
 
 
 def got(servers, server, process=EVE):
-    """The payloads that a server has in its log for a process, in order, with a mark where one is late."""
+    """Return the payloads that a server has in its log for a process, in order, with a mark on late ones."""
     core, log = servers.servers[server].delivery, servers.disks[server].log
     number = core.mailboxes.numbers[NodeId(process)]
     return [
@@ -52,7 +52,7 @@ def claims_and_answers(servers):
 
 
 def copies(servers, payload):
-    """The servers that were posted a message, each as often as it was."""
+    """Return the servers that were posted a message, each as often as it was."""
     came = [
         (server, decode(event.encoded))
         for server, event in servers.posted
@@ -62,7 +62,7 @@ def copies(servers, payload):
 
 
 def at_rest(servers):
-    """Whether nothing is left of what was sent."""
+    """True if no state is left of the messages sent."""
     cores = [core.delivery for core in servers.servers.values()]
     return not any(core.origin.parcels_unsettled or core.arrivals.audiences() for core in cores)
 

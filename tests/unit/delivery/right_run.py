@@ -70,7 +70,7 @@ class RightRun:
         self.below: set[tuple[NodeId, NodeId]] = set()
         self.readers: dict[SubscriptionId, Reader] = {}
         self.owed: dict[str, set[SubscriptionId]] = {}
-        """To whom each message is, because nothing has changed for them since it was accepted."""
+        """Subscriptions that each message is owed to, because nothing has changed for them since it was accepted."""
         for process, server in PROCESSES.items():
             for group in GROUPS:
                 if self.random.random() < 0.7:
@@ -260,7 +260,7 @@ class RightRun:
         self.cut[server] = self.random.randint(self.cut[server], len(self.logs[server]))
 
     def supplement(self):
-        """Log a message once more, late, for somebody who came below its targets."""
+        """Log a message once more, late, for a process that came below its targets."""
         server = self.random.choice(SERVERS)
         logged = self.logs[server]
         if logged and self.mailboxes:
@@ -270,7 +270,9 @@ class RightRun:
                 logged.append(Entry(entry.message_id, frozenset({number}), is_late=True))
 
     def go_back(self):
-        """What a server accepted and did not settle is lost, and its log; others send it what is not settled."""
+        """Let a server go back. It loses its log and its unsettled messages; other servers send it their unsettled
+        messages.
+        """
         server = self.random.choice(SERVERS)
         self.stop_all(server)
         self.note(WentBack, server)

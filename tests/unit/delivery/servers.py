@@ -43,11 +43,12 @@ from simulation.cluster.disk import Disk
 
 
 class Servers:
-    """One for each subnet."""
+    """Servers, one for each subnet."""
 
     def __init__(self, *subnets, is_configured=True):
-        """`is_configured`: whether servers know of one another by their configuration, which operators cannot change
-        while they run."""
+        """Create servers. `is_configured`: True if servers know one another by their configuration, which operators
+        cannot change at run time.
+        """
         self._is_configured = is_configured
         self.disks = {ServerId(subnet): Disk(ServerId(subnet)) for subnet in subnets}
         self.servers = {}
@@ -55,20 +56,20 @@ class Servers:
         self.shown = {}
         """The datagrams that endpoints of each process could be handed."""
         self.on_shown = {}
-        """Who hands datagrams to endpoints, by server."""
+        """Functions that hand datagrams to endpoints, by server."""
         self.datagrams_sent = []
-        """From whom to whom, in order."""
+        """Sent datagrams as (sender, receiver), in order."""
         self.starts = 0
         self.under_way = deque()
         self.held = set()
         """Pairs (sender, receiver) whose lanes let nothing through: it waits."""
         self.held_posts = set()
-        """The same of messages alone."""
+        """Ways on which posts alone are held."""
         self.held_letters = set()
-        """The same of all but messages."""
+        """Ways on which letters alone are held."""
         self.gone = set()
         self.receipts_of = set(self.disks)
-        """Who tells what it has handled."""
+        """Servers that send receipts."""
         self.waiting = deque()
         self._ticket = 0
         self.now = 0.0
@@ -172,7 +173,7 @@ class Servers:
                 )
 
     def lane_handled(self, receiver, sender):
-        """Have a server tell another one what it has handled of the messages of that one."""
+        """Have a server send another one the receipt for its posts."""
         handled = self.lane(receiver, Lane.POST).handled_through(sender)
         self.step(sender, PeerReceived(receiver, handled, Lane.POST))
         self.run()
@@ -204,7 +205,7 @@ class Servers:
         return self.update(parent.partition("@")[2], LeaveArc(NodeId(parent), NodeId(child)))
 
     def new_send(self, *targets, payload=b"hello", excluding=(), sender="", **more):
-        """A command to send a message to groups."""
+        """Return a command to send a message to groups."""
         names, less = [NodeId(name) for name in targets], [NodeId(name) for name in excluding]
         message = Message(payload, sender=sender)
         return Send(self.ticket(), target_set(names, less), message, **({"wants_settled": True} | more))
@@ -239,11 +240,13 @@ class Servers:
         self.step(ServerId(name.partition("@")[2]), OpenMailbox(self.ticket(), NodeId(name)))
 
     def log_ends(self):
-        """The last position of each server's log."""
+        """Return the last position of each server's log."""
         return {server: max(disk.log, default=0) for server, disk in self.disks.items()}
 
     def log_of(self, process, *, after=None):
-        """The payloads that the log has for a mailbox, in order; those behind `after` alone, which `log_ends` gave."""
+        """Return the payloads that the log has for a mailbox, in order. `after`: only later ones, from a result of
+        `log_ends`.
+        """
         server = ServerId(process.partition("@")[2])
         core = self.servers[server].delivery
         number = core.mailboxes.numbers[NodeId(process)]
@@ -257,7 +260,7 @@ class Servers:
         ]
 
     def lose(self, gone):
-        """A server is gone; the others go on without it."""
+        """Kill a server. The others go on without it."""
         others = [server for server in self.disks if server != gone]
         self.held |= {pair for other in others for pair in ((gone, other), (other, gone))}
         self.gone.add(gone)
@@ -275,7 +278,7 @@ class Servers:
         return self.answers[ticket][-1]
 
     def bring_back(self, server):
-        """One that was removed starts again, and operators add it at the others."""
+        """Start a removed server again. Operators add it at the others."""
         self.gone.discard(server)
         others = [other for other in self.disks if other != server]
         self.held -= {pair for other in others for pair in ((server, other), (other, server))}
@@ -289,7 +292,7 @@ class Servers:
         self.run()
 
     def parcels_of(self, process):
-        """The parcels that the log has for a mailbox, in order."""
+        """Return the parcels that the log has for a mailbox, in order."""
         server = ServerId(process.partition("@")[2])
         core, log = self.servers[server].delivery, self.disks[server].log
         number = core.mailboxes.numbers[NodeId(process)]

@@ -1,4 +1,4 @@
-"""Short histories, told by hand: one origin, one group, and the mailbox of one process at another server."""
+"""Short hand-written histories: one origin, one group, and the mailbox of one process at another server."""
 
 from dataclasses import replace
 
@@ -111,7 +111,7 @@ class Story:
         return check(history, is_at_rest=is_at_rest, limits=limits)
 
     def broken(self, *, is_at_rest: bool = True) -> list[tuple[str, str | None]]:
-        """The properties that are broken, and for which message."""
+        """Return the broken properties, each with its message."""
         return [
             (violation.property.value, violation.message_id) for violation in self.violations(is_at_rest=is_at_rest)
         ]

@@ -33,7 +33,7 @@ def payloads(number):
 
 
 def post_all(servers, number):
-    """Have the third server post messages, and tell nothing of what it has handled."""
+    """Have the third server post messages, and send no receipt."""
     servers.receipts_of.discard(C)
     for payload in payloads(number):
         servers.send(FROM_C, payload=payload)

@@ -1,4 +1,4 @@
-"""What servers do with messages, one thing at a time, over lanes that deliver in order."""
+"""Messages between servers, one thing at a time, over lanes that deliver in order."""
 
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ ANN, BOB, CY = "ann@a.x", "bob@b.x", "cy@c.x"
 
 @pytest.fixture
 def loop():
-    """Three groups of three servers in a loop, each with one member that listens; one of them is in two groups."""
+    """Three groups of three servers in a loop, each with one listening member. One member is in two groups."""
     servers = Servers("a.x", "b.x", "c.x")
     servers.create("g@a.x", "h@b.x", "i@c.x")
     for parent, child in (("g@a.x", "h@b.x"), ("h@b.x", "i@c.x"), ("i@c.x", "g@a.x")):

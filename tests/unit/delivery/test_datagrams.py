@@ -12,7 +12,7 @@ from tests.unit.delivery.servers import Servers
 
 @pytest.fixture
 def servers():
-    """Staff of a has the lab of b, and that the pool of c; somebody is in each, and listens."""
+    """Staff of a contains the lab of b, which contains the pool of c. Each has a listening member."""
     made = Servers("a", "b", "c")
     made.create("staff@a", "lab@b", "pool@c")
     made.join("pool@c", "cyd@c")

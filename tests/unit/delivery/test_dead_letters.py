@@ -1,4 +1,4 @@
-"""What a removed server did not get: listed, replayed to it when it is back, dropped."""
+"""Messages that a removed server missed: listed, replayed to it when it is back, dropped."""
 
 import pytest
 from msgspec.structs import replace
@@ -15,7 +15,9 @@ TOP = "top@a.x"
 
 @pytest.fixture
 def servers():
-    """A group with a member at each of three servers; the last one is lost, two messages are sent, it is removed."""
+    """A group with a member at each of three servers. The last one is lost, two messages are sent, and it is
+    removed.
+    """
     found = Servers(A, B, C, is_configured=False)
     found.create(TOP)
     for process in (ANN, BOB, CY):
@@ -36,7 +38,7 @@ def remove(servers):
 
 
 def back_again(servers):
-    """It is back, and so is its member."""
+    """Bring the server and its member back."""
     servers.bring_back(C)
     servers.join(TOP, CY)
     assert servers.log_of(CY) == [b"0"]

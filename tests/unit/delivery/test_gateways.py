@@ -1,4 +1,4 @@
-"""Gateways: one copy of each message for all who match, with their names; numbers of recipients are given again."""
+"""Gateways: one copy of each message for all matching recipients, with their names. Recipient numbers are reused."""
 
 import pytest
 from pyroaring import BitMap
@@ -21,7 +21,7 @@ STAFF, ANN, BOB, EVE = "staff@a.x", "ann@a.x", "bob@b.x", "eve@debian.org"
 
 @pytest.fixture
 def servers():
-    """Staff, at the first server, are Ann of it, Eve whose domain nobody owns, and the lab: Bob of the second one."""
+    """Staff, at the first server, contains Ann of it, the foreign Eve, and the lab with Bob of the second server."""
     found = Servers("a.x", "b.x")
     found.create(STAFF, "lab@b.x")
     for member in (ANN, EVE, "lab@b.x"):
@@ -33,7 +33,7 @@ def servers():
 
 
 def handed(servers, begun, server=A):
-    """What a gateway gets behind where it began: payload and recipients of each message."""
+    """Return the payload and recipients of each message that a gateway gets behind its begin."""
     core, log = servers.servers[server].delivery, servers.disks[server].log
     entries = [log[position] for position in sorted(log)]
     return [
@@ -285,7 +285,7 @@ def test_a_gateway_that_is_closed_leaves_no_recipient_that_no_other_one_serves(s
 
 
 def closed(servers, name, server=A):
-    """How many messages a mailbox had not read when it is closed now, and how many its server counts as lost."""
+    """Close a mailbox. Return its unread messages, and the number that its server counts as lost."""
     before = lost(servers, server)
     ticket = servers.ticket()
     servers.step(server, CloseMailbox(ticket, NodeId(name)))

@@ -1,4 +1,4 @@
-"""Which server serves a process that no server owns, whatever happens to those that have it."""
+"""The server that serves a foreign process, under every fate of the servers that have it."""
 
 import pytest
 
@@ -270,7 +270,7 @@ def test_a_holder_that_starts_again_without_one_counts_as_one_that_said_so(serve
 
 
 def parts(servers, first):
-    """The holder is below no more."""
+    """Let the holder leave the targets."""
     servers.leave(TOP, LEFT if first == B else RIGHT)
     servers.send(TOP, payload=b"2")
 
@@ -285,7 +285,7 @@ def leaves_meanwhile(servers, first):
 
 
 def starts_again(servers, first):
-    """The same, and the holder starts again, and does not know whom it had claimed."""
+    """Let her leave the holder's group, and restart the holder, so that it does not know whom it had claimed."""
     servers.held_posts = {(A, first)}
     servers.send(TOP, payload=b"2")
     servers.leave(LEFT if first == B else RIGHT, EVE)
@@ -295,7 +295,7 @@ def starts_again(servers, first):
 
 
 def is_away(servers, first):
-    """The holder is lost before it has the message."""
+    """Lose the holder before it has the message."""
     servers.held_posts = {(A, first)}
     servers.send(TOP, payload=b"2")
     servers.lose(first)

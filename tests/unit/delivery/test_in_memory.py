@@ -1,4 +1,4 @@
-"""What is kept in memory: accepted and handed out without a row, once and in order, unless a server starts again."""
+"""Messages kept in memory: accepted and handed out without a row, once and in order, unless a server restarts."""
 
 import pytest
 
@@ -26,7 +26,7 @@ STAFF = "staff@a"
 
 @pytest.fixture
 def servers():
-    """Staff of a, whose messages are kept in memory, has the lab of b, and that the pool of c; each has somebody."""
+    """Staff of a, kept in memory, contains the lab of b, which contains the pool of c. Each has a member."""
     made = Servers("a", "b", "c")
     made.create(STAFF, "lab@b", "pool@c")
     made.join("pool@c", "cyd@c")
@@ -122,7 +122,7 @@ def test_a_request_id_is_known_whichever_way_its_message_was_kept(servers):
 
 
 def drop(servers, receiver):
-    """What is under way to a server is lost."""
+    """Lose everything under way to a server."""
     lost = [one for one in servers.under_way if one[1] == receiver]
     for one in lost:
         servers.under_way.remove(one)

@@ -1,4 +1,4 @@
-"""Whom a message reaches is found over several steps where that takes long: it waits, and so do those behind it."""
+"""A large audience is computed over several steps. Meanwhile its message waits, and later messages behind it."""
 
 import pytest
 

@@ -15,7 +15,7 @@ ANN, BOB = "ann@a.x", "bob@b.x"
 
 @pytest.fixture
 def servers():
-    """Staff, at the first server, are Ann of the first and Bob of the second one. Nobody has a mailbox."""
+    """Staff, at the first server, contains Ann of the first and Bob of the second server. No process has a mailbox."""
     found = Servers("a.x", "b.x")
     found.create("staff@a.x")
     found.join("staff@a.x", ANN)
@@ -32,7 +32,7 @@ def rows(servers, server=B):
 
 
 def audiences(servers, server=B):
-    """Of the entries of a log, in order."""
+    """Return the audiences of the entries of a log, in order."""
     core, log = servers.servers[server].delivery, servers.disks[server].log
     return [core.audiences.bitmap(log[position].audience) for position in sorted(log)]
 

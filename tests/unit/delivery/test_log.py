@@ -1,4 +1,4 @@
-"""How far the log goes, how large it is, and when what nobody needs is cut."""
+"""Extent and size of the log, and the time when unneeded entries are cut."""
 
 import pytest
 

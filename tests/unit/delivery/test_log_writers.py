@@ -1,4 +1,4 @@
-"""Whose messages go from a log that is full: no writer takes more than a quarter of it from others."""
+"""The messages that go from a full log: no writer takes more than a quarter of it from others."""
 
 import random
 
@@ -57,7 +57,7 @@ def size_on_disk(servers, server=A):
 
 
 def told(servers, process):
-    """The payloads that a new endpoint of a mailbox is handed, and how many entries it is told to have lost."""
+    """Return the payloads that a new endpoint of a mailbox is handed, and the number of entries told as lost."""
     server = ServerId(process.partition("@")[2])
     core, log = servers.servers[server].delivery, servers.disks[server].log
     begun = servers.listen(process)

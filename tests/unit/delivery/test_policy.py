@@ -1,4 +1,4 @@
-"""What a home lays down for messages to its groups: who may send. What the shell finds about a sender comes with it."""
+"""The policy of a home for messages to its groups: the allowed senders. The shell adds its findings about a sender."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How far a message is that was accepted here: found by its id alone, however much waits."""
+"""The progress of an accepted message, found by its id alone, however many messages wait."""
 
 import pytest
 
@@ -15,7 +15,7 @@ BOB = "bob@b.x"
 
 @pytest.fixture
 def servers():
-    """A group of one server with a member at another one, to which nothing comes through."""
+    """A group of one server with a member at another one, which gets nothing."""
     found = Servers(A, B, is_configured=False)
     found.create(ALL, FEW)
     for group in (ALL, FEW):

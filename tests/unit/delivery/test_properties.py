@@ -1,4 +1,4 @@
-"""Each property finds the fault that is planted for it, and accuses nobody else."""
+"""Each property finds the fault that is planted for it, and accuses no innocent server."""
 
 import sys
 from dataclasses import replace
@@ -636,7 +636,7 @@ class TestTimely:
 
 
 class TestOlderCopies:
-    """What is forgiven to a server that went back, and no more."""
+    """Forgiveness for a server that went back, and its limits."""
 
     def test_an_origin_owes_nothing_of_what_was_not_settled(self):
         story = listening()
@@ -725,7 +725,7 @@ def hand_at_another_position(run, random):
 
 
 def lose_a_message(run, random):
-    """For a subscription to which it is owed and that reads to the end."""
+    """Lose a message for a subscription that is owed it and reads to the end."""
     lost = [
         (message_id, subscription)
         for message_id, subscriptions in run.owed.items()
@@ -742,7 +742,7 @@ def lose_a_message(run, random):
 
 
 def swap_two_messages(run, random):
-    """Of one sequence and one log, for all that read it."""
+    """Swap two messages of one sequence and one log, for all readers of the log."""
     copies = {}
     pairs = []
     previous = {}
@@ -767,7 +767,9 @@ def swap_two_messages(run, random):
 
 
 def hand_to_a_stranger(run, random):
-    """A message whose targets the process is never below while it is under way, at a position of its own."""
+    """Hand out a message at a position of its own to a process that is never below its targets while it is
+    under way.
+    """
     settled = {each.message_id: each.at for each in run.happenings if isinstance(each, SettledAt)}
     strangers = [
         (place, each, message_id)
@@ -832,7 +834,7 @@ def hand_again_what_is_acknowledged(run, random):
 
 
 def skip_after_a_resume(run, random):
-    """What an earlier stream was handed, and has no deadline, on a later stream that hands over more behind it."""
+    """Skip, on a later stream that goes on further, a message without deadline that an earlier stream was handed."""
     overs = hand_overs(run)
     seen = set()
     skipped = []
@@ -890,7 +892,7 @@ def test_a_fault_that_is_planted_in_a_right_run_is_found(fault, seed, steps):
 
 
 def calls_to_check(steps):
-    """How many calls of functions it takes to judge runs of a length, all together."""
+    """Return the number of function calls to judge runs of a length, all together."""
     history = History.gathered(right_run(1, steps).happenings)
     calls = 0
 
@@ -1023,7 +1025,7 @@ IN_MEMORY = DESK._replace(kept=Kept.MEMORY)
 
 
 def in_memory():
-    """As `listening`, for messages that are kept in memory."""
+    """A `listening` story for messages that are kept in memory."""
     story = Story()
     story.open()
     story.join()

@@ -42,7 +42,7 @@ def queue(servers, payload=b"hello", *, addressed=GROUP, sender="", number=0, re
 
 
 def due(servers):
-    """What is to be passed on, in order, without anything that becomes of it."""
+    """Return the messages to pass on, in order, without outcomes."""
     found = []
     while (one := core(servers).queue.due(HOME, at=core(servers).running.seconds)) is not None:
         found.append(one.encoded)

@@ -1,4 +1,4 @@
-"""How many messages a second an origin takes: of all together, and of each sender that gives its name."""
+"""Rate limits of an origin in messages a second: for all senders together, and for each named sender."""
 
 import pytest
 

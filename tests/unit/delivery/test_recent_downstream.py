@@ -36,7 +36,7 @@ def let_it_come(servers):
 
 
 def move_the_way(servers):
-    """From c to b, which has confirmed it."""
+    """Move the way from c to b, which has confirmed the message."""
     servers.join(HALL, KEY)
     servers.leave(HALL, INN)
 

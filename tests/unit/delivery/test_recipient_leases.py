@@ -142,7 +142,7 @@ def with_gateways(servers):
 
 
 def served_by_gateways(servers, server):
-    """For whom of nobody's a server has something in its log, with what that says."""
+    """Return the foreign processes for which a server has messages in its log, with the payloads."""
     core, log = servers.servers[server].delivery, servers.disks[server].log
     numbers = {core.gateways.number_of(NodeId(name)): name for name in (EVE, JOE)}
     return [

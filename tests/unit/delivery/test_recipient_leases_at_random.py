@@ -1,7 +1,7 @@
-"""Whatever order posts come in: each message is served by one of the servers that have a process, and by one alone.
+"""With posts in any order, each message is served by exactly one of the servers that have a process.
 
-People come and go at four servers, mailboxes are closed and opened, and lanes are slow. Where servers start again,
-nobody misses anything; two may serve what had not settled.
+People come and go at four servers, mailboxes are closed and opened, and lanes are slow. If servers restart, no member
+misses a message, but two servers may serve an unsettled one.
 """
 
 from collections import Counter, deque
@@ -20,7 +20,7 @@ GROUP = {server: f"staff@{server}" for server in NAMES}
 PEOPLE = ("eve@nowhere.example", "joe@nowhere.example")
 STEPS = 60
 SEEDS = (0, 4, 11, 19, 22, 95, 216, 227)
-"""Without any one of the rules of the protocol some of these fail."""
+"""Seeds, some of which fail without any one of the rules of the protocol."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Story:
     members: set = field(default_factory=set)
     listening: set = field(default_factory=set)
     numbers: dict = field(default_factory=dict)
-    """By mailbox number, of each server, whose it is or was."""
+    """Owner of each mailbox number, of each server, now or before."""
 
     def __post_init__(self):
         self.servers = Servers(*NAMES, is_configured=False)
@@ -66,7 +66,7 @@ class Story:
         self.at_once = self.chance.choice([2, 9, 24])
 
     def below(self):
-        """Who is below the group at the origin, and where."""
+        """Return the members of the group at the origin, with their places."""
         cut_off = {server for server in OTHERS if {server, self.way.get(server)} & self.apart}
         return {(server, person) for server, person in self.members & self.listening if server not in cut_off}
 
@@ -143,7 +143,7 @@ class Story:
                 sent.is_open = not any(isinstance(each, Settled) for each in answers)
 
     def served(self):
-        """By message and person, the servers that have it in their logs, as often as they do."""
+        """Return the servers with a message in their logs, as often as it is there, by message and person."""
         found = {(payload, person): Counter() for payload in self.sent for person in PEOPLE}
         for (server, number), person in self.numbers.items():
             core = self.servers.servers[server].delivery

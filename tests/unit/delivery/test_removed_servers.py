@@ -1,4 +1,4 @@
-"""A server that was removed for good: nothing waits for it any more, and who waits for a message is told the truth."""
+"""A server that was removed for good: nothing waits for it, and callers that wait for a message are told the truth."""
 
 import pytest
 
@@ -13,7 +13,7 @@ TOP, LOW, GONE = "top@a.x", "low@b.x", "gone@c.x"
 
 @pytest.fixture
 def servers():
-    """One group has members at three servers, one of which is below another server's group, too."""
+    """One group has members at three servers. One of these servers is also below another server's group."""
     found = Servers(A, B, C, is_configured=False)
     found.create(TOP, LOW, GONE)
     for parent, child in ((TOP, LOW), (TOP, ANN), (TOP, CY), (LOW, BOB), (LOW, GONE), (GONE, CYD)):
@@ -31,7 +31,7 @@ def remove_everywhere(servers, *, order=(A, B)):
 
 
 def rest(servers):
-    """That nothing is left to do at the servers that are there."""
+    """Require that no work is left at the servers that are up."""
     for server in (A, B):
         core = servers.servers[server].delivery
         assert (core.origin.unsettled, at_once(core.origin.pending()), core.post.parcels) == ([], {}, {})

@@ -1,4 +1,4 @@
-"""Which senders are remembered: as many as there is room for, and no longer than a week after their last message."""
+"""Remembered senders: up to the limit, and no longer than a week after their last message."""
 
 import pytest
 

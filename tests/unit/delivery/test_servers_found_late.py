@@ -16,7 +16,7 @@ SLICE, WAITING = 10, 95
 
 @pytest.fixture
 def servers(monkeypatch):
-    """A group with members at two servers, one of them in a group of its server, where a third one may be joined."""
+    """A group with members at two servers. One of them is in a group of its server, which a third server may join."""
     monkeypatch.setattr(origin, "POSTED_AT_ONCE", SLICE)
     found = Servers(A, B, C, D, is_configured=False)
     found.create(ALL, BELOW, OTHER)
@@ -33,7 +33,7 @@ def payloads(number):
 
 @pytest.fixture
 def posts(servers):
-    """The posts of each step of the origin, as receivers in order."""
+    """Return the posts of each step of the origin, as receivers in order."""
     found = []
     step = servers.servers[A].step
 
@@ -154,7 +154,7 @@ def restore(servers, number):
 
 @pytest.fixture
 def confirmed(servers):
-    """A long backlog that the third server has confirmed, but for the last parcels, and its disk of before."""
+    """A long backlog, confirmed by the third server except for the last parcels, with its disk of before."""
     servers.join(ALL, "cy@c.x")
     disk = deepcopy(servers.disks[C])
     leave_unsettled(servers)
@@ -164,7 +164,7 @@ def confirmed(servers):
 
 
 def of(servers):
-    """What the origin knows of its messages."""
+    """Return the origin's state of its messages."""
     return servers.servers[A].delivery.origin
 
 

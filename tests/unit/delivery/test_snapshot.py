@@ -1,4 +1,4 @@
-"""What a server knows of messages, as rows that are read piece by piece while it goes on."""
+"""A server's state of messages, as rows that are read piece by piece while it goes on."""
 
 import pytest
 from pyroaring import BitMap
@@ -26,7 +26,7 @@ def servers():
 
 
 def read(servers, server, *, between=lambda: None):
-    """The tables of a server, and their ends; `between` is called after each piece."""
+    """Return the tables of a server, and their ends. `between`: called after each piece."""
     core, disk, collector = servers.servers[server], servers.disks[server], MessageCollector()
     reading, step = core.message_snapshot(), core.step
 

@@ -1,4 +1,4 @@
-"""Ids hold the start in which a message was accepted: so none comes twice, and what comes again is known by it."""
+"""Message ids hold the start in which a message was accepted. So no id comes twice, and a repetition is recognised."""
 
 from copy import deepcopy
 

@@ -1,4 +1,4 @@
-"""A server that has nobody for what is sent is posted no messages; whoever opens a mailbox there misses none."""
+"""A server without a member for a message is posted no messages. A mailbox opened there misses none."""
 
 import pytest
 from msgspec import structs
@@ -18,7 +18,7 @@ TOP = "top@a.x"
 
 @pytest.fixture
 def servers():
-    """A group with a member at each of three servers; the last has no mailbox, as the first server knows."""
+    """A group with a member at each of three servers. The last one has no mailbox, as the first server knows."""
     found = Servers(A, B, C, is_configured=False)
     found.create(TOP)
     for process in (ANN, BOB, CY):
@@ -33,7 +33,7 @@ def servers():
 
 
 def copies(servers, payload):
-    """The servers that were posted a message, each as often as it was."""
+    """Return the servers that were posted a message, each as often as it was."""
     return [
         server
         for server, event in servers.copies
@@ -72,7 +72,7 @@ def test_whoever_opens_a_mailbox_gets_what_comes_after(servers):
 
 
 def send_when_one_of_two_is_known_to_be_wanted(servers):
-    """The second message and the third are stubs; the fourth is sent once it is heard that the second is wanted."""
+    """Send the second and third message as stubs, and the fourth once the second is known to be wanted."""
     servers.held_posts = {(A, C)}
     for payload in (b"second", b"third"):
         servers.send(TOP, payload=payload)

@@ -1,4 +1,4 @@
-"""A graph as CSV: what spreadsheets make of it is read, and every bad line is told with its place."""
+"""A graph as CSV: files from spreadsheets are read, and every bad line is reported with its place."""
 
 import pytest
 

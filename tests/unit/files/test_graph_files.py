@@ -1,4 +1,4 @@
-"""Graphs in files: what is written reads back to the same graph, and every bad line is told with its place."""
+"""Graphs in files: a written file reads back to the same graph, and every bad line is reported with its place."""
 
 import gzip
 import json
@@ -17,7 +17,7 @@ from shadowtree.updates import Arc
 
 
 def graph_of(columns):
-    """What a server makes of the messages of an import: arcs, groups to create."""
+    """Return the server's reading of the messages of an import: arcs, and groups to create."""
     names, arcs, groups = [], [], set()
     for chunk in columns.chunks("request"):
         names += chunk.names

@@ -12,7 +12,7 @@ from shadowtree.errors import BadFile
 
 
 def read(path, *, is_compressed=False, bad=None):
-    """All good lines by number; bad ones go to `bad`, or are an error."""
+    """Return all good lines by number. Bad lines go to `bad`, or are an error."""
 
     def on_bad_line(number, why):
         if bad is None:

@@ -1,4 +1,4 @@
-"""How people are put into chunks: each mailbox into one, by whichever name it comes first."""
+"""The division of people into chunks: each mailbox is in one chunk, under the first of its names."""
 
 from mailing.rules.active_messages import chunks_of
 from mailing.rules.events import Spooled

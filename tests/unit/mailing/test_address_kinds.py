@@ -1,4 +1,4 @@
-"""Which addresses are lists, or the owners of one."""
+"""Addresses of lists, and of the owners of a list."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Seals (ARC): what they say, what they cover, and when there is none."""
+"""Seals (ARC): their content, the parts that they cover, and the cases without one."""
 
 import asyncio
 from collections import Counter
@@ -51,7 +51,7 @@ def dns(monkeypatch):
 
 
 class Gateway:
-    """One that makes copies, and seals them."""
+    """A gateway that makes copies, and seals them."""
 
     def __init__(self, key):
         self.counts = Counter()
@@ -93,12 +93,12 @@ def letter(*fields, body=b"Hello.\r\n"):
 
 
 def verdict(copy, dns):
-    """What the next mail server finds of the seals."""
+    """Return the verdict of the next mail server on the seals."""
     return dkim.ARC(copy).verify(dnsfunc=dns)[0]
 
 
 def assessed(copy):
-    """What the newest seal says of the message."""
+    """Return the newest seal's statement about the message."""
     return read_content(copy).values("arc-authentication-results")[0]
 
 
@@ -177,7 +177,7 @@ def test_results_that_are_too_long_for_a_line_are_left_out(gateway, dns):
 
 @pytest.fixture
 def sealed(other):
-    """A letter that another organisation has passed on and sealed."""
+    """Return a letter that another organisation has passed on and sealed."""
     return other.shared(letter("Authentication-Results: mx.sfu.example; dmarc=pass header.from=x.example"))
 
 

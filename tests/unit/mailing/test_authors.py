@@ -1,4 +1,4 @@
-"""Whether the own mail server says who wrote a message, and what becomes of it."""
+"""The own mail server's statement about a message's author, and the fate of the message."""
 
 import pytest
 from hypothesis import given

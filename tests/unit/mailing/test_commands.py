@@ -1,4 +1,4 @@
-"""What people ask for by mail: what is read of it, when it is certain, what it comes to, what is written to them."""
+"""Requests by mail: their reading, their certainty, their outcome, and the letters to the sender."""
 
 from dataclasses import replace
 from email import message_from_bytes, policy

@@ -1,4 +1,4 @@
-"""What is told of changes to the owners of a list, and to those who muted it, that the gateway did not make."""
+"""Notes about changes that the gateway did not make, to the owners of a list and to people who muted it."""
 
 from mailing.rules.companions import NAMED_LIMIT, told_of_companions
 from mailing.rules.index import GroupIndex

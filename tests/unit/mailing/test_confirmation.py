@@ -1,4 +1,4 @@
-"""Where the settings alone tell that mail of members will be held."""
+"""Settings that alone tell that mail of members will be held."""
 
 import pytest
 

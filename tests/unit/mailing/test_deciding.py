@@ -1,4 +1,4 @@
-"""What owners decide: by which token, for how long, and what becomes of it; and who asks them to join."""
+"""Decisions of owners: tokens, time limits and outcomes, and the people who ask to join."""
 
 from dataclasses import replace
 from email import message_from_bytes, policy
@@ -95,7 +95,7 @@ def test_an_owner_is_told_what_became_of_it():
 
 
 class Gateway:
-    """What a course decides about one request, and what it has made durable."""
+    """Decisions about one request, and the durable state."""
 
     def __init__(self, owners=OWNERS):
         self.request = request_of(COMMAND, ANN, owners, NOW)
@@ -104,7 +104,7 @@ class Gateway:
         self.ticks = 0.0
 
     def tell(self, event, date=NOW):
-        """Which effects follow."""
+        """Return the effects of an event."""
         effects = self.core.step(event, Now(self.ticks, date))
         for effect in effects:
             if isinstance(effect, Save) and effect.message.id == self.request.id:

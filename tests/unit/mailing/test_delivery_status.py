@@ -1,4 +1,4 @@
-"""What standard reports say of each recipient, as mail servers really write them."""
+"""Statements of standard reports about each recipient, as mail servers really write them."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Somebody says that a message waits for a server no longer."""
+"""A command that ends a message's waiting for a server."""
 
 from dataclasses import replace
 
@@ -30,7 +30,7 @@ class Course:
         return self.core.spooled("m").message.waits_for
 
     def told(self):
-        """What `mail queue` says of other servers' shares."""
+        """Return the statements of `mail queue` about other servers' shares."""
         found = queued(self.core.spooled("m"), State.WAITING, host="here")
         return {each.server: (each.state, each.why) for each in found.shares[1:]}
 

@@ -1,4 +1,4 @@
-"""Who is behind the sender of an envelope."""
+"""The person behind the sender of an envelope."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which failures count, what they lead to, and what owners read of them."""
+"""Failures that count, their effects, and the owners' digest of them."""
 
 from dataclasses import replace
 from email import message_from_bytes, policy
@@ -31,7 +31,7 @@ def read(content):
 
 
 def fail(found, *days, person=ANN, place=PLACE):
-    """What was kept in the end, of failures at some days."""
+    """Return the state kept in the end, after failures at some days."""
     kept = []
     for day in days:
         kept = found.failed(Failure(person, place, "5.1.1"), BEGIN + day * DAY_S)

@@ -1,8 +1,8 @@
 """Two months of a list from seeds: people who are gone, people who are there, a member who forges reports, crashes.
 
-What holds: nobody who is there is ever suppressed, however many reports were forged. Whoever is gone is suppressed, is
-sent nothing after that, and only once a probe came back. What is kept is what is decided. Owners have one digest a day
-at most, and each failure is in one.
+Invariants: a person who is there is never suppressed, however many reports were forged. A person who is gone is
+suppressed, is sent nothing after that, and only once a probe came back. The kept state is the decided state. Owners
+have at most one digest a day, and each failure is in one.
 """
 
 import random
@@ -101,7 +101,7 @@ class World:
                 self.waiting.append(effect)
 
     def settle(self):
-        """What was asked for is done, and reports come back, also some that were forged."""
+        """Carry out all requests, and return reports, including some forged ones."""
         while self.waiting:
             match self.waiting.pop(self.random.randrange(len(self.waiting))):
                 case Resolve(id_, destinations):

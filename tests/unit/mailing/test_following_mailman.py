@@ -1,4 +1,4 @@
-"""What makes groups as Mailman has its lists: everything that differs, nothing that is none of its business."""
+"""Updates that make groups equal to Mailman's lists: every difference, and no unrelated arc."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Shares that anybody may send: none touches a message that this gateway has taken, unless it has sent that share."""
+"""Shares of any sender: a share affects only messages for which the gateway has sent that share."""
 
 from dataclasses import replace
 
@@ -58,7 +58,7 @@ def core(*events, spooled=(), finished=()):
 
 
 def is_refused(made, event):
-    """Whether nothing becomes of a share."""
+    """True if a share has no effect."""
     before = made.spooled(event.id)
     refused = made.step(event, NOW) == [Answer(2, is_refused=True)]
     assert made.spooled(event.id) == before or not refused

@@ -1,4 +1,4 @@
-"""Lists of Mailman as groups: what Mailman 3.3.10 answered, and what may stand in what somebody put together."""
+"""Lists of Mailman as groups: the answers of Mailman 3.3.10, and files that a person put together."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from mailing.rules.rosters import RosterError
 from shadowtree.updates import Arc
 
 RECORDED = Path(__file__).with_name("mailman_rosters.json")
-"""What `lists` and `members` answered, and, one a line, who was found by `delivery_status`."""
+"""Recorded answers of `lists` and `members`, and, one a line, the people found by `delivery_status`."""
 SUBNETS = {"lists.ubc.example": "ubc.example"}
 ALL, LAB, TEA = "all@ubc.example", "lab@ubc.example", "tea@ubc.example"
 ANN = "ann@people.example"

@@ -1,4 +1,4 @@
-"""What an author is told of servers for which a message was given up, and when that is."""
+"""The author's report on servers for which a message was given up, and its time."""
 
 from dataclasses import replace
 from email import message_from_bytes, policy

@@ -1,4 +1,4 @@
-"""Which connection loses its place: the oldest one of the network that takes most."""
+"""The connection that loses its place: the oldest one of the network with the most connections."""
 
 import pytest
 

@@ -14,7 +14,7 @@ ALL, LAB = Target("all@a.x"), Target("lab@a.x")
 
 
 class Server:
-    """A name server: what is asked of it takes a while, and is found out at the beginning of that."""
+    """A name server whose answers take a while, and hold for the time of the question."""
 
     def __init__(self, clock):
         self._clock = clock
@@ -60,7 +60,7 @@ def kept(server):
 
 
 async def answer(kept, server, target=ALL):
-    """As a lookup asks."""
+    """Ask as a lookup does."""
     found = kept.fresh(target)
     return await kept.answer(target, server.ask) if found is None else found
 

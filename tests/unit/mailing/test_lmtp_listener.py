@@ -1,4 +1,4 @@
-"""Slow senders of mail hold nobody else up, and take no more than the listener's limits."""
+"""Slow senders of mail hold up no other sender, and take no more than the listener's limits."""
 
 import asyncio
 from collections import Counter

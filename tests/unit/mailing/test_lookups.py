@@ -1,4 +1,4 @@
-"""What a lookup is answered."""
+"""Answers to lookups."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages as bytes: what is read of them, their key, what a list puts in front, where bounces come back to."""
+"""Messages as bytes: their reading, their key, the fields that a list adds, and the return address of bounces."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What owners are told of what is held or dropped: how often, and in which words."""
+"""Notes to owners about held and dropped messages: their frequency and wording."""
 
 from dataclasses import replace
 from email import message_from_bytes, policy

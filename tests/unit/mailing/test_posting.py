@@ -1,4 +1,4 @@
-"""Who may post, by the sender of the envelope."""
+"""Allowed posters, by the sender of the envelope."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whether DNS has the key by which seals are verified, as far as a postmaster is told."""
+"""The postmaster's check that DNS has the key by which seals are verified."""
 
 import asyncio
 import threading

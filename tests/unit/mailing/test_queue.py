@@ -1,4 +1,4 @@
-"""What is told of a message and of somebody whom it may have reached."""
+"""Reports on a message, and on a person whom it may have reached."""
 
 from dataclasses import replace
 

@@ -37,7 +37,7 @@ SINA = (
 
 
 def status_report(*recipients, kind="message/delivery-status", encoding="7bit", encode=lambda data: data, rest=""):
-    """A report with a text part that says nothing; of each recipient: its fields."""
+    """Return a report with an empty text part, and fields for each recipient."""
     about = "\r\n".join("".join(f"{line}\r\n" for line in each) for each in recipients)
     status = encode(f"Reporting-MTA: dns; x.example\r\n\r\n{about}".encode())
     return (

@@ -1,4 +1,4 @@
-"""Rosters in files: in whatever form Mailman's answers were saved, each object has its line, and so has each fault."""
+"""Rosters in files: in any form in which Mailman's answers were saved, each object and each fault has its line."""
 
 import json
 

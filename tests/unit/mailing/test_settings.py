@@ -1,4 +1,4 @@
-"""`mail.toml`: what is read, and how what is wrong is told."""
+"""`mail.toml`: its reading, and the messages about errors in it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""What a share holds, what of it is refused, and what the queue tells of shares."""
+"""The content of a share, the refused parts, and the queue's report on shares."""
 
 from dataclasses import replace
 

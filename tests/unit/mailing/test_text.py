@@ -1,4 +1,4 @@
-"""What a person wrote, in whatever way a mail program puts it."""
+"""A person's own text, in any form that a mail program gives it."""
 
 import base64
 import quopri

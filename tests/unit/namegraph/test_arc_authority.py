@@ -1,4 +1,4 @@
-"""Who may change an arc: every kind of step, wherever the homes of both its ends are, and whatever is known of the arc.
+"""Authority over arcs: every kind of step, every place of both homes, every known state of the arc.
 
 The tables have a row for each place of the parent's home and a column for each place of the child's: here, in this view
 and within reach, lost, away, retired.

@@ -1,4 +1,4 @@
-"""What readers see while a long step goes on is the state before it."""
+"""During a long step readers see the state before it."""
 
 import weakref
 
@@ -31,7 +31,7 @@ def test_readers_see_the_view_before_a_step_that_is_not_durable():
 
 @pytest.fixture
 def crowd():
-    """A core with a group of so many members that ending them takes long."""
+    """A core with a group of so many members that deleting it takes long."""
     core = ServerCore(server=A, subnets=[Subnet(A)])
     core.step(update(CreateGroup(G), *(JoinArc(G, NodeId(f"p{n}@b.x")) for n in range(LONG_FROM_OPERATIONS))), 0.0)
     return core

@@ -23,7 +23,7 @@ def without_control(effects):
 
 
 def delivered_once(graph, originator):
-    """Where a message is resolved; each node once, by the records and by the plan alike."""
+    """Return the nodes at which a message is resolved, each once, by the records and by the plan alike."""
     visits = graph.visits(originator)
     assert len(visits) == len(set(visits))
     heads = [crossing.partition(">")[2] for crossing in graph.crossings(originator)]
@@ -381,7 +381,7 @@ class TestSection462TreeConstruction:
 
 
 class TestSection463Join:
-    """The first three of the six cases: what one computation yields for a join."""
+    """The first three of the six cases: the results of one computation for a join."""
 
     def test_case_an_arc_inside_a_virtual_node_changes_its_topology_and_nothing_outside(self):
         graph = SmallGraph(f"{RING} r>a c>k")

@@ -1,4 +1,4 @@
-"""What `import namegraph` gives, and what it does not load."""
+"""The names that `import namegraph` provides, and the modules that it does not load."""
 
 import ast
 import subprocess

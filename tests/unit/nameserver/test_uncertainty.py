@@ -1,4 +1,6 @@
-"""Each kind of uncertainty with each kind of read: the read names whoever may know better, or is as certain as ever."""
+"""Each kind of uncertainty with each kind of read: the read names the servers that may know better, or stays
+certain.
+"""
 
 from types import SimpleNamespace
 
@@ -25,11 +27,11 @@ from tests.simulation.test_old_copies import SceneWithCopies
 BOB, NEW, PAT = NodeId("bob@elsewhere.example"), NodeId(f"new@{A}"), NodeId(f"pat@{A}")
 OTHER, NEVER = NodeId(f"other@{A}"), NodeId(f"never@{A}")
 WAITS = "waits"
-"""There is no answer before the uncertainty has ended, or is of another kind."""
+"""Answer that comes only after the uncertainty has ended, or is of another kind."""
 
 
 class Told:
-    """What the server A tells: of each read, the letters of the servers that it names; none where it is certain."""
+    """Answers of server A: for each read, the letters of the named servers. Empty if the answer is certain."""
 
     def __init__(self, scene, *unheard):
         self.scene, self.core = scene, scene.core(A)
@@ -89,7 +91,7 @@ def letters(servers):
 
 
 def quiet():
-    """g@a -> h@a -> bob at A. Whatever is uncertain here comes from what is done to this scene."""
+    """g@a -> h@a -> bob at A. All uncertainty comes from changes to this scene."""
     scene = SceneWithCopies()
     scene.done(A, JoinArc(G[A], H[A]), JoinArc(H[A], BOB))
     scene.done(A, CreateGroup(OTHER), JoinArc(OTHER, PAT))
@@ -99,7 +101,7 @@ def quiet():
 
 
 def ready():
-    """A is ready for an update that C has decided, and has not heard so."""
+    """A is ready for an update that C has decided, and has not heard of the decision."""
     scene = quiet()
     stop_before_the_commit(scene, C, A, JoinArc(G[C], H[C]), LeaveArc(G[A], H[A]), CreateGroup(NEW))
     (entry,) = scene.core(A).entries.by_update.values()
@@ -148,7 +150,7 @@ def went_back():
 
 
 def went_back_and_cut_off():
-    """What C knows A has forgotten, and an update of B it has missed since."""
+    """A has forgotten state that C knows, and has missed an update of B since."""
     scene = went_back()
     stop_before_the_commit(scene, B, A, JoinArc(G[B], H[B]), LeaveArc(G[A], H[A]), CreateGroup(NEW))
     (entry,) = scene.core(A).entries.by_update.values()

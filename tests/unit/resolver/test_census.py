@@ -1,4 +1,4 @@
-"""Of a graph over several servers each thing is counted by one of them."""
+"""Each node and arc of a graph over several servers is counted by one of them."""
 
 import random
 

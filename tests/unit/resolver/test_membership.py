@@ -14,7 +14,7 @@ ANN, UNKNOWN = parse_name("ann@people.example"), parse_name("nobody@x.example")
 
 @pytest.fixture
 def server():
-    """a and b on a loop over two subnets, c below them with ann, d alone."""
+    """A server with a and b on a loop over two subnets, c below them with ann, and d alone."""
     server = CoreUnderTest("x.example", "y.example")
     server.create(A, B, C, D)
     for parent, child in ((A, B), (B, A), (B, C), (C, ANN), (A, ANN)):

@@ -1,4 +1,4 @@
-"""What a server answers a root: everything of an originator at once, on condition, or that it is in doubt."""
+"""Answers of a server to a root: all of an originator at once, on condition, or the statement that it is in doubt."""
 
 from dataclasses import replace
 from unittest.mock import patch
@@ -132,7 +132,7 @@ def test_a_group_that_does_not_exist_at_its_home_is_refused(servers, name):
 
 
 def answers_during(servers, *operations, server, originator=A):
-    """What a server answers after each step of an update."""
+    """Return the answers of a server after each step of an update."""
     found = []
     servers.submit(*operations)
     servers.cluster.run(lambda: found.append(ask(servers, server, originator)))
@@ -193,7 +193,7 @@ MADE_AGAIN = patch("resolver.parts.at_once", side_effect=AssertionError("the ste
 
 
 def filled(parts, request, between):
-    """What filling comes to, and in how many slices; after each, `between` is told its number."""
+    """Return the result of filling, and its number of slices. `between`: called with the number after each slice."""
     found = []
 
     def slices():

@@ -21,7 +21,7 @@ GRAPH = "a>b b>c c>.ann x>y y>.bob"
 
 @pytest.fixture
 def graph():
-    """a to b to c, and x to y apart."""
+    """Return a graph: a to b to c, and x to y apart."""
     return SmallGraph(GRAPH)
 
 
@@ -48,7 +48,7 @@ def test_a_plan_is_made_anew_when_anything_below_changes(graph, changed):
 
 
 def filling(cache, graph, *, of_set):
-    """The slices in which the plan of a, or of a and b together, is made."""
+    """Return the slices in which the plan of a, or of a and b together, is made."""
     if not of_set:
         return cache.fill(graph.node("a"))
     return cache.fill_for_set(*the_set(graph))
@@ -264,7 +264,9 @@ def test_a_walk_around_a_loop_of_ten_thousand_groups_needs_no_deep_stack():
 
 
 def prepared(resolver, between):
-    """What preparing the walk from a comes to, and in how many slices; after each, `between` is told its number."""
+    """Return the result of preparing the walk from a, and its number of slices. `between`: called with the number each
+    time.
+    """
     found = []
 
     def slices():

@@ -51,7 +51,7 @@ def started(**options):
 
 
 def second_walk(home=LEADS_TO_P, at_p=WHOLE_P):
-    """A resolution whose first walk came to the home and to p, and whose second has begun."""
+    """Return a resolution whose first walk came to the home and to p, and whose second walk has begun."""
     resolution, _ = started()
     resolution.answer(HOME, home)
     assert resolution.answer(AT_P, at_p) == WalkAgain(was_in_doubt=False)

@@ -1,4 +1,4 @@
-"""Steps that servers tell make one walk, whatever they tell. That honest ones make the right one: tests/property."""
+"""Any steps that servers tell make one walk. tests/property shows that honest steps make the right one."""
 
 from dataclasses import replace
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Which targets of a set reach a node, and which except it: on small graphs, and against sets of members at random."""
+"""Targets of a set that reach or except a node: on small graphs, and against random sets of members."""
 
 from random import Random
 
@@ -25,7 +25,7 @@ def masks_of(graph, *targets):
 
 
 def answer(graph, *targets):
-    """What one server that knows all says of a set: short name -> place of the first target."""
+    """Return the answer of one server that knows all to a set: short name -> place of the first target."""
     known = {name: graph.core.graph.index[name] for name in named_in(targets)}
     plan = PlanCache(graph.core).plan_of_set(targets, known)
     rows = zip((*plan.processes, *plan.groups), (*plan.process_masks, *plan.group_masks), strict=True)

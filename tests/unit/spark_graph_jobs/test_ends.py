@@ -1,4 +1,4 @@
-"""How the program ends when it is itself at fault."""
+"""The exit of the program on its own error."""
 
 import subprocess
 import sys

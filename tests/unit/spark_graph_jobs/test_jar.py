@@ -1,4 +1,4 @@
-"""Where jars are looked for, and what is said where there is none."""
+"""The places searched for jars, and the message if there is none."""
 
 import io
 import zipfile

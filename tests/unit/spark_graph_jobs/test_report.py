@@ -1,4 +1,4 @@
-"""The page: that it is whole and safe, needs nothing else, and says what was found."""
+"""The page is complete and safe, needs no other file, and states the findings."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Commands that a report suggests are pasted into a shell: whatever names hold, it reads them as words."""
+"""Commands that a report suggests are pasted into a shell, which reads every name in them as a word."""
 
 import ast
 import re
@@ -33,7 +33,7 @@ HOSTILE = [
 
 
 def words_of(line):
-    """The words of a command, as a shell reads them; nothing of it is run."""
+    """Return the words of a command as a shell reads them, without running it."""
     subprocess.run(["bash", "-n"], input=line, text=True, check=True, timeout=20)
     printed = subprocess.run(
         ["bash", "-c", f"shadowtree() {{ printf '%s\\0' shadowtree \"$@\" AND; }}; {line}"],

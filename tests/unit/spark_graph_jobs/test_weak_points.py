@@ -1,4 +1,4 @@
-"""What holds a loop together, against trying each arc and each group."""
+"""Arcs and groups that hold a loop together, against trying each of them."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from spark_graph_jobs.questions.weak_points import weak_points
 
 @st.composite
 def loops(draw):
-    """A strongly connected graph: a circle of some of its nodes in any order, and more arcs."""
+    """Draw a strongly connected graph: a circle of some of its nodes in any order, and more arcs."""
     size = draw(st.integers(2, 7))
     circle = draw(st.lists(st.integers(0, size - 1), min_size=size, max_size=2 * size))
     walk = [*dict.fromkeys([*range(size), *circle])]

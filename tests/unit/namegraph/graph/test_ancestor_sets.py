@@ -38,7 +38,7 @@ def all_sets(core, sets):
 
 
 def check_kept(core, sets, model):
-    """What is kept is right, without asking for what is not."""
+    """Require that kept sets are right, without asking for others."""
     ids = core.graph.ids
     for node, found in sets._sets.items():
         if sets._is_in_question(node, found):
@@ -65,7 +65,9 @@ def test_a_cache_of_any_size_gives_the_same_sets_whatever_is_asked_first(graph_a
 
 
 def join_or_leave(server, model, changed):
-    """An update leaves those of these arcs that are there or, where none is, joins them. Returns the model after."""
+    """Make an update that leaves those of these arcs that exist. If none exists, join them. Return the model
+    after it.
+    """
     left = {arc for arc in changed if arc in model.arcs}
     batch = tuple(LeaveArc(*arc) for arc in left) or tuple(JoinArc(*arc) for arc in changed)
     server.do(*batch)
@@ -73,7 +75,7 @@ def join_or_leave(server, model, changed):
 
 
 def some_graph(first):
-    """A server with these arcs, and what the model says of it."""
+    """Return a server with these arcs, and the model of it."""
     server = CoreUnderTest("x.example")
     batch = (*map(CreateGroup, GROUPS), *(JoinArc(*arc) for arc in first))
     server.do(*batch)

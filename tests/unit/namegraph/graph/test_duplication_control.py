@@ -64,7 +64,7 @@ def test_every_originator_enters_a_derived_node_over_the_first_arc_it_reaches_an
 
 
 def grown_by(batch):
-    """The graph and the ancestor sets of a server that took these joins."""
+    """Return the graph and the ancestor sets of a server that took these joins."""
     server = CoreUnderTest(SUBNET)
     server.create(*GROUPS)
     for join in batch:

@@ -15,7 +15,7 @@ HELD_AT_ONCE = 3
 
 
 def ends_of(graph):
-    """What is kept of the ends of arcs, as lists."""
+    """Return the kept ends of arcs, as lists."""
     maps = (graph.suspended_from, graph.suspended_into, graph.divergent_children)
     return [graph.suspended.copy(), *({node: list(ends) for node, ends in each.items()} for each in maps)]
 

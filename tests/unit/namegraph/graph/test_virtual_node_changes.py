@@ -1,4 +1,4 @@
-"""What becomes of virtual nodes: one computation, every kind of update. The table is that of the module."""
+"""The fate of virtual nodes: one computation for every kind of update. The table is that of the module."""
 
 import pytest
 

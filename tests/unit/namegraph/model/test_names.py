@@ -1,4 +1,4 @@
-"""Semantics 9: what is a name of a group or a process, and what is its one canonical form."""
+"""Semantics 9: names of groups and processes, and their one canonical form."""
 
 import unicodedata
 

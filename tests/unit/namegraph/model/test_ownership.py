@@ -1,4 +1,4 @@
-"""Which server owns a subnet is told without a look at the others."""
+"""The owner of a subnet is found without a look at the other subnets."""
 
 from namegraph.model.names import NodeId, ServerId, Subnet
 from namegraph.model.ownership import OwnershipTable

@@ -8,7 +8,7 @@ from namegraph.model.slices import SLICE_ITEMS, at_once, in_slices, sorted_in_sl
 
 
 def counted(slices):
-    """What slices make, and how many there were before it."""
+    """Return the result of slices, and their number."""
     count = 0
     while True:
         try:

@@ -1,4 +1,6 @@
-"""How long servers are away is counted while this one runs, and is durable; who is away for too long is overdue."""
+"""The absence of servers is counted while this server runs, and is durable. A server that is away too long is
+overdue.
+"""
 
 import pytest
 
@@ -16,7 +18,7 @@ def limited(durable, seconds=100.0):
 
 
 def restarted(durable):
-    """What a server that starts again finds, of what was written with something that could not wait."""
+    """Return the state that a restarting server finds, from rows written with something that could not wait."""
     durable.must_write = True
     return limited(DurableState(durable.take_rows()))
 

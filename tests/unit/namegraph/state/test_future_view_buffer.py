@@ -1,4 +1,4 @@
-"""A letter of a view that is not installed yet waits for it; one of a view that is over does not."""
+"""A letter of a view that is not installed yet waits for it. A letter of a view that is over does not."""
 
 from namegraph.graph.name_graph import NameGraph
 from namegraph.model.names import ServerId

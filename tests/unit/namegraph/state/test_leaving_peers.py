@@ -1,4 +1,4 @@
-"""A server that is being stopped finishes what is under way, and nobody begins anything new with it."""
+"""A server that is being stopped finishes updates under way, and no peer begins an update with it."""
 
 import pytest
 

@@ -18,7 +18,7 @@ ANN = parse_name("ann@people.example")
 
 @pytest.fixture
 def stored():
-    """a and b on a loop, c below them, ann in c, and the tombstone a -> c."""
+    """Return stored rows: a and b on a loop, c below them, ann in c, and the tombstone a -> c."""
     server = CoreUnderTest("x.example", forgets_at_once=False)
     server.create(A, B, C)
     for parent, child in ((A, B), (B, A), (B, C), (A, C), (C, ANN)):

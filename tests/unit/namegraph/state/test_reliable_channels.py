@@ -1,4 +1,4 @@
-"""Numbered channels: nothing lost, nothing handled twice, and the same after a crash."""
+"""Numbered channels: no letter is lost or handled twice, even after a crash."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What an update makes of its arcs, as several homes found them; and what the record of changes tells of that."""
+"""The outcome of an update for its arcs, as several homes found them, and the record of changes about it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A deletion begins again when somebody joined its group meanwhile: for a client not for ever."""
+"""A deletion begins again if a member joined its group meanwhile. For a client the attempts are limited."""
 
 from collections import deque
 from itertools import count
@@ -21,7 +21,7 @@ HOME, OTHER = ServerId("a.x"), ServerId("b.x")
 GROUP, PARENT = parse_name("group@a.x"), parse_name("parent@b.x")
 OFTEN = ATTEMPTS_LIMIT + 5
 UPDATES_BETWEEN = 10
-"""Of the other server: its counter is the higher one then, and so its vote."""
+"""Updates of the other server in between. They raise its counter above this one's, and so its vote."""
 
 
 class Servers:
@@ -31,7 +31,7 @@ class Servers:
     """
 
     def __init__(self, *, joins):
-        """`joins`: in how many attempts that happens."""
+        """Create a scene. `joins`: the number of attempts in which a member joins."""
         subnets = {Subnet(server): server for server in (HOME, OTHER)}
         self.cores = {server: ServerCore(server=server, subnets=[Subnet(server)], peers=subnets) for server in subnets}
         self.letters = deque()

@@ -1,4 +1,4 @@
-"""What a server takes of an outcome is all that it can have a use for; what is no outcome is refused."""
+"""A server takes every part of an outcome that it can use. Malformed outcomes are refused."""
 
 import pytest
 from msgspec import structs

@@ -77,7 +77,7 @@ class Servers:
         return self.cluster.servers[ServerId(subnet_of(name))]
 
     def arcs(self):
-        """All arcs, as the homes of the parents know them; all that servers hold of one another fits that."""
+        """Return all arcs as the homes of the parents know them. All copies at other servers must fit."""
         found = {
             (row.parent, NodeId(row.child))
             for core in self.cluster.servers.values()
@@ -133,7 +133,7 @@ def test_what_cannot_be_renamed_is_refused_and_nothing_is_done(servers):
 
 
 def told_of(servers, old):
-    """What the home of a name says that became of it."""
+    """Return the statement of a name's home about what became of it."""
     refused = servers.ask(subnet_of(old), JoinArc(old, BOB))
     assert refused.reason is Reason.GROUP_NOT_FOUND
     return refused.facts.get("renamed_to")
@@ -420,7 +420,7 @@ def test_the_record_of_changes_tells_that_the_member_is_a_group_now(joined_early
 
 
 def changes_at(servers, server):
-    """The recorded updates of a server, oldest first."""
+    """Return the recorded updates of a server, oldest first."""
     return [decode_changes(record.changes) for record in servers.cluster.record_of_changes(server)]
 
 

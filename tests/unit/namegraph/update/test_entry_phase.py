@@ -26,7 +26,7 @@ def at(counter):
 
 
 def order(*, final=None, highest_vote=None, names=(GROUP,), steps=()):
-    """An update of another server, which leaves nothing here, unless an arc is named that is not there."""
+    """Return an update of another server. It leaves nothing here, unless it names an arc that does not exist."""
     update = Update(UPDATE, tuple(enumerate(steps, 1)), max(1, len(steps)), (), None)
     return Order(update, at(1), Cover(frozenset(names), frozenset()), final, (), highest_vote)
 
@@ -35,7 +35,7 @@ CANNOT = (LeaveArc(GROUP, OTHER),)
 
 
 def block(core):
-    """Let an earlier update be there, of the same nodes: while it has no place, no later one gets its turn."""
+    """Add an earlier update of the same nodes. While it has no place, no later update gets its turn."""
     core.entries.install(PendingEntry(UpdateId(THERE, 9), at(2), None), [GROUP, OTHER])
 
 
@@ -72,7 +72,7 @@ LEADS_TO = {
     EXTENDED: (*PLACE, turn, block, tell(order(final=at(90), names=(OTHER,)))),
     REFUSED: (tell(order(steps=CANNOT)), tell(Final(UPDATE, at(50))), turn, block),
 }
-"""What leads to each phase where another update blocks the way."""
+"""Events that lead to each phase, if another update blocks the way."""
 
 
 def core_in(phase):
@@ -105,7 +105,7 @@ EVENTS = {
     "abort": (tell(Abort(UPDATE)), (GONE,) * 6),
     "commit": (commit, (HANDED_ON, VOTED, PLACED, GONE, GONE, REFUSED)),
 }
-"""Of every event, the phase after it in each phase."""
+"""For every event, the phase after it in each phase."""
 
 
 @pytest.mark.parametrize("phase", EntryPhase, ids=lambda phase: phase.name)

@@ -1,4 +1,4 @@
-"""Names and tombstones of what was left are forgotten, numbers are used again, and nobody can tell the difference."""
+"""Names and tombstones of left arcs are forgotten, and numbers are reused, without any visible difference."""
 
 from random import Random
 
@@ -35,12 +35,12 @@ def server():
 
 
 def restored(server):
-    """A core of what was made durable."""
+    """Return a core restored from the durable state."""
     return ServerCore.restore(server.stored(), subnets=server.core.subnets)
 
 
 def durable(core):
-    """All that must be the same after a restart; how often anything changed is not."""
+    """Return all state that must be the same after a restart. The count of changes need not be."""
     read = graph_as_read(core.graph)
     del read["changes"], read["recorded"], read["virtual nodes"], read["virtual node of"]
     return read, dict(core.graph.tombstones), sorted(core.graph._free)

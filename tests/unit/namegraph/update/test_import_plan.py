@@ -50,7 +50,7 @@ def import_of(arcs, alone):
 
 
 def concerns(server, operation):
-    """As the homes of an operation's nodes are found one by one."""
+    """True if an operation concerns a server, by the homes of its nodes one by one."""
     if isinstance(operation, CreateGroup):
         return SITE.home_of(operation.group) == server
     below = SITE.home_below(parent=operation.parent, child=operation.child)

@@ -1,4 +1,4 @@
-"""Joins, leaves and creations that are done if needed: what was not needed is named, on one server and over several."""
+"""Joins, leaves and creations that are done if needed. The unneeded ones are named, on one server and over several."""
 
 import pytest
 

@@ -42,7 +42,7 @@ def core_after(operations):
 
 
 def brought_here(core, arcs, alone, *, by=HERE):
-    """What of an import concerns a server, as that server is asked for it."""
+    """Return the part of an import that concerns a server, as that server is asked for it."""
     names = {name: number for number, name in enumerate(dict.fromkeys([*alone, *(end for arc in arcs for end in arc)]))}
     command = ImportCommand(
         ticket=1,

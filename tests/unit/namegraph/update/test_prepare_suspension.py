@@ -1,4 +1,4 @@
-"""What a server says of arcs that an update suspends or settles."""
+"""A server's statements about arcs that an update suspends or settles."""
 
 import pytest
 

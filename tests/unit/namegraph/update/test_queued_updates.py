@@ -47,7 +47,7 @@ def answer(servers, number):
 
 
 def asked_at_b(servers):
-    """How many updates of A are not over at B, once all letters have come; nothing comes back."""
+    """Return the number of A's updates that are not over at B, once all letters have come. No letter comes back."""
     servers.held.add((B, A))
     servers.run()
     return servers.servers[B].entries.asked_by(A)

@@ -1,4 +1,4 @@
-"""Entries wait for one another as the rule says; what a step looks at does not grow with those that are not decided."""
+"""Entries wait for one another by the rule. The work of a step does not grow with the undecided entries."""
 
 import sys
 from random import Random
@@ -96,7 +96,7 @@ class Naive:
 
 
 def change_something(chance, core, entries, live):
-    """One random change of the entries, or of the graph beneath them."""
+    """Make one random change of the entries, or of the graph beneath them."""
     what = chance.choice(CHANGES)
     names = NAMES + FAR
     some = frozenset(chance.sample(names, chance.randrange(3)))
@@ -176,7 +176,7 @@ def below(name):
 
 
 def core_with(count, kind):
-    """A core beside so many updates that nobody decides."""
+    """Return a core beside `count` updates that are never decided."""
     core = make_core()
     do(core, *map(CreateGroup, NAMES))
     do(core, *(JoinArc(NAMES[1], NodeId(f"p{number}@here.example"), ChildKind.PROCESS) for number in range(20)))
@@ -205,7 +205,7 @@ def calls_in(step):
 
 
 def work_of(core):
-    """How much each kind of step does."""
+    """Return the amount of work of each kind of step."""
     readers, number = CommittedState(core), 10**6
     join = JoinArc(NAMES[9], NodeId("new@here.example"), ChildKind.PROCESS)
     far = JoinArc(NAMES[8], NodeId("new@there.example"), ChildKind.PROCESS)

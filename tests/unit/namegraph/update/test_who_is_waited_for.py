@@ -29,7 +29,7 @@ def join(core, ticket, parent, child, kind=ChildKind.GROUP, deadline=None):
 
 
 def missing(core, now):
-    """What the one caller is told whose deadline has passed."""
+    """Return the answer to the one caller whose deadline has passed."""
     (reply,) = core.step(Tick(), now).replies
     assert reply.outcome.reason is Reason.DEADLINE_EXCEEDED
     return reply.outcome.message

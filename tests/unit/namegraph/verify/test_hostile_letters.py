@@ -1,7 +1,7 @@
-"""Whatever a peer says, a server goes on: what is refused is counted and changes nothing, and a restart is no worse.
+"""A server goes on under any letters of a peer. Refused letters are counted and change nothing, even after a restart.
 
-Two servers talk over somebody who changes letters, leaves some out and writes others; a third peer writes nothing but
-nonsense. Seeds are run one by one, so that one that fails can be looked at alone.
+Two servers talk over an attacker who changes, drops and forges letters. A third peer writes only nonsense. Seeds are
+run one by one, so that a failing one can be examined alone.
 """
 
 import pytest

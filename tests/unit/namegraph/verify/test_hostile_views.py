@@ -1,4 +1,4 @@
-"""What a peer says about views, if it is wrong, changes nothing and ends nobody."""
+"""Wrong letters of a peer about views change nothing and end no server."""
 
 import pytest
 

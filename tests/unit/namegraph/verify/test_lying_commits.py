@@ -1,6 +1,7 @@
-"""A coordinator that lies to a participant about what is at home there is refused and counted, and changes nothing.
+"""A coordinator that lies to a participant about the participant's own nodes is refused and counted.
 
-Each lie is told first, then what the coordinator has really decided: that is done as if nothing had been said before.
+The lie changes nothing. Each lie is told first, and then the coordinator's real decision, which is applied as if the
+lie had not been told.
 """
 
 from collections.abc import Callable
@@ -63,14 +64,14 @@ class Talk(Scene):
             self.settle()
 
     def state(self):
-        """What is durable here, but for who has sent and received what."""
+        """Return the durable state, except for the channels."""
         found = self.disks[HERE].read()
         found.protocol[:] = sorted(row for row in found.protocol if row.part not in NOT_OF_A_PART)
         return found
 
 
 def batch():
-    """One update that creates, deletes, joins and leaves here."""
+    """Return one update that creates, deletes, joins and leaves here."""
     talk = Talk()
     talk.done(HERE, CreateGroup(OLD), JoinArc(H, PERSON, ChildKind.PROCESS), JoinArc(G, FOREIGN, ChildKind.PROCESS))
     talk.ask(
@@ -86,7 +87,7 @@ def batch():
 
 
 def loop():
-    """An update that closes a loop over both servers; what is above it is told here."""
+    """Return an update that closes a loop over both servers. The ancestry of the loop is told here."""
     talk = Talk()
     talk.done(HERE, JoinArc(G, THEIR_G))
     talk.done(OTHER, JoinArc(THEIR_H, THEIR_G))
@@ -103,7 +104,7 @@ def broken_loop():
 
 
 def below():
-    """A group of this server gets one of the other's as a member, of which more is known here."""
+    """Return a join of a group of the other server into a group here. More of the joined group is known here."""
     talk = Talk()
     talk.done(OTHER, JoinArc(THEIR_G, H))
     talk.done(HERE, JoinArc(H, PERSON, ChildKind.PROCESS))
@@ -112,7 +113,7 @@ def below():
 
 
 def brought():
-    """An import over both servers."""
+    """Return an import over both servers."""
     talk = Talk()
     talk.done(HERE, JoinArc(G, PERSON, ChildKind.PROCESS))
     names = [THEIR_G, G, NEW, PERSON, FOREIGN]
@@ -127,7 +128,7 @@ Lie = Callable[[UpdateOutcome], UpdateOutcome]
 
 
 def arcs(change: Callable[[list[ArcChange]], object]) -> Lie:
-    """A lie about arcs."""
+    """Return a lie about arcs."""
 
     def lie(outcome):
         found = list(unpack_arcs(outcome.arcs))
@@ -155,7 +156,7 @@ def added(parent, child, *, is_present=True, kind=GROUP, version=1, is_suspended
 
 
 def groups(*changes):
-    """A lie about groups: these instead of those with the same names, or too."""
+    """Return a lie about groups: these in place of those with the same names, or in addition."""
 
     def lie(outcome):
         kept = [one for one in outcome.groups if one.group not in [change.group for change in changes]]
@@ -169,7 +170,7 @@ def without_group(group):
 
 
 def relayed(node, *in_arcs, vnid=None, version=None):
-    """A lie about the ancestry record of a node."""
+    """Return a lie about the ancestry record of a node."""
 
     def lie(outcome):
         kept = [one for one in unpack_records(outcome.relay) if one.node != node]

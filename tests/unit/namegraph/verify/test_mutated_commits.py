@@ -1,7 +1,7 @@
-"""Real commits with something in them changed, each on its own well formed: whatever is believed, a server goes on.
+"""Real commits with a mutation, each well formed on its own. The server goes on, whatever it believes.
 
-What is refused leaves no trace. What cannot be found out here (of what is at home elsewhere) may be believed; then the
-server still starts again from what it has made durable, and goes on.
+A refused commit leaves no trace. A mutation that this server cannot detect (about nodes of other homes) may be
+believed. Then the server still restarts from its durable state, and goes on.
 """
 
 import random
@@ -43,7 +43,7 @@ class Mutating(Scene):
             self.deliver_next()
 
     def act_quietly(self):
-        """An update, with nobody lost."""
+        """Make an update without losing a server."""
         chance, server = self.chance, self.chance.choice([HERE, OTHER])
         group, other = chance.choice([group for group in GROUPS if group.endswith(server)]), chance.choice(ANSWERING)
         kind = ChildKind.PROCESS if other in PEOPLE else ChildKind.GROUP

@@ -67,7 +67,7 @@ LEADS_TO = {
 
 
 def member_in(phase, *, is_given_up):
-    """A member of the view of all three, which the first leads; it may have promised the next one."""
+    """Return a member of the view of all three, led by the first. It may have promised the next view."""
     core = new_core()
     for message in (*LEADS_TO[phase], *((Propose(PROMISED),) if is_given_up else ())):
         tell(core, A, message)
@@ -101,7 +101,7 @@ OF_EACH_PHASE = {
     "lost": (C, PeerLost, (STAYS,) * 4, STAYS),
     "leader lost": (A, PeerLost, (PROMISES,) * 4, PROMISES),
 }
-"""Of every event at a member: its sender, the message, what it does in each phase, and once the view is given up."""
+"""For every event at a member: its sender, the message, its effect in each phase, and after the view is given up."""
 
 
 @pytest.mark.parametrize("is_given_up", [False, True], ids=["going on", "given up"])
@@ -132,7 +132,7 @@ def test_every_phase_of_a_member_against_every_message(event, phase, is_given_up
 LED = ViewId(1, B)
 ACCEPT = Accept(LED, FIRST_COHORT, (B, C), 9, (), ())
 TO_LEADER = (ACCEPT, SuspendIncoming(()), DigestReply(()), MemberReconciled())
-"""What leads the view of two from each stage to the next at its leader, which is itself a member."""
+"""Letters that lead the view of two from each stage to the next at its leader, which is itself a member."""
 
 PROPOSING = "proposing"
 STAGES = (PROPOSING, SUSPENDING, HEALING, "all but one reconciled", HEALED)
@@ -152,7 +152,7 @@ AT_LEADER = {
     "open of a member": (Open(), STAGES),
     "view reconciled of a member": (ViewReconciled(), STAGES),
 }
-"""What another member sends, and the stage after it in each stage."""
+"""Letters of another member, and the stage after each in each stage."""
 
 
 def leader_at(stage):

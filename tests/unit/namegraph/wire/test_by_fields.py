@@ -1,4 +1,4 @@
-"""What is encoded and decoded field by field is what the encoder and the decoder of the library make of it."""
+"""Encoding and decoding field by field gives the same as the encoder and the decoder of the library."""
 
 import tracemalloc
 from typing import NamedTuple

@@ -75,7 +75,7 @@ def test_what_compresses_too_well_is_sent_as_it_is():
 
 
 def bomb_of(count, value=b"\xa1a"):
-    """A `Reach` with so many servers of one letter."""
+    """Return a `Reach` with `count` servers of one letter."""
     packed = b"\x93\xa5Reach" + b"\x92\x00\xa1a" + b"\xdd" + count.to_bytes(4, "big") + value * count
     return zlib.compress(packed, 9)
 

@@ -1,4 +1,4 @@
-"""Of requests that are large, or slow to come, few are received at once; small ones hardly wait for them."""
+"""Few large or slow requests are received at once. Small requests hardly wait for them."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ BOUND_SECONDS = 20
 
 
 class Memory:
-    """What the process takes, as a test says."""
+    """Memory of the process, as a test sets it."""
 
     taken = 0
 
@@ -61,7 +61,7 @@ class Under:
             return await self.channel.unary_unary(f"/{SERVICE}/Echo")(request)
 
     async def half(self, count):
-        """So many calls whose requests do not come."""
+        """Make `count` calls whose requests do not come."""
         calls = [self.channel.stream_unary(f"/{SERVICE}/Echo")() for _ in range(count)]
         async with asyncio.timeout(BOUND_SECONDS):
             while len(self.slow()) + sum(call.done() for call in calls) < count:

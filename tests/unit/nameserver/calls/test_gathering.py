@@ -1,4 +1,4 @@
-"""Batches that come in chunks take bounded memory until they are whole, and a slow caller holds up nobody else."""
+"""Batches in chunks take bounded memory until they are whole, and a slow caller holds up no other caller."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -59,7 +59,7 @@ class Server:
 
     @asynccontextmanager
     async def half_sent(self, begin, count=1, **options):
-        """So many streams that are not whole; each is given, and has sent one chunk."""
+        """Open `count` streams that are not whole. Each has a place, and has sent one chunk."""
         calls = [begin(**options) for _ in range(count)]
         for call in calls:
             await call.write(CHUNK)
@@ -69,7 +69,7 @@ class Server:
 
 
 async def refused_after(begin, chunks):
-    """The refusal of a stream by its last chunk. gRPC may hide one that comes while it still writes."""
+    """Return the refusal of a stream by its last chunk. gRPC may hide a refusal that comes while it still writes."""
     call = begin()
     for _ in range(chunks):
         await call.write(CHUNK)

@@ -20,7 +20,7 @@ PEOPLE = [parse_name(f"p{number}@x.y") for number in range(5)]
 
 
 def change_at_random(core, chance):
-    """One join or leave that may well be refused, or a group deleted or made."""
+    """Make one random join or leave, which may be refused, or delete or create a group."""
     match chance.randrange(8):
         case 0:
             core.ask_to_delete(chance.choice(GROUPS))
@@ -33,7 +33,7 @@ def change_at_random(core, chance):
 
 
 def answers(core):
-    """What each question about the state is answered; None where there is no such group."""
+    """Return the answer to each question about the state. None if the group does not exist."""
     resolver, index = MembershipResolver(core), core.graph.index
     found = {}
     for group in GROUPS:

@@ -21,7 +21,7 @@ WIDEST = "\U00010400"
 
 
 def longest(number):
-    """A name of the greatest legal length."""
+    """Return a name of the greatest legal length."""
     return f"{number:07d}{WIDEST * 248}@{DOMAIN}"
 
 

@@ -42,7 +42,7 @@ class Hall:
         self.places = StreamPlaces(clock=lambda: self.now, report=self.lines.append)
 
     async def open(self, peer=HERE, count=1, **more):
-        """The place of the last one of so many streams; raises where one finds none."""
+        """Return the place of the last of `count` streams. Raises if a stream finds no place."""
         return [await self._open(peer, more) for _ in range(count)][-1]
 
     async def _open(self, peer, more):

@@ -1,4 +1,4 @@
-"""What only operators of this machine may do, and which calls of others are passed on."""
+"""Rights of operators of this machine, and the calls of other servers that are passed on."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Settings come from a file, the environment and the command line; whatever is wrong is named with its place."""
+"""Settings come from a file, the environment and the command line. Every error is reported with its place."""
 
 import os
 import re

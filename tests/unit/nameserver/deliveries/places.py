@@ -1,6 +1,6 @@
-"""Servers with both halves in one process, each behind a real port: the calls about messages, and no run loop.
+"""Servers with both halves in one process, each behind a real port: the calls about messages, without a run loop.
 
-A step is durable at once, and posts arrive when the loop comes to it; what is held, as `Servers.held` says, waits.
+A step is durable at once, and posts arrive when the loop comes to them. Posts in `Servers.held` wait.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from tests.unit.delivery.servers import Servers
 
 
 class CoreMachine:
-    """What the calls need, by a real core that is stepped when somebody asks."""
+    """The interface of the calls to a run loop, over a real core that is stepped on request."""
 
     def __init__(self, servers, server):
         self._servers, self.server = servers, ServerId(server)
@@ -40,9 +40,9 @@ class CoreMachine:
         self._told_of_end = []
         self.is_failing = False
         self.reads = []
-        """Which pieces of the log were read."""
+        """Pieces of the log that were read."""
         self.sent_together = []
-        """How many messages each step took."""
+        """Number of messages that each step took."""
         self.flushes = 0
         self.datagrams = DatagramCounts()
 
@@ -278,12 +278,12 @@ class Place:
     def __init__(self, machine, directory, address, checks_asked):
         self.machine, self.directory, self.address = machine, directory, address
         self.checks_asked = checks_asked
-        """What this server has asked about members."""
+        """Questions about members that this server has asked."""
 
 
 @asynccontextmanager
 async def places(*subnets):
-    """The servers of these subnets, all met; gives `Servers` and a `Place` for each."""
+    """Servers of these subnets, all met. Yields `Servers` and a `Place` for each."""
     servers = Servers(*subnets)
     servers.machines = [CoreMachine(servers, subnet) for subnet in subnets]
     servers.channels = {}

@@ -1,4 +1,4 @@
-"""What endpoints acknowledge, gathered over a real core: one step takes what many of them say."""
+"""Acknowledgements of many endpoints, gathered over a real core: one step takes them together."""
 
 import asyncio
 

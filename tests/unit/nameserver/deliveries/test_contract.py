@@ -1,4 +1,4 @@
-"""What clients rely on, of the real calls and of the fake that the tests of the client and of the commands use."""
+"""The contract of clients, for the real calls and for the fake of the tests of the client and of the commands."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""Gateways over a real core and real streams: who each message is for, told once while it stays the same."""
+"""Gateways over a real core and real streams: the recipients of each message, told once while they stay the same."""
 
 import asyncio
 
@@ -37,7 +37,7 @@ async def send(names, *targets):
 
 
 async def told(place, count, *, takes_more=False):
-    """The responses to a gateway after the first one, as they come, until there were so many messages."""
+    """Return the responses to a gateway after the first one, until there were `count` messages."""
     found = []
     async with grpc.aio.insecure_channel(place.address) as channel:
         begin = wire.SubscribeRequest.Begin(name="*", subscription="mail", takes_more=takes_more)

@@ -1,4 +1,4 @@
-"""What is queued is passed on as it is durable that nothing is before it."""
+"""A queued message is passed on once it is durable that no other is before it."""
 
 import asyncio
 from contextlib import suppress

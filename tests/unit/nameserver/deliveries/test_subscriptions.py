@@ -1,4 +1,4 @@
-"""How listeners stand to the log, and what kinds of them there are, over a real core and real streams."""
+"""Listeners and the log, and the kinds of listeners, over a real core and real streams."""
 
 import asyncio
 
@@ -47,7 +47,7 @@ async def until(is_so):
 
 
 async def read(names, process, count, **options):
-    """So many messages, each acknowledged."""
+    """Return `count` messages, each acknowledged."""
     found = []
     async with names.listen(process, **options) as messages:
         while len(found) < count:
@@ -149,7 +149,7 @@ async def test_an_ephemeral_listener_does_not_come_back(scene):
 
 
 async def send_mixed(names):
-    """To two groups, by two senders and nobody, in parcels of several messages."""
+    """Send to two groups, by two senders and without a sender, in parcels of several messages."""
     for sender in ("one", "two"):
         async with names.sender(sender) as out:
             for group in (STAFF, ANN):

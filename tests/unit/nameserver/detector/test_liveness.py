@@ -1,4 +1,4 @@
-"""What is thought of a server: every state against every event, and when it is lost."""
+"""The state of a peer: every state against every event, and the time of its loss."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ RESTARTING = Life.RESTARTING
 
 
 def watch_in(life):
-    """A watch in a state at time 0, whatever led there."""
+    """Return a watch in a state at time 0."""
     watch = Liveness(LIMITS, 0.0)
     if life is not SUSPECTED:
         watch.opened(0.0)
@@ -119,7 +119,7 @@ def test_the_table_is_complete():
 
 
 def lost_after(watch, *, since=0.0, step=0.125):
-    """At what time it is lost, and that this is said once."""
+    """Return the time at which a peer is lost. The loss must be reported once."""
     times = [since + step * number for number in range(int(30 / step)) if watch.look(since + step * number)]
     assert len(times) <= 1
     return times[0] if times else None

@@ -1,4 +1,4 @@
-"""How unlikely it is that a silence still ends."""
+"""The improbability that a silence still ends."""
 
 import math
 
@@ -16,7 +16,7 @@ seconds = st.floats(0, 1e6)
 
 
 def after(gaps, limits=LIMITS):
-    """A detector that heard something after each gap, and when that was."""
+    """Return a detector that heard something after each gap, and the time of the last."""
     now = 0.0
     detector = PhiAccrual(limits, now)
     for gap in gaps:
@@ -26,7 +26,7 @@ def after(gaps, limits=LIMITS):
 
 
 def seconds_until(detector, now, threshold, pause=0.0):
-    """How long a silence has to last to reach the threshold, to a hundredth."""
+    """Return the seconds of silence that reach the threshold, to a hundredth."""
     return next(n / 100 for n in range(100_000) if detector.phi(now + n / 100, pause=pause) >= threshold)
 
 

@@ -11,7 +11,7 @@ from storage.memory import MemoryDatabase, MemoryStore
 
 
 def opened(*groups, processes=(), gone=(), anothers=()):
-    """The database of the server sfu.x."""
+    """Return the database of the server sfu.x."""
     store = MemoryStore(MemoryDatabase(), server="sfu.x")
     kinds = [(NodeKind.GROUP, groups), (NodeKind.PROCESS, processes), (NodeKind.ABSENT, gone)]
     nodes = [(kind, name) for kind, names in kinds for name in names]

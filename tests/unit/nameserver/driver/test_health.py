@@ -1,4 +1,4 @@
-"""The health service: what a watch is told, whatever comes while it is being told."""
+"""The health service: the reports to a watch, under events during a report."""
 
 from grpc_health.v1 import health_pb2
 

@@ -1,4 +1,4 @@
-"""What large steps leave behind is freed some at a time."""
+"""Objects that large steps leave behind are freed some at a time."""
 
 import asyncio
 import weakref
@@ -9,7 +9,7 @@ from nameserver.driver.leavings import Leavings
 
 
 class Piece:
-    """Something that nobody needs."""
+    """An unneeded object."""
 
 
 async def test_one_large_piece_or_some_small_ones_are_freed_in_a_turn(monkeypatch):

@@ -1,4 +1,4 @@
-"""Steps that leave the event loop's thread: what readers, callers and other servers notice of them, and what not."""
+"""Steps outside the event loop's thread: their effects on readers, callers and other servers."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ class SlowCore(FakePeerCore):
         self.taken = []
         """The events of all steps, in their order."""
         self.threads = []
-        """In which each was taken."""
+        """Thread of each step."""
         self.gate = threading.Semaphore(0)
         self.is_ending_in_a_bug = False
 
@@ -63,7 +63,7 @@ class Piece:
 
 
 class SeenSteps:
-    """What readers see of a core, which is how many steps it has taken."""
+    """The readers' state of a core: the number of steps it has taken."""
 
     def __init__(self, core):
         self.core = core
@@ -118,7 +118,7 @@ class Server:
         return asyncio.ensure_future(self.run_loop.take_letters(sender, first_number, letters))
 
     async def begin(self, event):
-        """Have a step leave the loop's thread."""
+        """Let a step leave the loop's thread."""
         self.run_loop.take(event)
         await self.until(lambda: event in self.core.taken)
 
@@ -162,7 +162,7 @@ async def settle():
 
 
 def letters_in(records):
-    """The numbers of those whose rows are in a batch."""
+    """Return the numbers of letters whose rows are in a batch."""
     return [int(row.key.split()[0]) for row in records.protocol if row.part == "outbox" and row.value is not None]
 
 

@@ -202,7 +202,7 @@ async def test_a_flush_waits_for_the_callers_just_answered(server, monkeypatch):
 
 @pytest.fixture
 def noting(server, monkeypatch):
-    """Ticks of the core make a row that nobody waits for, and the loop holds such rows for an hour."""
+    """Make ticks of the core write a row that no output waits for. The loop holds such rows for an hour."""
     monkeypatch.setattr(gathering, "RECEIPTS_SECONDS", 3600.0)
     step = server.core.step
 
@@ -414,7 +414,7 @@ async def test_updates_are_refused_while_too_many_rows_wait_to_be_written(server
 
 @pytest.fixture
 async def both_halves(monkeypatch):
-    """A server that delivers, with ann in a group; what its datagrams become."""
+    """A server that delivers, with ann in a group, and the fate of its datagrams."""
     server = Server(BothHalves(server="one", subnets=["b.c"]))
     server.core.begin_delivery(GraphReach, start=7)
     server.desk = Shown()

@@ -1,4 +1,4 @@
-"""A list of groups names whoever may know of more groups, or of fewer, than the servers that answered."""
+"""A list of groups names the servers that may know of more or fewer groups than the answering servers."""
 
 import pytest
 
@@ -21,7 +21,7 @@ class FakeRouting:
     is_alone = False
 
     def require_owned(self, subnet):
-        """Each is owned here."""
+        """Accept every subnet as owned here."""
 
     def __init__(self, *others, never_met=()):
         self._others = list(others), list(never_met)
@@ -49,7 +49,7 @@ class FakeContext:
 
 
 async def listed(core, *unheard, pages=None, never_met=(), **asked):
-    """What a server says to a client, where others answer with these pages."""
+    """Return a server's answer to a client, if other servers answer with these pages."""
     pages = pages or {}
     resolver = MembershipResolver(core, unheard=lambda: unheard)
     routing = FakeRouting(*pages, never_met=never_met)

@@ -35,7 +35,7 @@ async def make_graph(server):
 
 
 async def long_way(server, request):
-    """What Check answers by the handler that has no short way, or the code and text of its error."""
+    """Return Check's answer by the handler without a short way, or the code and text of its error."""
     try:
         return await server.names.Check(request)
     except grpc.aio.AioRpcError as error:

@@ -1,5 +1,8 @@
-"""What one server says of a pair where arcs are suspended: a "yes" nobody else could have made a "no" of, or that it is
-uncertain, and who knows."""
+"""One server's answer about a pair while arcs are suspended.
+
+The answer is either a "yes" that no other server could have made a "no", or it is uncertain and names the servers that
+know better.
+"""
 
 import pytest
 
@@ -30,7 +33,7 @@ BOB = NodeId("bob@elsewhere.example")
 
 
 class Server:
-    """What one server of a scene tells."""
+    """Answers of one server of a scene."""
 
     def __init__(self, scene, server, *unheard):
         self.resolver = MembershipResolver(scene.core(server), unheard=lambda: unheard)

@@ -31,7 +31,7 @@ def small_slices(monkeypatch):
 
 
 class Server:
-    """One server with a group of many groups; another server tells the same part."""
+    """One server with a group of many groups. Another server tells the same part."""
 
     def __init__(self):
         self._driven = CoreUnderTest("x.example")
@@ -54,7 +54,7 @@ class Server:
         return self._parts.answer(PartRequest(HERE, only(TOP), with_steps=True))
 
     async def answered(self):
-        """What another server is told that asks."""
+        """Return the answer to another server."""
         request = messages.ResolvePartRequest(originator=TOP, with_steps=True)
         reader = PartReader()
         for chunk in await self._calls.resolve_part(request, None):
@@ -74,7 +74,7 @@ WAYS = [Server.answered, lambda server: server.told_by(HERE), lambda server: ser
 
 
 async def turns_of(answering, between):
-    """What it comes to, and how often others got their turn; each time they do `between` with the number."""
+    """Return the result, and the number of turns of other tasks. At each they do `between` with the number."""
     answer = asyncio.ensure_future(answering)
     turns = 0
     await asyncio.sleep(0)

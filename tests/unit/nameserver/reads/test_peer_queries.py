@@ -1,4 +1,4 @@
-"""Who must not cross many arcs is told of one state, and others are served meanwhile."""
+"""The originators that must not cross many arcs are told of one state, and other callers are served meanwhile."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ REQUEST = messages.DescribeArcsRequest(parents=[RIGHT] * len(LOW), children=LOW)
 
 
 class StepCount:
-    """What of a run loop says that the graph changes."""
+    """The part of a run loop that tells of changes of the graph."""
 
     step_count = 0
 
@@ -32,7 +32,7 @@ def server():
 
 
 async def described(server, between):
-    """What is told, and how often others got their turn; each time they do `between` with the run loop."""
+    """Return the answer, and the number of turns of other tasks. At each they do `between` with the run loop."""
     run_loop = StepCount()
     calls = PeerQuestionCalls(core=server.core, run_loop=run_loop, checks=None, whole_groups=None, parts=None)
     answer = asyncio.ensure_future(calls.describe_arcs(REQUEST, None))

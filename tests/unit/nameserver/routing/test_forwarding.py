@@ -1,4 +1,4 @@
-"""What a call that was forwarded ends with, by what happened to it on the way."""
+"""The end of a forwarded call, by its fate on the way."""
 
 import asyncio
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ LOST, LATE, BUG = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 def broken(code, why="Socket closed"):
-    """An error that gRPC itself makes."""
+    """Return an error that gRPC itself makes."""
     return AioRpcError(code, Metadata(), Metadata(), details=why)
 
 
 def answered(reason, message="so it is", **facts):
-    """An error that another name server gave."""
+    """Return an error that another name server gave."""
     status = rpc_status.to_status(as_status(refuse(reason, message, **facts).refusal))
     return AioRpcError(status.code, Metadata(), Metadata(*status.trailing_metadata), details=status.details)
 

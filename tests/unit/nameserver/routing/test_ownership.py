@@ -1,4 +1,4 @@
-"""Whose a name is, in any spelling, and where it is at home."""
+"""The owner of a name in any spelling, and its home."""
 
 from types import MappingProxyType
 

@@ -1,4 +1,4 @@
-"""Who needs a server that restarts as planned waits for it and tries again; nobody waits longer than there is time."""
+"""A caller of a server that restarts as planned waits for it and retries, but no longer than its deadline."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ class FakeRestarting:
 
 
 class Attempts:
-    """Fails in these ways, one after another; then answers."""
+    """Fails in these ways, one after another, and then answers."""
 
     def __init__(self, *failures):
         self.failures, self.count = list(failures), 0

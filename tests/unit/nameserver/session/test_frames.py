@@ -1,4 +1,4 @@
-"""Frames on the wire: what is sent is what comes, and no bytes are too odd."""
+"""Frames on the wire: a sent frame is read back unchanged, and any bytes are handled."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whom a server talks to."""
+"""The servers that a server talks to."""
 
 from dataclasses import dataclass, field, replace
 

@@ -26,19 +26,19 @@ SMALL = {
 
 
 class EndOfLane:
-    """What one server has of one lane, and what of it is durable; an outbox for its sessions."""
+    """One server's end of one lane, with its durable part. It is an outbox for its sessions."""
 
     def __init__(self, lane):
         self.lane = lane
         self.sent, self.handled = [], []
         self.durably_sent = self.durably_handled = 0
-        """How many of them a crash would leave."""
+        """Numbers that would survive a crash."""
 
     def start(self, end):
         self.end = end
         self.channels = Channels(end.durable, self.lane)
         self.waiting = []
-        """Letters that came and are not handled yet: in memory alone."""
+        """Letters that came and are not handled yet, in memory alone."""
         del self.handled[self.durably_handled :]
         del self.sent[self.durably_sent :]
 
@@ -84,7 +84,7 @@ class EndOfLane:
 
 
 class End:
-    """One server: its lanes, its rows, and the session it is in."""
+    """One server: its lanes, its rows, and its session."""
 
     def __init__(self, name, peer):
         self.name, self.peer = name, peer

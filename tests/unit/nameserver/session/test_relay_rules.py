@@ -1,4 +1,4 @@
-"""What becomes of frames that are to be passed on, and the streams that they make up."""
+"""The fate of frames to be passed on, and of the streams that they make up."""
 
 import asyncio
 from dataclasses import replace

@@ -40,7 +40,7 @@ from nameserver.session.session_tiebreak import SessionNumbers
 HERE, PEER = "a.x", "b.x"
 LETTER, POST = Lane
 NUMBER = 7
-"""Of the session, as the one who was dialled settles it."""
+"""Number of the session, settled by the dialled server."""
 
 
 class DurableChannels(Channels):
@@ -79,7 +79,7 @@ def new_session(*, is_dialled_here, letters=None, posts=None, known=(), limits=L
 
 
 def frames(session):
-    """All that it sends now."""
+    """Return all frames that a session sends now."""
     sent = []
     while (frame := session.next_frame()) is not None:
         sent.append(frame)
@@ -87,7 +87,7 @@ def frames(session):
 
 
 def session_in(state, *, receipt=(0, 0), **keywords):
-    """A session that was dialled here, but for LISTENING, with nothing left to send."""
+    """Return a session that was dialled here, except in LISTENING, with nothing left to send."""
     session = new_session(is_dialled_here=state is not State.LISTENING, **keywords)
     frames(session)
     if state in (State.GREETING, State.LISTENING):
@@ -398,7 +398,7 @@ def channels_with(*letters, receiver=PEER, is_met=True, lane=LETTER):
 
 
 def outbox(lane, *letters, **keywords):
-    """As an argument of a session."""
+    """Return an argument of a session."""
     return {"letters" if lane is LETTER else "posts": channels_with(*letters, lane=lane, **keywords)}
 
 
@@ -600,7 +600,7 @@ def test_a_peer_that_has_handled_what_was_never_sent_is_refused(lane):
 
 
 def behind(lane):
-    """A lane whose letters were confirmed before this server started again."""
+    """Return a lane whose letters were confirmed before this server restarted."""
     durable = DurableState()
     channels = DurableChannels(durable, lane)
     channels.met(PEER)

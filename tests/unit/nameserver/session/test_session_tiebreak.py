@@ -1,4 +1,4 @@
-"""Of two sessions between the same servers, both keep the same one."""
+"""Both servers keep the same one of two sessions between them."""
 
 from itertools import permutations, product
 
@@ -8,7 +8,9 @@ from nameserver.session.session_tiebreak import LEAP_LIMIT, SessionNumbers, Stan
 
 
 def survivor(sessions, *, here, peer):
-    """Who is left of (dialler, number, or also "relayed") after they opened in this order at one end."""
+    """Return the remaining session as (dialler, number, or also "relayed"), after sessions opened in this order at one
+    end.
+    """
     standing = None
     for session in sessions:
         dialler, number, *way = session

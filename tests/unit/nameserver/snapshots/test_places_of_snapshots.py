@@ -1,4 +1,4 @@
-"""A snapshot that goes nowhere gives its place back: one whose cut is never made, and one that nobody reads."""
+"""An abandoned snapshot gives its place back: one whose cut is never made, and one that has no reader."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A line says when, how grave, which server, what, and the facts; whatever is in them, it stays one line."""
+"""A line has time, severity, server, text and facts. It stays one line, whatever the facts contain."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The metrics port answers Prometheus, whoever else holds connections to it."""
+"""The metrics port answers Prometheus, even if other clients hold connections to it."""
 
 import socket
 import threading

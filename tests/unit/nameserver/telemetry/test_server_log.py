@@ -1,4 +1,4 @@
-"""Each thing that an operator wants to know is said once, with its facts; nothing floods the log."""
+"""Each event of interest to an operator is logged once, with its facts, and no event floods the log."""
 
 import logging
 
@@ -36,7 +36,7 @@ NOTHING = Effects(Records())
 
 
 class FakeCore:
-    """What is looked at."""
+    """The observed state."""
 
     view = ""
     members = ()

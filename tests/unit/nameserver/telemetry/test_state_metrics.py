@@ -1,4 +1,4 @@
-"""A scrape is answered also while the event loop stands still: by that, and by nothing else."""
+"""A scrape is answered even while the event loop stands still. It then tells of that alone."""
 
 from concurrent.futures import ThreadPoolExecutor
 

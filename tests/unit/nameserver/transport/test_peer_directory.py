@@ -1,4 +1,4 @@
-"""Which channel a call to another server gets, while that server comes and goes."""
+"""The channel of a call to another server, while that server comes and goes."""
 
 import asyncio
 
@@ -34,7 +34,7 @@ async def other():
 
 @pytest.fixture
 async def link(other):
-    """The way to it: it has dialled us."""
+    """The way to the server, which has dialled us."""
     link = Link(f"127.0.0.1:{other.port}", ("b.x",), chance=lambda: 0.0, clock=lambda: 0.0, wall_clock=lambda: 0.0)
     link.connected("b.x", ["b.x"])
     yield link

@@ -12,7 +12,7 @@ C = KnownServer("c.x", ("c.x", "c2.x"))
 
 @pytest.fixture
 def table():
-    """That of a.x, which has met b.x and b's second subnet; nobody has answered at d.x yet."""
+    """The table of a.x, which has met b.x and b's second subnet. The address d.x has not answered yet."""
     owners = {"a.x": "a.x", "b.x": "b.x", "b2.x": "b.x"}
     addresses = {"b2.x": "host:1", "b.x": "host:1", "d.x": "host:2"}
     return SimpleNamespace(server="a.x", subnets=("a.x",), peer_addresses=addresses, owners=owners, owner_of=owners.get)

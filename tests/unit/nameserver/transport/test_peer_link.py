@@ -1,4 +1,4 @@
-"""How an address stands, and what is said of it."""
+"""The state of an address, and its report."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What waits for a stream of another server, and in which turn it leaves."""
+"""Output that waits for a stream of another server, and its order."""
 
 import asyncio
 
@@ -27,7 +27,7 @@ class Stream:
 
 
 class Session:
-    """One that is open, and has letters to send for ever, if it is to."""
+    """An open session. It has letters to send for ever, if so set."""
 
     def __init__(self, *, letters=False, takes_posts=True):
         self.number, self.ending, self.is_open_there = 3, None, True

@@ -1,4 +1,4 @@
-"""Sets of groups on the wire, and parts of them: what is written is read again, what none writes is refused."""
+"""Sets of groups on the wire, and parts of them: written sets read back unchanged, and malformed ones are refused."""
 
 import pytest
 
