@@ -1,4 +1,4 @@
-"""What integration tests share, wherever they are."""
+"""Shared fixtures of integration tests."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from tests.postgres import PostgreSQL, running_postgresql
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
-    """A running PostgreSQL, on which each test makes a database or a schema of its own and stops nothing."""
+    """A running PostgreSQL. Each test makes a database or a schema of its own on it, and stops nothing."""
     with running_postgresql() as server:
         yield server

@@ -1,4 +1,4 @@
-"""The proxy that other tests break: what becomes of bytes in each direction."""
+"""The proxy that other tests break: the fate of bytes in each direction."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -45,7 +45,7 @@ async def talk(address):
 
 
 async def answer(reader):
-    """The next line; empty at the end of the connection."""
+    """Return the next line. Empty at the end of the connection."""
     try:
         async with asyncio.timeout(SOON_SECONDS):
             return await reader.readline()

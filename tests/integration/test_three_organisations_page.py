@@ -23,7 +23,7 @@ SHELLS = {
 
 
 def commands_and_output():
-    """Every command of the page, and what the page shows below it."""
+    """Return every command of the page, and the output shown below it."""
     told = []
     for block in re.findall(r"^```console\n(.*?)^```", PAGE, re.S | re.M):
         for line in block.splitlines(keepends=True):
@@ -36,7 +36,7 @@ def commands_and_output():
 
 @pytest.fixture(scope="module", params=SHELLS)
 def said(request, tmp_path_factory):
-    """What each command wrote, in the order of the page; its ports are free ones of this machine."""
+    """Output of each command, in the order of the page. Its ports are free ones of this machine."""
     if shutil.which(request.param) is None:
         pytest.skip(f"{request.param} is not there (.ci/programs installs it on Debian)")
     folder = tmp_path_factory.mktemp("pasted")

@@ -42,7 +42,7 @@ class Cluster:
 
     tag: str
     snapshots: dict
-    """Of all clusters together."""
+    """Snapshots of all clusters together."""
 
     def name(self, short):
         local, _, domain = short.partition("@")
@@ -72,7 +72,7 @@ class Cluster:
         return row
 
     def set_row(self, server, short):
-        """The row of the ancestor set of a node that is in no virtual node, or gives it its name."""
+        """Return the row of the ancestor set of a node that is in no virtual node, or names its virtual node."""
         rows = self.snapshots[server].rows["ancestors"]
         return next(row for row in rows if row["node"] == self.number(server, short))
 
@@ -85,7 +85,7 @@ class Cluster:
 
 
 def whole_cluster(tag):
-    """The arcs of a `Cluster`."""
+    """Return the arcs of a `Cluster`."""
     cluster = Cluster(tag, {})
     groups = (
         "top@a -> left@a, top@a -> right@b, left@a -> shared@c, right@b -> shared@c, shared@c -> x@a, x@a -> y@b, "

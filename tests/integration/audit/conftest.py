@@ -13,19 +13,19 @@ from spark_graph_jobs.spark.session import start
 
 @pytest.fixture(scope="session")
 def jars():
-    """The jars of GraphFrames, or why there are none."""
+    """The jars of GraphFrames, or the reason why there are none."""
     return find_jars([])
 
 
 @pytest.fixture(scope="session")
 def driver_jar():
-    """The jar of PostgreSQL's driver, or why there is none."""
+    """The jar of PostgreSQL's driver, or the reason why there is none."""
     return find_driver()
 
 
 @pytest.fixture(scope="session")
 def spark(jars, driver_jar):
-    """A session on two threads, with GraphFrames and PostgreSQL's driver where their jars can be had."""
+    """A session on two threads, with GraphFrames and PostgreSQL's driver if their jars are available."""
     session = start(master="local[2]", memory="2g", more=jar_settings(jars, driver_jar))
     yield session
     session.stop()
@@ -33,21 +33,21 @@ def spark(jars, driver_jar):
 
 @pytest.fixture(scope="session")
 def needs_graphframes(jars):
-    """For what only GraphFrames can do: it is not run, and named at the end, where its jars cannot be had."""
+    """Skip tests of GraphFrames without its jars. They are named at the end."""
     if isinstance(jars, NoJar):
         pytest.skip(jars.reason)
 
 
 @pytest.fixture(scope="session")
 def needs_driver(driver_jar):
-    """The same for what only Spark's JDBC source can do."""
+    """Skip tests of Spark's JDBC source without the driver. They are named at the end."""
     if isinstance(driver_jar, NoJar):
         pytest.skip(driver_jar.reason)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a run of the program ended, and what it said."""
+    """Exit status and output of a run of the program."""
 
     status: int
     stdout: str

@@ -10,7 +10,7 @@ FAULTS = {}
 
 @dataclass(frozen=True)
 class Fault:
-    """How to plant it, and what it shows."""
+    """A fault: the function that plants it, and the findings that it causes."""
 
     plant: Any
     found: frozenset
@@ -18,7 +18,7 @@ class Fault:
     besides: frozenset
     """Audits that may have more to say of the same cluster, because what was planted has consequences."""
     severities: frozenset
-    """Of all its findings together."""
+    """Severities of all its findings together."""
 
 
 def fault(*found, besides=(), severities=("error",)):
@@ -72,7 +72,7 @@ def normal_arc_that_fades_at_all_servers(cluster):
 
 @fault(("virtual nodes", "z@c -> x@a"), ("virtual nodes", "y@b -> z@c"))
 def another_tree_at_all_servers(cluster):
-    """It spans the virtual node too, and all agree; but the order of arcs says which is the one."""
+    """Plant another spanning tree at all servers. All agree, but the order of arcs determines a different tree."""
     for server in ("a", "b", "c"):
         cluster.arc_row(server, "y@b -> z@c")["state"] = "fade"
         cluster.arc_row(server, "z@c -> x@a")["state"] = "shadow"
@@ -107,7 +107,7 @@ def tombstone_with_a_state(cluster):
 
 @fault(("virtual nodes", "x@a"), ("ancestry", "x@a -> y@b"))
 def missing_tree_edge(cluster):
-    """A third server has not this arc in its records of the loop."""
+    """Remove an arc from a third server's records of the loop."""
     cluster.remove("c", "arcs", cluster.arc_row("c", "x@a -> y@b"))
 
 
@@ -145,7 +145,7 @@ def loop_without_a_virtual_node(cluster):
 
 @fault(("virtual nodes", "x@a"), besides=("virtual nodes", "ancestry", "levels"))
 def virtual_node_of_what_is_no_loop(cluster):
-    """One server takes a group above the loop for a component."""
+    """Let one server take a group above the loop for a component."""
     vnid = cluster.virtual_node("c")["vnid"]
     row = cluster.node_row("c", "shared@c")
     row["vnid"], row["level"] = vnid, cluster.node_row("c", "x@a")["level"]
@@ -204,7 +204,7 @@ def two_ancestor_sets(cluster):
 
 @fault(("ancestry", "top@a -> left@a"), besides=("ancestry",))
 def ancestry_record_that_is_missing(cluster):
-    """A server does not know that top@a is above what it owns."""
+    """Remove one server's knowledge that top@a is above its nodes."""
     cluster.node_row("c", "top@a")["held"] = False
 
 

@@ -1,4 +1,4 @@
-"""`python -m spark_graph_jobs`: what it writes and how it ends; test_pages.py has it run as a process."""
+"""`python -m spark_graph_jobs`: its output files and exit status. test_pages.py runs it as a process."""
 
 import json
 from dataclasses import replace

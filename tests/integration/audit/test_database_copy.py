@@ -1,4 +1,4 @@
-"""Spark reads the databases of servers by JDBC: in ranges, at one instant, and what comes out is what psycopg reads."""
+"""Spark reads the databases of servers by JDBC, in ranges, at one instant, and gets the rows that psycopg reads."""
 
 import subprocess
 import sys
@@ -33,7 +33,7 @@ def postgresql():
 
 @pytest.fixture
 def stored(postgresql):
-    """A database with some rows, and what writes more."""
+    """A database with some rows, and a writer of more."""
     url = postgresql.fresh_database()
     store = open_store(url, server="a.x")
 

@@ -1,4 +1,4 @@
-"""What every graph engine must do, and the two that there are."""
+"""The contract of every graph engine, and the two engines."""
 
 from pathlib import Path
 

@@ -71,7 +71,7 @@ session.stop()
 
 
 def compiled(sources, folder, more=()):
-    """A jar of these classes; `more`: jars that they need beside those of Spark."""
+    """Return a jar of these classes. `more`: jars that they need beside those of Spark."""
     for name, text in sources.items():
         source = folder / "sources" / f"{name}.java"
         source.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""What the audit says of messages: each planted fault is found and named, and nothing is found where none was planted.
+"""The audit's findings about messages: each planted fault is found and named, and nothing is found elsewhere.
 
 All faults are planted in one collection of snapshots, each in a sequence of its own.
 """
@@ -34,7 +34,9 @@ def fault(*found):
 
 
 class World:
-    """Three servers. To each group `x-FAULT@a.x` three parcels of two messages were sent, and all have logged them."""
+    """Three servers. Three parcels of two messages were sent to each group `x-FAULT@a.x`, and all servers have logged
+    them.
+    """
 
     def __init__(self, faults=()):
         self.names = ["sound", *faults]
@@ -100,7 +102,7 @@ class World:
         self.rows[server]["message_log"].remove(self.entry(server, name, serial))
 
     def unsettled(self, name, serial, delivered):
-        """Say that the origin waits for somebody else than those who have confirmed a parcel."""
+        """Record that the origin waits for another server than those that have confirmed a parcel."""
         entry = self.entry("a", name, serial)
         columns = ("sequence", "start", "first_serial", "messages", "round")
         posted = sorted({*delivered, "c"})
@@ -173,14 +175,14 @@ def the_first_one_lost(world, name):
 
 @fault()
 def confirmed_and_perhaps_on_its_way(world, name):
-    """What follows is not there either: the home may have heard of it after the others were read."""
+    """Remove later parcels too: the home may have heard of them after the others were read."""
     world.unsettled(name, 5, ["b"])
     world.remove("b", name, 5)
 
 
 @fault()
 def for_nobody_in_between(world, name):
-    """A server logs what somebody gets there: a gap is none where nobody said that it was for somebody."""
+    """Log a parcel for a local member. A gap is a finding only if some server said that the parcel was for a member."""
     world.remove("b", name, 3)
 
 

@@ -1,4 +1,4 @@
-"""Each audit finds what it claims to find, names it, and finds nothing else; and nothing at all in clean clusters.
+"""Each audit finds its planted faults, names them, and finds nothing else. Clean clusters have no findings.
 
 All faults are planted in one collection of snapshots, each in a cluster of its own that no arc leaves, and judged by
 one run, beside clean clusters and a delivery log. The same run asks all questions.
@@ -117,7 +117,7 @@ def by_tag(findings):
 
 @dataclass(frozen=True)
 class Judged:
-    """What came of a run, and what it said on the way."""
+    """Result and output of a run."""
 
     findings: tuple
     said: list
@@ -145,7 +145,7 @@ def found(judged):
 
 @pytest.fixture(scope="module")
 def without_b(spark, tmp_path_factory):
-    """The result of the same run where one file of `b` is cut off."""
+    """The result of the same run with one file of `b` cut off."""
     folder = tmp_path_factory.mktemp("without")
     write(planted(), folder / "snapshots")
     write_deliveries(DELIVERED_WITHOUT_B, folder / "snapshots")
@@ -155,7 +155,7 @@ def without_b(spark, tmp_path_factory):
 
 
 def short(finding, tag):
-    """The subject as faults name it."""
+    """Return the subject in the form that faults use."""
     return re.sub(r"@([abc])\.x\b", r"@\1", finding.subject.replace(f"-{tag}", "")).replace("u@a", "u")
 
 

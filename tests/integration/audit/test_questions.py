@@ -93,7 +93,7 @@ def top(model):
 
 @pytest.fixture(scope="module")
 def before():
-    """The graph an instant earlier: without the last arc to a process, and without a group."""
+    """Return the graph an instant earlier: without the last arc to a process, and without a group."""
     arcs = drawn_by_chance()
     last = next(arc for arc in reversed(arcs) if not arc.is_group)
     return [arc for arc in arcs if arc != last], last
@@ -101,7 +101,7 @@ def before():
 
 @pytest.fixture(scope="module")
 def found(spark, tmp_path_factory, model, before, top):
-    """All answers by question, and what is drawn."""
+    """All answers by question, and the drawings."""
     folder = tmp_path_factory.mktemp("snapshots")
     write(snapshots_of(drawn_by_chance(), OWNERS, groups=[ALONE]), folder / "now")
     write(snapshots_of(before[0], OWNERS, groups=[LATE]), folder / "before")

@@ -1,4 +1,4 @@
-"""What is wrong with snapshots is said by name, before anything is judged; no Spark is needed for that."""
+"""Defects of snapshots are reported by name, before any judgement. No Spark is needed for that."""
 
 import json
 import os
@@ -259,7 +259,7 @@ def test_a_file_that_stands_for_far_more_than_its_bytes_leaves_its_server_out(fo
 
 
 def _with_long_list(found, column, length):
-    """One row whose list has one number many times."""
+    """Return one row whose list has one number many times."""
     schema = found.schema
     row = {"vnid": ["v"], "smallest": ["g@a.x"], column: [[7] * length]}
     return pa.table(row, schema=schema)

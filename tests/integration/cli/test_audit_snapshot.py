@@ -32,7 +32,7 @@ def servers(start_shared):  # noqa: F811
 
 @pytest.fixture
 def own_servers(start_several):  # noqa: F811
-    """The same for a test that ends one of them."""
+    """Servers for a test that ends one of them."""
     return with_a_loop(start_several([[subnet] for subnet in SUBNETS]))
 
 

@@ -47,7 +47,7 @@ def serve(clean_environment):
 
 @pytest.fixture(scope="module")
 def server(serve, tmp_path_factory):
-    """The address of one server for all tests here; each uses groups of its own."""
+    """The address of one server for all tests here. Each test uses groups of its own."""
     database = tmp_path_factory.mktemp("server") / "names.db"
     process = serve("--subnet", "x.example,y.example", "--listen", "127.0.0.1:0", "--database", f"sqlite:///{database}")
     line = process.stdout.readline()

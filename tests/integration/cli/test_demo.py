@@ -1,6 +1,6 @@
-"""The demo: what it shows, what it leaves where it is told to, and that it leaves nothing where it is stopped.
+"""The demo: its output, the files that it leaves where it is told to, and its clean-up when it is stopped.
 
-That the demo ends by itself and leaves nothing is shown with docs/cli.md, which runs it (test_pages.py).
+docs/cli.md, which runs the demo to its end (test_pages.py), shows that it ends by itself and leaves nothing.
 """
 
 import os

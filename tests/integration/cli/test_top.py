@@ -1,4 +1,4 @@
-"""`shadowtree top`: what it shows of a live server, once, as JSON, and again and again on a terminal."""
+"""`shadowtree top` on a live server: once, as JSON, and again and again on a terminal."""
 
 import json
 import os
@@ -20,7 +20,7 @@ PROGRAM = [sys.executable, "-m", "shadowtree"]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    """A server with one group, and a peer that never answers."""
+    """The address of a server with one group, and a peer that never answers."""
     server = ServerProcess(tmp_path_factory.mktemp("top") / "names.db", subnets=["a.x"], peers=["b.x=127.0.0.1:1"])
     with shadowtree.Client(server.address) as client:
         client.create_group("staff@a.x")
@@ -83,7 +83,7 @@ def wait_for_text(terminal, text, *, times):
 
 
 def read_to_the_end(terminal):
-    """What is not read would keep the writer from ending."""
+    """Read until the end, since unread output would keep the writer from ending."""
     try:
         while os.read(terminal, 65536):
             pass

@@ -1,4 +1,4 @@
-"""What the client promises: both clients, against a real name server and the fake of the unit tests."""
+"""The contract of both clients, against a real name server and the fake of the unit tests."""
 
 import itertools
 

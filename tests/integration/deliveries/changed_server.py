@@ -8,14 +8,14 @@ from delivery.spreading.parcel_pipeline import Spreading
 from delivery.wire.posts import Confirm
 
 SILENT, SMALL, GHOSTS = "silent", "small", "ghosts"
-"""A receiver that confirms no message; small limits of what waits for a receiver; one that names 10,000 servers."""
+"""Kinds: a receiver that confirms no message, small limits of waiting output, and one that names 10,000 servers."""
 
 LIMIT_BYTES = 100_000
 STUCK_SECONDS = 0.3
 
 
 def change_server(kind):
-    """Change the server of this process; `kind`: one of these."""
+    """Change the server of this process. `kind`: one of the kinds above."""
     if kind == SMALL:
         backlogs.BACKLOG_BYTES_LIMIT, backlogs.STUCK_SECONDS = LIMIT_BYTES, STUCK_SECONDS
         return

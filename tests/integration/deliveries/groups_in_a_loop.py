@@ -17,7 +17,7 @@ FLAT = "flat@a.x"
 """Has all members itself: none of them is reached through another server."""
 LOOP = ((TOP, MIDDLE), (MIDDLE, LOW), (LOW, TOP))
 MEMBERS = {"ann@a.x": TOP, "bob@b.x": MIDDLE, "cyd@c.x": LOW, "bea@b.x": SIDE}
-"""With the group of each. The side is below both top and low."""
+"""Members with their groups. The side is below both top and low."""
 
 LAST = b"the last one"
 
@@ -37,7 +37,7 @@ def build(servers):
 
 
 def server_of(process):
-    """The number of the server where a process is at home."""
+    """Return the number of the home server of a process."""
     return SUBNETS.index(process.partition("@")[2])
 
 
@@ -48,7 +48,7 @@ def command(servers, number, *arguments, standard_input=b""):
 
 
 def until_last(client, process, **options):
-    """All that a process is handed through the last message, acknowledged."""
+    """Return all messages that a process is handed through the last one, acknowledged."""
     found = []
     with client.listen(process, timeout=PATIENCE_SECONDS, **options) as messages:
         for message in messages:
@@ -102,7 +102,7 @@ class Ear:
 
 @contextmanager
 def ears(servers, processes=tuple(MEMBERS), **options):
-    """An ear for each process, at its own server."""
+    """Return an ear for each process, at its own server."""
     opened = []
     try:
         for process in processes:
@@ -114,12 +114,12 @@ def ears(servers, processes=tuple(MEMBERS), **options):
 
 
 def assert_each_once(heard, sent):
-    """All that was sent, each once, whatever the order between senders."""
+    """Require that all sent messages came once, in any order between senders."""
     assert Counter(heard) == Counter(sent)
 
 
 def serials(messages):
-    """Of the messages to each group: the numbers of their places in its sequence."""
+    """Return the serials of the messages, by group."""
     numbers = sorted((message.group, place) for place, message in enumerate(messages))
     return {
         group: [int(messages[place].id.partition("@")[0]) for _, place in places]
@@ -128,6 +128,6 @@ def serials(messages):
 
 
 def assert_in_sequence(messages):
-    """What came of each group is a run of its sequence, without gap or inversion."""
+    """Require that the messages of each group are a run of its sequence, without gap or inversion."""
     for found in serials(messages).values():
         assert found == list(range(found[0], found[0] + len(found)))

@@ -1,4 +1,4 @@
-"""Datagrams over real servers: to who listens, over servers and loops, at most once; lost where nobody hears."""
+"""Datagrams over real servers: to listeners over servers and loops, at most once, and lost without a listener."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A log of messages that is full: one client fills it, and what others have not read stays, also over a restart."""
+"""A full log of messages: one client fills it, and unread messages of other clients stay, even over a restart."""
 
 from tests.integration.nameserver.telling import lines_of
 

@@ -19,7 +19,7 @@ from tests.integration.deliveries.groups_in_a_loop import (
 
 EVE, JOE = "eve@debian.org", "joe@debian.org"
 SERVED = (["ann@a.x", EVE], ["bea@b.x", "bob@b.x"], ["cyd@c.x"])
-"""By each server, of those below the top."""
+"""Members below the top that each server serves."""
 
 
 @pytest.fixture

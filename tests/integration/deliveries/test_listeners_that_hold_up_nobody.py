@@ -1,4 +1,4 @@
-"""Who does not read, or acknowledges nothing, holds up nobody; and there is one listener a subscription."""
+"""A client that does not read or acknowledge holds up no other client. A subscription has one listener."""
 
 import asyncio
 import threading
@@ -57,7 +57,7 @@ class RawListener:
             self._more.notify_all()
 
     def begun(self):
-        """The first response, which comes at once."""
+        """Return the first response, which comes at once."""
         response = next(self.stream)
         assert response.position
         assert not response.messages
@@ -186,7 +186,7 @@ def test_more_subscriptions_than_a_mailbox_has_are_refused(servers):
 
 
 async def crowd(address, name, count):
-    """Have so many listeners of one process rest; returns how many are refused, and what ends the others."""
+    """Keep `count` idle listeners of one process. Return the number of refused ones, and the ends of the others."""
     channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
     begin = wire.SubscribeRequest(begin=wire.SubscribeRequest.Begin(name=name, ephemeral=True))
     streams = [DeliveryServiceStub(channel).Subscribe() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""One message is handed once to everybody below its targets, whatever loops and servers lie between."""
+"""A message is handed once to every member below its targets, over any loops and servers."""
 
 import json
 

@@ -12,7 +12,7 @@ KIM, ANN = "kim@a.x", "ann@b.x"
 
 @pytest.fixture
 def cut_off(cluster):
-    """A client of the server here, which waits for one that is dead and is not among its configured peers any more."""
+    """A client of a server that waits for a dead server, which is no longer among its configured peers."""
     start = cluster(HERE, GONE)
     processes = {name: start(name) for name in (HERE, GONE)}
     clients = {name: shadowtree.Client(process.address, timeout=30) for name, process in processes.items()}

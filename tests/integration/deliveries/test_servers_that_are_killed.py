@@ -1,4 +1,4 @@
-"""Servers are killed while messages flow: nothing accepted is lost, nothing comes twice, and sequences are kept."""
+"""Servers are killed while messages flow: no accepted message is lost or repeated, and sequences are kept."""
 
 import sqlite3
 import threading
@@ -175,7 +175,7 @@ class Books:
         return "start" if row is None else row[0]
 
     def run(self, client, process, *, count=None):
-        """Handle so many messages, or through the last one; nothing is acknowledged."""
+        """Handle `count` messages, or all through the last one, without acknowledging."""
         with client.listen(process, subscription="books", from_=self.handled_through()) as messages:
             for handled, message in enumerate(messages, start=1):
                 with self._books:

@@ -27,13 +27,13 @@ DRAIN_SECONDS = 3600
 
 @pytest.fixture
 def servers(start_several):
-    """They are waited for, as by default: nobody is lost to anybody."""
+    """Servers that wait for a restarting peer, as by default, so that no server is lost."""
     shares = [[subnet] for subnet in SUBNETS]
     return build(start_several(shares, drain_seconds=DRAIN_SECONDS, restart_grace_seconds=30))
 
 
 def end_and_start_again(servers, number):
-    """As an operator does."""
+    """Restart a server as an operator does."""
     assert servers.processes[number].terminate() == (0, "")
     servers.start_again(number)
     servers.wait_for_connections()

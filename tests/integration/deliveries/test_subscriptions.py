@@ -1,4 +1,4 @@
-"""What kinds of listeners there are, at real servers: with a place that is kept, and for the time of a stream."""
+"""Kinds of listeners at real servers: with a kept position, and for the time of a stream."""
 
 import json
 import threading

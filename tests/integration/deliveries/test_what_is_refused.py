@@ -1,4 +1,4 @@
-"""What cannot be sent, or listened for, is refused in one clear line, and nothing of it is done."""
+"""Invalid sends and listens are refused in one clear line, without any effect."""
 
 import shutil
 import sqlite3
@@ -29,7 +29,7 @@ def servers(start_shared):
 
 
 def refused(servers, *arguments, status=4, standard_input=b"x"):
-    """The one line that a command has said on standard error."""
+    """Return the one line that a command has written to standard error."""
     found, output, errors = command(servers, 0, *arguments, standard_input=standard_input)
     assert (found, output) == (status, "")
     assert errors.startswith("shadowtree: ")

@@ -84,7 +84,7 @@ def two_name_servers(folder):
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory):
-    """The same, and large lists."""
+    """Servers with these lists and large ones."""
     with two_name_servers(tmp_path_factory.mktemp("servers")) as servers:
         names = servers.clients[0]
         for group in ("first", "second", "huge"):
@@ -130,7 +130,7 @@ def shadowtree(clean_environment):
 
 @pytest.fixture(scope="module")
 def postfix(gateway, config, shadowtree):
-    """A whole Postfix, told exactly what `shadowtree mail postfix` prints."""
+    """A whole Postfix with exactly the settings that `shadowtree mail postfix` prints."""
     why_not = why_not_whole()
     if why_not is not None:
         pytest.skip(why_not)

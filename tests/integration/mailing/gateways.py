@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 60
 
 
 class Gateway:
-    """One in this process; its parts are where `shadowtree mail serve` has them."""
+    """A gateway in this process, with the parts of `shadowtree mail serve`."""
 
     def __init__(self, client, subnets, settings):
         lists = Lists({f"lists.{subnet}": subnet for subnet in subnets}, ListSettings(), settings)
@@ -43,7 +43,7 @@ class Gateway:
         return await look_up(self.maps_port, *asked)
 
     async def action(self, sender, recipient, **attributes):
-        """What the policy answers at RCPT."""
+        """Return the policy's answer at RCPT."""
         told = {"request": "smtpd_access_policy", "protocol_state": "RCPT", "sender": sender, "recipient": recipient}
         reader, writer = await asyncio.open_connection("127.0.0.1", self.policy_port)
         writer.write("".join(f"{key}={value}\n" for key, value in (told | attributes).items()).encode() + b"\n")
@@ -62,7 +62,7 @@ async def look_up(port, *asked):
 
 
 async def read_reply(reader):
-    """The status and the text of one reply."""
+    """Return the status and the text of one reply."""
     length = await reader.readuntil(b":")
     content = await reader.readexactly(int(length[:-1]))
     assert await reader.readexactly(1) == b","
@@ -71,7 +71,7 @@ async def read_reply(reader):
 
 
 async def read_metrics(collector):
-    """What Prometheus is told."""
+    """Return the samples for Prometheus."""
     port, end = serve_metrics(collector, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{port}/metrics"
     try:
@@ -82,7 +82,7 @@ async def read_metrics(collector):
 
 @asynccontextmanager
 async def gateway(client, *subnets, settings=None):
-    """One that answers."""
+    """Run a gateway that answers."""
     found = Gateway(client, subnets, settings or {})
     following = asyncio.create_task(found.names.follow())
     try:
@@ -126,7 +126,7 @@ class GatewayProcess:
         return status, text
 
     def terminate(self):
-        """SIGTERM; the exit status, and what was written to standard error."""
+        """Send SIGTERM. Return the exit status, and the text on standard error."""
         self.process.send_signal(signal.SIGTERM)
         _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, errors

@@ -10,7 +10,7 @@ from tests.integration.nameserver.several_servers import SeveralServers
 
 
 class Recorder:
-    """Passes on what is said on any port, and keeps it; in a thread of its own."""
+    """A proxy for any port that records the bytes. Runs in a thread of its own."""
 
     def __init__(self):
         self.bytes = bytearray()
@@ -18,7 +18,7 @@ class Recorder:
         self._servers = []
 
     def pass_on(self, port, to):
-        """What comes at a port goes to another."""
+        """Pass bytes from one port on to another."""
         return self._loop.run(self._listen(port, to))
 
     def forget(self):

@@ -30,16 +30,16 @@ class Running:
         self.settings = settings
         self.port = port
         self.clicks = clicks
-        """Where members leave by one click."""
+        """Address where members leave by one click."""
         self._maps_port = maps_port
 
     async def send(self, sender, *recipients, data, **more):
-        """The replies, without those to RCPT that are good."""
+        """Send a message. Return the replies, without positive replies to RCPT."""
         places = [f"{each}@lists.ubc.example" if "@" not in each else each for each in recipients]
         return (await lmtp(self.port, sender, *places, data=data, **more))[len(recipients) :]
 
     async def rcpt(self, sender, recipient):
-        """The reply to one RCPT."""
+        """Return the reply to one RCPT."""
         found = await lmtp(self.port, sender, f"{recipient}@lists.ubc.example", data=b"Subject: rcpt\r\n\r\n")
         return found[0]
 
@@ -48,23 +48,23 @@ class Running:
         return (await look_up(self._maps_port, (name, key)))[0]
 
     async def ask(self, word, id_=None, server=""):
-        """The messages that a command tells of."""
+        """Return the messages that a command reports."""
         return (await ask(self.settings.control, Request(word, id_, server=server))).messages
 
     async def why(self, id_, address):
-        """What `mail why` tells of somebody."""
+        """Return the report of `mail why` on a person."""
         return (await ask(self.settings.control, Request("why", id_, address))).reached
 
     async def suppressed(self):
-        """To whom the gateway sends nothing."""
+        """Return the people to whom the gateway sends no mail."""
         return [*(await ask(self.settings.control, Request("suppressed"))).suppressed]
 
     async def clear(self, address):
-        """Have somebody sent to again."""
+        """Have a person sent to again."""
         return (await ask(self.settings.control, Request("clear", address=address))).suppressed
 
     async def stats(self):
-        """What `mail stats` tells."""
+        """Return the report of `mail stats`."""
         return (await ask(self.settings.control, Request("stats"))).stats
 
     def follow(self, lists, settings):
@@ -72,25 +72,25 @@ class Running:
         self._distributing.follow(lists, settings)
 
     def collector(self):
-        """What Prometheus reads."""
+        """Return the collector that Prometheus reads."""
         return GatewayCollector(LookupCounts(), self._distributing, self.names, lambda: int(time.time()))
 
     @property
     def is_taken_over(self):
-        """Whether another gateway takes the shares."""
+        """True if another gateway takes the shares."""
         return self._distributing._sharing._is_taken_over
 
     async def count(self, name):
-        """The value of a counter without labels, as Prometheus reads it."""
+        """Return the value of a counter without labels, as Prometheus reads it."""
         return float(re.search(rf"^{name} (.*)$", await read_metrics(self.collector()), re.M)[1])
 
     @property
     def reports(self):
-        """What became of bounces, by number."""
+        """Return the outcomes of bounces, with their numbers."""
         return dict(self._distributing.reports)
 
     def id_of(self, data):
-        """The id of a message that this gateway has taken."""
+        """Return the id of a message that this gateway has taken."""
         return self._distributing._spooling.id_by_key(key_of(read_content(data)))
 
     async def until_done(self):

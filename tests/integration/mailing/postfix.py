@@ -1,6 +1,6 @@
 """A Postfix of the tests' own, on loopback, with the settings that `shadowtree mail postfix` prints.
 
-A whole one needs root. Anybody may run `postmap`, which asks maps as Postfix does. `.ci/programs` installs both.
+A whole Postfix needs root. Any user may run `postmap`, which asks maps as Postfix does. `.ci/programs` installs both.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class Inbox(socketserver.ThreadingTCPServer):
     """
 
     request_queue_size = 256
-    """Postfix opens a connection for each of twenty people at once: one that does not fit may hang for minutes."""
+    """Postfix opens a connection for each of twenty people at once. A connection beyond the queue may hang for
+    minutes.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
@@ -47,7 +49,7 @@ class Inbox(socketserver.ThreadingTCPServer):
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     def wait_for(self, count):
-        """Once so many people have been sent to, all of them, in no order."""
+        """Wait until this number of people have been sent to. Return all of them, in no order."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(self.recipients) < count:
             assert time.monotonic() < deadline, f"{len(self.recipients)} of {count} came"
@@ -85,7 +87,7 @@ class _Session(socketserver.StreamRequestHandler):
 
 
 class Postfix:
-    """One that runs; `inbox` gets whatever it delivers."""
+    """A running Postfix. `inbox` gets all mail that it delivers."""
 
     def __init__(self, started, inbox):
         self.port = started.port

@@ -19,7 +19,7 @@ class Taken:
 
 
 class Sink:
-    """Listens on `port`. `replies`: by person, what is said at RCPT in place of 250."""
+    """A mail server on `port`. `replies`: replies at RCPT in place of 250, by person."""
 
     def __init__(self, *extensions):
         self.extensions = extensions
@@ -41,7 +41,7 @@ class Sink:
 
     @property
     def people(self):
-        """Everybody who was taken, sorted, as often as that was."""
+        """Return all accepted recipients, sorted, as often as they were accepted."""
         return sorted(person for each in self.taken for person in each.people)
 
     async def until(self, *people):
@@ -89,7 +89,7 @@ class Sink:
 
 
 async def lmtp(port, sender, *recipients, data, parameters="", begin=b"LHLO test\r\n"):
-    """One transaction: the reply to each RCPT, and, behind these, to each recipient that was taken."""
+    """Make one transaction. Return the reply to each RCPT, and then to each accepted recipient."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def reply():

@@ -1,4 +1,4 @@
-"""Who was reached by a message, and what becomes of those who cannot be."""
+"""People reached by a message, and the handling of unreachable people."""
 
 import asyncio
 import time
@@ -109,7 +109,7 @@ def report_of(status="5.1.1", action="failed", about="", kind="message/delivery-
 
 
 def return_path_of(taken, person):
-    """Where a report of a person comes back to; a server with XVERP adds the person."""
+    """Return the address for reports about a person. A server with XVERP adds the person."""
     local, _, domain = taken.sender.partition("@")
     return taken.sender if "+" in local else f"{local}+{person.replace('@', '=')}@{domain}"
 

@@ -39,11 +39,11 @@ FORGED = CONFIRMED.replace("mx.ubc", "mx.elsewhere")
 
 
 DEEP = 1_000
-"""Of parts within parts."""
+"""Depth of nested parts."""
 
 
 def message(name, *fields, body=BODY, results=CONFIRMED):
-    """As it is on the line, but for its end: dots at the begin of lines are doubled."""
+    """Return a message as on the wire, without its end. Dots at the begin of lines are doubled."""
     lines = (f"Message-ID: <{name}@x.example>", "From: ann@x.example", "Date: Wed, 25 Nov 2026 12:00:00 +0000")
     lines = (results, *lines, *fields)
     return "".join(f"{line}\r\n" for line in lines).encode() + body.replace(b"\r\n.", b"\r\n..")
@@ -506,7 +506,7 @@ async def test_a_database_that_is_away_is_a_failure_for_now_while_lookups_go_on_
 
 
 async def lookups_go_on(servers, gate, name):
-    """A list of this name, which nobody has asked for before, is there for lookups as soon as it is made."""
+    """Require that a list of this name, which was never asked for, is there for lookups once it is created."""
     names, group, place = servers["ubc.example"].client, f"{name}@ubc.example", f"{name}@lists.ubc.example"
     await names.create_group(group)
     await names.apply([Join(group, LAB, "group"), Join(group, "eve@x.example", "process")])

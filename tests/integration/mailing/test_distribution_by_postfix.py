@@ -45,7 +45,9 @@ def config(servers, tmp_path_factory):
 
 @pytest.fixture
 def sent(postfix):
-    """Send a message of a name, and wait until so many people have got it; what the inbox took for it."""
+    """A function that sends a message of a name, waits until its people have got it, and returns the inbox's
+    transactions.
+    """
 
     def send(name, count, sender, *recipients, message=MESSAGE):
         replies = postfix.send(sender, *recipients, data=message % name)

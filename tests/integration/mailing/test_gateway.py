@@ -1,4 +1,4 @@
-"""Lookups and policy over sockets, of name servers in this process: what is answered, and what bad input does."""
+"""Lookups and policy over sockets, of name servers in this process: answers, and the effect of bad input."""
 
 import asyncio
 import resource

@@ -1,4 +1,4 @@
-"""Servers that stay away until nothing more is tried: who is told, by a gateway in this process."""
+"""Servers that stay away until the gateway gives up: its reports, by a gateway in this process."""
 
 import asyncio
 import itertools

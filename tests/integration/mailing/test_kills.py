@@ -1,7 +1,7 @@
-"""kill -9 in the middle of a stream of messages to overlapping lists of three organisations: nobody is left out.
+"""kill -9 amid a stream of messages to overlapping lists of three organisations: no member misses a message.
 
-Nobody gets a message twice, but for who was in a transaction with the mail server when the gateway was killed, or whose
-mail server was. `tests/mail_chaos` breaks more, for longer.
+No member gets a message twice, except in a transaction with the mail server during which the gateway or that mail
+server was killed. `tests/mail_chaos` breaks more, for longer.
 """
 
 import threading
@@ -18,7 +18,7 @@ from tests.mail_chaos.scene import scene
 
 PEOPLE = 8
 MESSAGE_SECONDS = 0.2
-"""From one message of a sender to the next."""
+"""Seconds between two messages of a sender."""
 CONNECTIONS, PEOPLE_OF_A_TRANSACTION = 4, 200
 
 SCENE = scene(PEOPLE, movers=0)
@@ -37,7 +37,7 @@ def organisations(tmp_path_factory, history):
 
 @contextmanager
 def stream(organisations, history, *, may_serve_twice=False):
-    """Messages of two organisations while it lasts; then all is as it must be."""
+    """Send messages of two organisations while the context lasts, and then require a correct history."""
     over, ended = threading.Event(), threading.Event()
     with ThreadPoolExecutor(3) as threads:
         names = {name: f"{len(history.sendings)}.{name}" for name in ("ubc", "sfu")}

@@ -79,7 +79,7 @@ async def gate(names, sink, tmp_path):
 
 
 async def asked(gate, sink, person, to, *fields, **more):
-    """Write to the gateway, and read the letter that answers; it has no sender, and goes to nobody else."""
+    """Write to the gateway. Return its letter of answer, which must have no sender and no other recipient."""
     before = len(sink.taken)
     assert (await gate.send(person, to, data=mail(person, to, *fields, **more)))[0] == "250 2.0.0 it is safe"
     await gate.until_done()

@@ -14,14 +14,14 @@ from tests.integration.nameserver.conftest import started_servers
 
 LISTS, PEOPLE = 4, 120
 SHARED = "shared@sfu.example"
-"""Of another organisation, and in every list."""
+"""Person of another organisation, in every list."""
 NEAR = [f"near-{number:03}@ubc.example" for number in range(PEOPLE)]
 FAR = [f"far-{number:03}@sfu.example" for number in range(PEOPLE)]
 
 
 @pytest.fixture
 def recorder():
-    """Of the link between the servers."""
+    """A recorder of the link between the servers."""
     recorder = Recorder()
     yield recorder
     recorder.close()
@@ -29,7 +29,7 @@ def recorder():
 
 @pytest.fixture
 def to_server():
-    """Of what the gateway and its name server say."""
+    """A recorder of the bytes between the gateway and its name server."""
     recorder = Recorder()
     yield recorder
     recorder.close()
@@ -84,6 +84,6 @@ async def test_four_overlapping_lists_name_people_and_not_their_sum(servers, rec
 
 
 def named(recorder, people):
-    """How often each of those who were named at all was."""
+    """Return the number of times that each named person was named."""
     said = bytes(recorder.bytes)
     return {person: count for person in people if (count := said.count(person.encode()))}

@@ -27,7 +27,7 @@ numbers = itertools.count()
 
 
 def mail(person, to, *fields):
-    """Whose author nobody confirms."""
+    """Return a message whose author is unconfirmed."""
     lines = (
         f"Message-ID: <{next(numbers)}@x.example>",
         f"From: {person}",
@@ -65,7 +65,7 @@ def start(names, sink, tmp_path):
 
 
 async def letter_to(sink, person, text):
-    """The text of the first message to somebody that says this."""
+    """Return the text of the first message to a person that contains `text`."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             for taken in sink.taken:

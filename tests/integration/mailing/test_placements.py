@@ -19,7 +19,9 @@ SETTINGS = ListSettings(post="anyone")
 
 
 def memberships(subnets, seed):
-    """The same graph whatever the subnets: loops, overlaps, people of these and of nobody, and who muted a list."""
+    """Return one graph, equal for all subnets: loops, overlaps, native and foreign people, and people who muted
+    a list.
+    """
     chance = Random(seed)
     groups = [f"list-{at}@{subnets[at % len(subnets) if at >= LISTS else 0]}" for at in range(GROUPS)]
     people = [f"p{at}@{subnets[at % len(subnets)] if at % 2 else 'people.example'}" for at in range(PEOPLE)]

@@ -19,7 +19,7 @@ HOSTILE_ADDRESSES = {
 
 @pytest.fixture(params=["postmap", "a client of the tests"])
 def ask(request, gateway):
-    """Ask a map: by Postfix's own tool, and without it."""
+    """A function that asks a map, by Postfix's own tool, and without it."""
     if request.param != "postmap":
         return gateway.lookup
     if program("postmap") is None:
@@ -58,7 +58,7 @@ def test_an_unknown_map_is_a_lasting_failure(ask):
 
 
 def sent(postfix, count, sender, *recipients):
-    """Send one message that so many people are to get; whom it reached."""
+    """Send one message for `count` people. Return the people whom it reached."""
     postfix.inbox.recipients.clear()
     assert [code for code, _ in postfix.send(sender, *recipients)] == [250] * len(recipients), postfix.log()
     return sorted(postfix.inbox.wait_for(count))

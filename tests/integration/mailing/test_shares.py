@@ -27,7 +27,7 @@ from tests.integration.nameserver.conftest import started_servers
 ORGANISATIONS = ("ubc", "sfu", "uvic")
 ALL, LAB, CHOIR, NEWS = "all@ubc.example", "lab@sfu.example", "choir@uvic.example", "news@ubc.example"
 FAR = "far@ubc.example"
-"""Of people of two organisations, without a group between."""
+"""List of people of two organisations, without a group between."""
 DOMAINS = ("ubc", "sfu", "nowhere")
 NATIVE = {
     "ubc": ("ann@ubc.example", "abe@ubc.example"),
@@ -37,7 +37,7 @@ NATIVE = {
 QUIET, QUIET_MUTED = "quiet@ubc.example", "quiet+muted@ubc.example"
 """A list that people muted by another spelling than that by which they are in it."""
 EVE = "eve@nowhere.example"
-"""Of nobody's subnet, and in groups of two servers."""
+"""Foreign person in groups of two servers."""
 EVERYBODY = sorted((*NATIVE["ubc"], *NATIVE["sfu"], *NATIVE["uvic"], EVE))
 TAKEN_OVER = "another gateway takes the shares at this name server"
 SHARES = ListSettings(post="anyone", goes_by_shares=True)
@@ -110,7 +110,7 @@ class Organisation:
         await self._stack.aclose()
 
     def use(self, settings):
-        """Have other settings hold for all lists."""
+        """Apply other settings to all lists."""
         self._lists = replace(self._lists, defaults=settings)
         self.gate.follow(self._lists, self.gate.settings)
 
@@ -119,15 +119,15 @@ class Organisation:
         self.gate.follow(self._lists, replace(self.gate.settings, **settings))
 
     def id_of(self, data):
-        """The id of a message that this gateway has taken."""
+        """Return the id of a message that this gateway has taken."""
         return self.gate.id_of(data)
 
     async def told(self, id_=None):
-        """What `mail queue` says."""
+        """Return the report of `mail queue`."""
         return await self.gate.ask("queue", id_)
 
     def copy_for(self, person, subject):
-        """The transaction that brought somebody a letter."""
+        """Return the transaction that brought a letter to a person."""
         (found,) = (each for each in self.sink.taken if person in each.people and f"<{subject}@".encode() in each.data)
         return found
 
@@ -162,7 +162,7 @@ async def until_all_have(three, *expected, subject):
 
 
 async def until_some_have(three, *expected, subject):
-    """The same, where others may have it as well."""
+    """Wait until some people have a copy. Other people may have one as well."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while not {*expected} <= {person for people in have(three, subject).values() for person in people}:
             await asyncio.sleep(0.02)

@@ -1,4 +1,4 @@
-"""The spool in both engines: what is kept, who may have it, what is refused."""
+"""The spool in both engines: its content, its owner, and refusals."""
 
 import subprocess
 import sys

@@ -1,4 +1,6 @@
-"""`mail serve --check-config` tries what a start does: what it passes starts, and what it refuses does not."""
+"""`mail serve --check-config` tries the steps of a start: it accepts exactly the settings with which a start
+succeeds.
+"""
 
 import socket
 import sqlite3
@@ -43,7 +45,7 @@ def settings(tmp_path):
 
 
 def refused(settings):
-    """What the check says, once a start has said the same."""
+    """Return the message of the check. A start must have given the same one."""
     with pytest.raises(StartError) as told:
         try_start(settings)
     with pytest.raises(StartError) as started:

@@ -47,9 +47,9 @@ virtual_transport = smtp:[127.0.0.1]:{port}
 transport_retry_time = 1s
 service_throttle_time = 1s
 """
-"""Where mail to the other organisation goes, and that what has failed is tried again before a minute is over.
+"""Settings for mail to the other organisation, with retries within a minute.
 
-No setting is written twice: each of Postfix's programs would log that.
+No setting is written twice, since each of Postfix's programs would log that.
 """
 
 ALL, TOWN, LAB = "all@ubc.example", "town@ubc.example", "lab@sfu.example"
@@ -71,7 +71,7 @@ class Organisation:
         self.inbox = Inbox(inbox)
 
     def start(self, stack, shadowtree, environment, other):
-        """`other`: the organisation that mail to its people and lists is passed on to."""
+        """Start Postfix and gateway. `other`: the organisation to whose people and lists mail is passed on."""
         stack.callback(self.inbox.server_close)
         stack.callback(self.inbox.shutdown)
         main, _, master = shadowtree("mail", "postfix", "--config", self.config).stdout.partition("\n\n")
@@ -82,7 +82,7 @@ class Organisation:
         stack.callback(GatewayProcess(self.config, environment).close)
 
     def copies(self, name):
-        """Whom a message came to, here."""
+        """Return the people here who got a message."""
         found = [people for _, people, data in tuple(self.inbox.messages) if f"Message-ID: <{name}@".encode() in data]
         return sorted(person for people in found for person in people)
 
@@ -90,7 +90,7 @@ class Organisation:
         return asyncio.run(ask(self._control, Request(word, id_))).messages
 
     def flush(self):
-        """Have Postfix and the gateway try what waits; returns whether nothing does."""
+        """Have Postfix and the gateway retry waiting messages. Return True if none waits."""
         in_postfix = self.run("postqueue", "-j")
         if in_postfix:
             self.run("postqueue", "-f")
@@ -102,12 +102,12 @@ class Organisation:
         return not (in_postfix or in_gateway)
 
     def run(self, name, *arguments):
-        """One of Postfix's own programs; what it prints."""
+        """Run one of Postfix's own programs. Return its output."""
         command = [program(name), "-c", str(self.postfix.folder / "etc"), *arguments]
         return subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE_SECONDS).stdout
 
     def kill_postfix(self):
-        """kill -9 of all its processes; how many of them may have been handing something over to another server."""
+        """kill -9 all its processes. Return the number that may have been handing a message over to another server."""
         master = psutil.Process(int((self.postfix.folder / "spool/pid/master.pid").read_text()))
         # So that it starts nothing meanwhile.
         master.suspend()
@@ -120,7 +120,7 @@ class Organisation:
         return sending
 
     def start_postfix_again(self):
-        """Without a log: one of its own stands still for ever where its programs log much before that is open."""
+        """Start Postfix without a log. A log of its own hangs for ever if its programs log much before it is open."""
         self.run("postconf", "-X", "maillog_file")
         self.run("postfix", "start")
 

@@ -11,9 +11,9 @@ NOBODY = "nobody@nowhere.example"
 
 
 def check_all_answers(clients, model, *, revision):
-    """All clients, each through its own server, get the answers of the model, at the revision or later.
+    """Require that all clients, each through its own server, get the answers of the model, at the revision or later.
 
-    Who is in which group is asked of each pair through one of them.
+    The membership of each pair is asked through one of them.
     """
     _check_members(clients, model)
     for client in clients:
@@ -82,7 +82,7 @@ def _check_description(client, model, group, revision):
 
 
 def _whole(name, ask):
-    """The answer that names nobody as out of reach: on a busy machine a server may be so for a moment."""
+    """Return the answer without unreachable servers. On a busy machine a server may be unreachable for a moment."""
     found = []
 
     def is_whole():
@@ -94,5 +94,5 @@ def _whole(name, ask):
 
 
 def _has_one_home(name, model):
-    """Every server controls by itself how often it delivers to a foreign process."""
+    """True if a node has one home. For a foreign process every server controls its deliveries by itself."""
     return subnet_of(name) in model.subnets

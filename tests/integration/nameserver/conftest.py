@@ -11,7 +11,7 @@ from tests.integration.nameserver.several_servers import SeveralServers
 
 @contextmanager
 def started_servers():
-    """What starts servers, all of which are gone in the end."""
+    """A function that starts servers, all of which are ended afterwards."""
     started = []
 
     def start_server(database, **settings):
@@ -71,7 +71,7 @@ def start_several(start, tmp_path):
 
 @pytest.fixture(scope="module")
 def start_shared(tmp_path_factory):
-    """The same for all tests of a module that break none of them."""
+    """A function that starts servers for all tests of a module that break none of them."""
     with started_servers() as start_server, ExitStack() as closing:
 
         def start_all(shares):

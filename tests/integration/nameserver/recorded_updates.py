@@ -1,4 +1,4 @@
-"""Updates that clients asked for and saw acknowledged, and what must come of them: the same, one after the other."""
+"""Acknowledged updates of clients, and their result: that of the same updates one after the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.brute_force import Model
 from tests.integration.nameserver.server_process import wait_until
 
 UNANSWERED = (shadowtree.Unavailable, shadowtree.OutcomeUnknown, shadowtree.DeadlineExceeded)
-"""What a caller is told while a server is away: to be asked again, under the same request id."""
+"""Errors while a server is away. The client asks again, under the same request id."""
 
 REFUSALS = (
     shadowtree.AlreadyMember,
@@ -23,12 +23,12 @@ REFUSALS = (
     shadowtree.WrongKind,
     shadowtree.NameInUse,
 )
-"""What may be said of an update where others change the same groups at the same time."""
+"""Refusals of an update if other clients change the same groups at the same time."""
 
 
 @dataclass
 class Record:
-    """What all clients were answered; shared by threads."""
+    """Answers to all clients, shared by threads."""
 
     acknowledged: list = field(default_factory=list)
     """Pairs of a revision and the operations of one update."""
@@ -37,7 +37,9 @@ class Record:
     """Why requests had to be repeated."""
 
     def model(self, subnets):
-        """What follows from the acknowledged updates in the order of their revisions; each must have been possible."""
+        """Return the result of the acknowledged updates in the order of their revisions. Each must have been
+        possible.
+        """
         model = Model(frozenset(subnets))
         for _, following in one_after_another(self.acknowledged, subnets):
             model = following
@@ -45,14 +47,15 @@ class Record:
 
     @property
     def newest(self):
-        """The last revision."""
+        """Return the last revision."""
         return max((revision for revision, _ in self.acknowledged), key=lambda text: parse_revision(text).final)
 
 
 def one_after_another(acknowledged, subnets, *, may_be_apart=False):
-    """The revision of each update, in order, and the model after it; each must have been possible.
+    """Return the revision of each update, in order, and the model after it. Each must have been possible.
 
-    `may_be_apart`: an arc may be left at its parent's end after it ended with its child, a group of another server.
+    `may_be_apart`: True if an arc may be left at its parent's end after it ended with its child, a group of another
+    server.
     """
     model = Model(frozenset(subnets))
     ended_below = set()
@@ -134,10 +137,10 @@ def all_at_once(tasks):
 
 
 def joining(parent, child, kind):
-    """The operation that `Client.join` asks for."""
+    """Return the operation of a `Client.join`."""
     return JoinArc(parse_name(parent), parse_name(child), ChildKind[kind.upper()])
 
 
 def leaving(parent, child):
-    """The operation that `Client.leave` asks for."""
+    """Return the operation of a `Client.leave`."""
     return LeaveArc(parse_name(parent), parse_name(child), ChildKind.AUTO)

@@ -21,16 +21,16 @@ from tests.integration.nameserver.warm_process import WarmProcess
 PATIENCE_SECONDS = 60
 
 LOOK_SECONDS = 0.02
-"""Between two looks at what is waited for: without a pause they take the processor from what is to come about."""
+"""Seconds between two looks at an awaited state. Without a pause the looks would take the processor from it."""
 
 LONGEST_LOOK_SECONDS = 0.25
-"""The same of what takes long: a look is a call, and mostly one that a server answers."""
+"""Longest pause between two looks at a slow state. A look is a call, and mostly one that a server answers."""
 
 WRITABLE_BYTES = 4096
-"""Of each file, while a disk is full: less than any commit needs."""
+"""Bytes that can be written to each file while a disk is full: less than any commit needs."""
 
 QUIET = {"log_level": "error", "restart_grace_seconds": "0"}
-"""What tests of something else want: hardly a line, and servers that are missed as soon as they end."""
+"""Settings for tests of other features: hardly a log line, and peers that are missed as soon as they end."""
 
 PROGRAM = """
 import json, os, sys
@@ -127,7 +127,7 @@ class ServerProcess:
 
 @contextmanager
 def full_disk_of(process):
-    """A process, by its id, that can write next to nothing to files; all else of it goes on."""
+    """Give a process, by its id, a full disk: it can write next to nothing to files. All else of it goes on."""
     unlimited = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (WRITABLE_BYTES, unlimited[1]))
     try:

@@ -14,7 +14,7 @@ CALL_SECONDS = 30
 
 
 class SeveralServers:
-    """One server for each share of subnets; all run, and are connected, when the constructor returns."""
+    """One server for each share of subnets. All are running and connected when the constructor returns."""
 
     def __init__(self, start, folder, ports, shares, environments=None, **settings):
         """`environments`: variables that one process each has."""
@@ -32,11 +32,11 @@ class SeveralServers:
         return f"127.0.0.1:{self._ports[number]}"
 
     def peer_address(self, number):
-        """Where the other servers reach it."""
+        """Return the address at which other servers reach a server."""
         return self.address(number)
 
     def peers(self, number):
-        """The others' subnets, and where one server reaches them."""
+        """Return the subnets of the peers of a server, with their addresses."""
         return [
             f"{subnet}={self.peer_address(other)}"
             for other, share in enumerate(self.shares)
@@ -54,7 +54,7 @@ class SeveralServers:
 
     @contextmanager
     def stopped(self, number):
-        """One server that hears and says nothing; its connections stay."""
+        """Stop one server, so that it hears and says nothing. Its connections stay."""
         os.kill(self.processes[number].process.pid, signal.SIGSTOP)
         try:
             yield
@@ -63,7 +63,7 @@ class SeveralServers:
 
     @contextmanager
     def full_disk(self, number):
-        """One server that can write next to nothing; all else of it goes on."""
+        """Give one server a full disk: it can write next to nothing. All else of it goes on."""
         with full_disk_of(self.processes[number].process.pid):
             yield
 
@@ -94,7 +94,7 @@ class SeveralServers:
 
 
 def answered(ask, *, not_yet=shadowtree.Unavailable, is_whole=lambda _: True):
-    """What is answered once it is whole: until then it is asked for again. `not_yet`: errors that are no answer yet."""
+    """Return an answer once it is whole, asking again until then. `not_yet`: errors on which it is asked again."""
     found = []
 
     def is_answered():

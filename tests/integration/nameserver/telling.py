@@ -7,7 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def scraped(address):
-    """All samples, by name and labels."""
+    """Return all samples, by name and labels."""
     with urllib.request.urlopen(f"http://{address}/metrics", timeout=30) as answer:
         text = answer.read().decode()
     return {
@@ -18,7 +18,7 @@ def scraped(address):
 
 
 def value(samples, name, **labels):
-    """The sum of all samples of a name that have these labels."""
+    """Return the sum of all samples of a name that have these labels."""
     wanted = set(labels.items())
     return sum(number for (found, has), number in samples.items() if found == name and wanted <= set(has))
 

@@ -72,7 +72,7 @@ def servers(start, tmp_path):
 
 
 def ask_everything(servers, asked):
-    """What one server answers to questions that need all three."""
+    """Return the answers of one server to questions that need all three."""
     client = servers.clients[asked]
     return {
         "resolve": client.resolve(TOP, groups=True),

@@ -34,7 +34,7 @@ async def filled(servers):
 
 
 async def through_all(servers, ask):
-    """The one answer that all servers give."""
+    """Return the one answer that all servers give."""
     answers = [await ask(server.client) for server in servers]
     assert answers.count(answers[0]) == len(answers), answers
     return answers[0]

@@ -1,4 +1,4 @@
-"""One server is out of reach: what can still be said is said, and what is missing is named."""
+"""With one server out of reach, the others answer as far as they can, and name the missing server."""
 
 import pytest
 

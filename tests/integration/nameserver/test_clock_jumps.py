@@ -1,4 +1,4 @@
-"""The wall clock of live servers jumps by hours, forward and back, under load: nothing is lost or late."""
+"""The wall clocks of live servers jump by hours, forward and back, under load: no server is lost, no call is late."""
 
 import random
 import threading
@@ -19,9 +19,11 @@ from tests.integration.nameserver.wall_clock import WallClock
 HOURS = 3600
 JUMPS = (6 * HOURS, -6 * HOURS, 0, 300 * HOURS, -300 * HOURS, 0)
 ROUNDS = 2
-"""Of calls of each client while the clocks stand at one of these."""
+"""Rounds of calls of each client while the clocks stand at one of these."""
 CALL_SECONDS = 60
-"""Far less than a jump: who took one for a lapse of time would end calls, and lose peers, each time."""
+"""Timeout of calls, far less than a jump. A server that took a jump for a lapse of time would end calls and
+lose peers.
+"""
 SUBNETS = ("a.x", "b.x", "c.x")
 
 
@@ -39,10 +41,10 @@ def start_with_clocks(start_several, tmp_path):
 
 
 class Caller:
-    """A client that makes calls until they are certain, and counts what was not.
+    """A client that makes calls until they are certain, and counts uncertain answers.
 
-    gRPC for Python reckons deadlines by the time of day: where that jumps in the same moment, a call is told that its
-    time is up, and says so.
+    gRPC for Python computes deadlines by the time of day. If the clock jumps in the same moment, the call reports that
+    its time is up.
     """
 
     def __init__(self, client):

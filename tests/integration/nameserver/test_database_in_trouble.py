@@ -61,7 +61,7 @@ def filled(server):
 
 @pytest.fixture(params=["moved file", "stopped PostgreSQL"])
 def trouble(request, tmp_path):
-    """How to take a database away and bring it back: its URL, two functions, and what is said about it."""
+    """A way to take a database away and bring it back: its URL, two functions, and the reported error."""
     if request.param == "moved file":
         path = tmp_path / "names.db"
         return path, lambda: path.rename(tmp_path / "away"), lambda: (tmp_path / "away").rename(path), "put it back"

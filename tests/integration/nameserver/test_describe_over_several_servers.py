@@ -62,7 +62,7 @@ def fill(client):
 
 @pytest.fixture
 def printed(capsys):
-    """What the command line does: exit status, standard output, standard error."""
+    """A function that runs the command line: exit status, standard output, standard error."""
 
     def run(address, group, *options):
         status = status_of(
@@ -74,13 +74,13 @@ def printed(capsys):
 
 
 def records(printed_lines):
-    """The lines of a description's records but those of processes that no server owns: each server has its own."""
+    """Return the lines of a description's records, without foreign processes: each server has its own."""
     lines = [line for line in printed_lines.splitlines() if line.startswith("rd_record")]
     return [line for line in lines if "guest@" not in line]
 
 
 def plain(lines):
-    """Without what tells apart virtual nodes of the same components in two clusters."""
+    """Return lines without the parts in which equal virtual nodes of two clusters differ."""
     return ["\t".join(part.partition("#")[0] for part in line.split("\t")) for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""Who is there: transports over real gRPC, through proxies that drop, stall and cut."""
+"""Failure detection: transports over real gRPC, through proxies that drop, stall and cut."""
 
 import asyncio
 import time
@@ -33,7 +33,7 @@ async def cluster():
 
 
 async def watched(seconds):
-    """Let time pass: what must not happen in it is looked for afterwards."""
+    """Let time pass. The test looks afterwards for events that must not have happened."""
     await asyncio.sleep(seconds)
 
 

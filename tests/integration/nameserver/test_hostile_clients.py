@@ -1,4 +1,4 @@
-"""Clients that take what they can get: others are served, and nothing of it lasts."""
+"""Clients that take all that they can get: other clients are served, and no effect lasts."""
 
 import asyncio
 import threading

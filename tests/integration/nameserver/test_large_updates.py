@@ -24,7 +24,7 @@ def member(number):
 
 
 def comings_and_goings():
-    """As many operations as an update may have. Ten members come and go; who comes last stays."""
+    """Return as many operations as an update may have. Ten members come and go, and the last one stays."""
     several = [
         (Join, Leave)[number % 2](GROUP, member(number // 2 % 10), "process") for number in range(OPERATIONS - 1)
     ]

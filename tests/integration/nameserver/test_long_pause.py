@@ -1,7 +1,7 @@
-"""A live server that is stopped (SIGSTOP) for far longer than is accepted: a minute with usual settings, here seconds.
+"""A live server is stopped (SIGSTOP) far longer than accepted: a minute with usual settings, here seconds.
 
-The others lose it and go on in a view of their own. What it is asked meanwhile it answers when it goes on, for which no
-time has passed; it may tell nothing that is not so any more.
+The others lose it and go on in a view of their own. It answers questions of the meantime when it goes on, as if no time
+had passed. No answer may be outdated.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,9 @@ IMPATIENT = {"acceptable_pause_seconds": 1}
 TOP, NEW, MIDDLE, LOW = "top@a.x", "new@a.x", "middle@b.x", "low@c.x"
 ANN, BEN, EVA, EVE = "ann@c.x", "ben@c.x", "eva@c.x", "eve@elsewhere.x"
 ASKERS = 10
-"""Who ask the server before it goes on, and again until they are told everything: at every moment of its return."""
+"""Clients that ask the server before it goes on, and again until its answers are complete, at every moment of its
+return.
+"""
 
 
 @pytest.fixture
@@ -35,7 +37,9 @@ def servers(start_several):
 
 
 def answers(client, timeout=60):
-    """What one server says of what changes while it is stopped: answers, None where it says that it cannot know."""
+    """Return one server's answers about the state that changes while it is stopped. None for an answer it
+    cannot know.
+    """
 
     def ask(question):
         try:
@@ -65,7 +69,7 @@ def answers(client, timeout=60):
 
 
 def told_until_complete(client):
-    """All answers of one server, from now until it knows everything: pairs of question and answer."""
+    """Return all answers of one server, from now until they are complete, as pairs of question and answer."""
     told = []
 
     def knows_everything():

@@ -30,7 +30,9 @@ GROUP = "forensics-full@team-pkg-security.tracker.debian.org"
 """The demo loads it and all below it."""
 
 MOST_CALLS = 60_000
-"""Of one turn: some 10 ms. Each scene has more nodes than this, so one look at all of them in a turn is too much."""
+"""Limit on the function calls of one turn: some 10 ms. Each scene has more nodes, so a turn cannot look at all
+of them.
+"""
 CALL_SECONDS = LONG_SECONDS = 300
 """Counting and other programs make servers several times slower."""
 
@@ -44,7 +46,7 @@ ASKED = 50_000
 AFFECTED = 250_000
 SUSPENDED = 50_000
 SET_GROUPS = 1_000
-"""As many as are resolved together."""
+"""As many groups as are resolved together."""
 
 BUSY_LOOP = """
 import asyncio, sys, time
@@ -79,7 +81,7 @@ class Stalls:
         self._turns = [turn for report in reports for turn in json.loads(report.read_text())]
 
     def during(self, span):
-        """What took too long in a span of time, the longest first, in words."""
+        """Return the turns that took too long in a span of time, the longest first, in words."""
         begin, end = span
         found = [turn for turn in self._turns if begin <= turn["at"] < end and turn["amount"] > MOST_CALLS]
         return [_in_words(turn) for turn in sorted(found, key=lambda turn: turn["amount"], reverse=True)]
@@ -87,7 +89,7 @@ class Stalls:
 
 @contextmanager
 def span():
-    """The time from beginning to end, on the clock that all processes share."""
+    """Return the time from beginning to end, on the clock that all processes share."""
     found = [time.monotonic(), float("inf")]
     yield found
     found[1] = time.monotonic()
@@ -308,7 +310,7 @@ def _client(servers):
 
 
 def _checked_in_one_request(address, group, members):
-    """The answers to so many pairs as the Python client does not put into one request."""
+    """Return the answers to more pairs than the Python client puts into one request."""
     request = messages.CheckBulkRequest(groups=[group] * len(members), members=members)
     with grpc.insecure_channel(address) as channel:
         (response,) = name_service_pb2_grpc.NameServiceStub(channel).CheckBulk(iter([request]))
@@ -316,7 +318,7 @@ def _checked_in_one_request(address, group, members):
 
 
 def _largest_groups(arcs, count):
-    """Those with the most immediate members."""
+    """Return the groups with the most immediate members."""
     with gzip.open(arcs, "rt") as lines:
         sizes = Counter(line.split("\t")[0] for line in lines)
     return [group for group, _ in sizes.most_common(count)]

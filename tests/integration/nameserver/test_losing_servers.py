@@ -1,4 +1,4 @@
-"""Name servers as processes that are killed, stopped and continued: who is lost to whom, and who is not."""
+"""Name servers as processes that are killed, stopped and continued, and the losses that their peers notice."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import shadowtree
 from tests.integration.nameserver.server_process import wait_until
 
 PAUSE_SECONDS = 3
-"""How long a process is stopped: far more than one that is up is ever silent."""
+"""Seconds for which a process is stopped: far more than the longest silence of a running server."""
 
 ENDED_SECONDS = 8
 """Within what time a call must end, whose part would be waited for 10 seconds, and whose caller has 30."""
@@ -21,7 +21,7 @@ IMPATIENT = {"acceptable_pause_seconds": 0.5}
 
 
 def life(client):
-    """What is thought of the only other server."""
+    """Return the state of the only peer."""
     (peer,) = client.peers()
     return peer.life
 
@@ -59,7 +59,7 @@ def stopped(process):
 
 
 def times_met(client, seconds):
-    """What is thought of the other server, as it changes within a time."""
+    """Return the states of the peer, as they change within a time."""
     seen = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:

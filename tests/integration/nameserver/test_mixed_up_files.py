@@ -22,7 +22,7 @@ def files(path):
 
 
 def refusal(start, path, **settings):
-    """What a server says that will not start on these files, which it leaves as they are."""
+    """Return the message of a server that refuses to start on these files. It must leave them as they are."""
     before = files(path)
     status, errors = start(path, wait=False, **settings).outcome()
     assert status == 4

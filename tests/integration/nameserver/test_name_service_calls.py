@@ -1,4 +1,4 @@
-"""The NameService over real gRPC: what each call answers, and how it refuses."""
+"""The NameService over real gRPC: the answers and refusals of each call."""
 
 import itertools
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ FRESH = itertools.count()
 
 @pytest.fixture
 def group(names):
-    """A group that no other test uses."""
+    """Return a group that no other test uses."""
     group = f"g{next(FRESH)}@b.c"
     names.CreateGroup(m.CreateGroupRequest(group=group))
     return group

@@ -1,4 +1,4 @@
-"""Whatever another server asks by PeerService, names that are none are refused as such, and nothing else happens."""
+"""Invalid names in requests of peers are refused as such, without any other effect."""
 
 import grpc
 import pytest
@@ -48,7 +48,7 @@ def channel(start_shared):  # noqa: F811
 
 
 def asked(channel, method, request):
-    """The status of a call, and what is told with it."""
+    """Return the status of a call, with its details."""
     path = f"/shadowtree.v1.PeerService/{method}"
     serialize = type(request).SerializeToString
     if peer_pb2.DESCRIPTOR.services_by_name["PeerService"].methods_by_name[method].server_streaming:

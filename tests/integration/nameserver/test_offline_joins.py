@@ -91,7 +91,7 @@ def test_only_what_the_dead_server_knows_nothing_of_can_be_left_without_it(serve
 
 
 def told(client, member):
-    """What there is to know of a member of the lower group, and all of it is known."""
+    """Return all answers about a member of the lower group, which must be complete."""
     found = [client.resolve(UPPER, groups=True, consistency=way) for way in ("datagram", "ordered")]
     above = client.memberships(member)
     assert not any(answer.unreachable for answer in (*found, above))
@@ -102,7 +102,7 @@ def told(client, member):
 
 @pytest.fixture(params=[(TOP, "process", shadowtree.WrongKind), (NOBODY, "group", shadowtree.GroupNotFound)])
 def rejected(servers, request):
-    """A member of the lower group that is something else, or is not there, and how a join of it is refused."""
+    """Return a member of the lower group that is of another kind, or missing, and the refusal of its join."""
     member, kind, error = request.param
     _, b, _ = servers.clients
     b.create_group(UPPER)

@@ -16,7 +16,7 @@ def three(start_several):
 
 
 def back_up(servers, number, folder):
-    """As docs/operators.md says."""
+    """Back up a server as docs/operators.md says."""
     copy = folder / f"copy-{number}.db"
     with sqlite3.connect(folder / f"{number}.db") as source, sqlite3.connect(copy) as target:
         source.backup(target)
@@ -35,7 +35,7 @@ def put_back(servers, number, folder, copy):
 
 
 def members(client, group):
-    """All of them; None while the answer says that it may be incomplete, or that the group may be forgotten."""
+    """Return all members of a group. None while the answer may be incomplete, or the group may be forgotten."""
     try:
         found = client.resolve(group, groups=True)
     except shadowtree.Unavailable:

@@ -77,7 +77,7 @@ def start_all(start, tmp_path):
 
 
 def ask_everything(client):
-    """What is answered by questions that need the server that cannot be dialled; all of them are answered in full."""
+    """Return the answers to questions that need the undiallable server. All must be complete."""
     return {
         "resolve": client.resolve(TOP),
         "resolve there": client.resolve(LOW).processes,

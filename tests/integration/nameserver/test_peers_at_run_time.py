@@ -252,7 +252,7 @@ def test_answers_of_a_server_that_does_not_know_all_others_say_whom_they_lack_un
 
 
 def lacks(subnet, *, owner="c.x", said_by="b.x"):
-    """The refusal of a.x, in whose table a subnet is missing."""
+    """Return the refusal of a.x, whose table lacks a subnet."""
     told = f"the server {owner} owns the subnet {subnet} (says {said_by}), which the table of a.x lacks: "
     told += f"add it there with `shadowtree peers add {subnet}=HOST:PORT`"
     return pytest.raises(shadowtree.Unavailable, match=re.escape(told))
@@ -260,7 +260,7 @@ def lacks(subnet, *, owner="c.x", said_by="b.x"):
 
 @pytest.fixture
 def with_a_hole(servers):
-    """The clients of a.x, b.x and c.x; a and c do not know one another."""
+    """The clients of a.x, b.x and c.x, where a and c do not know one another."""
     knows = {"a.x": ["b.x"], "b.x": ["a.x", "c.x"], "c.x": ["b.x"]}
     clients = servers({name: [name] for name in knows}, knows)
     wait_until(lambda: clients["a.x"].peers().unknown and clients["c.x"].peers().unknown, "what b.x says")

@@ -1,4 +1,4 @@
-"""A server that is restarted as planned costs nobody an answer: who needs it waits for it, and all else goes on."""
+"""A planned restart of a server costs no answer: callers that need it wait for it, and all other calls go on."""
 
 import threading
 import time
@@ -12,11 +12,12 @@ from tests.integration.nameserver.server_process import wait_until
 
 TOP, MIDDLE, LOW = "top@a.x", "middle@b.x", "low@c.x"
 AWAY_SECONDS, PROMISED_SECONDS = 3.0, 3.5
-"""What the slowest call takes at most where a server was away for no longer than that: it waits for the next attempt to
-dial, too."""
+"""Limit on the slowest call if a server was away no longer than that. The call also waits for the next attempt
+to dial.
+"""
 
 PAUSE_SECONDS = 0.05
-"""Between two calls of one kind: some are under way at each moment of a restart, and servers have time for it."""
+"""Seconds between two calls of one kind. Calls are under way at each moment of a restart, and servers keep up."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A server that is told to end: what is under way is finished, nothing new is begun, and the others know at once."""
+"""A server that is told to end finishes updates under way, begins none, and tells its peers at once."""
 
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +34,7 @@ def life_of(client, address):
 
 
 def is_drained_of_updates(client):
-    """Whether the server refuses new updates because it ends."""
+    """True if the server refuses new updates because it ends."""
     try:
         client.create_group("more@a.x", request_id="never")
     except shadowtree.Unavailable as error:

@@ -11,7 +11,7 @@ from tests.integration.nameserver.recorded_updates import all_at_once
 from tests.integration.nameserver.server_process import wait_until
 
 CHANGES = 60
-"""Of 7,094: all of them take too long where every one waits for the disks of two servers."""
+"""Changes, of 7,094 in all. All would take too long, since every change waits for the disks of two servers."""
 
 SERVERS = 5
 
@@ -22,7 +22,7 @@ def rows(name):
 
 
 class History:
-    """What was there before the last changes, these changes, and what must be there in the end."""
+    """State before the last changes, these changes, and the state in the end."""
 
     def __init__(self):
         changes = [row[2:] for row in rows("churn.tsv.gz")]
@@ -51,7 +51,7 @@ class History:
 
 
 def replay(names, changes, known):
-    """One client's changes, in order; a group is created where it is first mentioned, unless another client did."""
+    """Replay one client's changes, in order. A group is created at its first mention, unless another client did so."""
     for sign, parent, child, kind in changes:
         for group in [parent, child] if kind == "group" else [parent]:
             if group not in known:

@@ -1,4 +1,4 @@
-"""ListChanges and Watch against real servers: who changed what, when and through whom; resumed, killed, too old."""
+"""ListChanges and Watch against real servers: the author, time and server of each change; resumed, killed, too old."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +31,7 @@ WORDS = {
 
 
 def told(update):
-    """An update's changes as words; members as `who:kind`."""
+    """Return an update's changes as words, with members as `who:kind`."""
     return [
         " ".join(filter(None, (WORDS[one.kind], one.group, one.member and f"{one.member}:{one.member_kind}")))
         for one in update.changes
@@ -44,7 +44,7 @@ def recorded(names, **wanted):
 
 
 def watched(names, **wanted):
-    """The revision that a stream begins with, the updates of it as they come, and the call."""
+    """Return the revision with which a stream begins, its updates as they come, and the call."""
     call = names.Watch(WatchRequest(**wanted), timeout=CALL_SECONDS)
     opening = next(iter(call))
     return opening.revision, (update for chunk in call for update in chunk.updates), call

@@ -12,7 +12,7 @@ SUBNETS = ("a.example", "b.example", "c.example")
 
 @pytest.fixture
 async def servers():
-    """a -> b -> c -> a, a loop over three servers; ann and guest are in all of them."""
+    """a -> b -> c -> a, a loop over three servers. ann and guest are in all of them."""
     async with NameServers(*SUBNETS) as all_servers:
         names = all_servers["a.example"].client
         for group in (A, B, C):

@@ -12,7 +12,7 @@ ANN = "ann@b.example"
 
 
 def unreachable_for(names):
-    """The servers without which ann cannot leave everywhere."""
+    """Return the servers without which ann cannot leave everywhere."""
     with pytest.raises(shadowtree.Unavailable) as caught:
         names.leave_everywhere(ANN)
     return caught.value.unreachable
@@ -20,7 +20,7 @@ def unreachable_for(names):
 
 @pytest.fixture
 def servers(start_several):
-    """a -> b -> c -> a, a loop over three servers; ann is in all of them."""
+    """a -> b -> c -> a, a loop over three servers. ann is in all of them."""
     found = start_several([[subnet] for subnet in SUBNETS])
     names = found.clients[0]
     for group in (A, B, C):

@@ -1,4 +1,4 @@
-"""Resolutions of groups whose members are spread over servers: the same answer from any, each server asked once."""
+"""Resolutions of groups with members at several servers: the same answer from any server, each server asked once."""
 
 import asyncio
 import itertools

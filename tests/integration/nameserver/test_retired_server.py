@@ -1,4 +1,4 @@
-"""A name server that is dead for good is retired at the others: nothing of it stays suspended, and no answer waits."""
+"""A dead name server is retired at the others: no arc with it stays suspended, and no answer waits."""
 
 import pytest
 
@@ -12,7 +12,7 @@ KIM = "kim@a.x"
 
 @pytest.fixture
 def clients(cluster):
-    """A client of the server here, which knows of the other one by its configuration, and how to start it anew."""
+    """A client of a server that knows the other one by its configuration, and a function that restarts it."""
     start = cluster(HERE, GONE)
     processes = {name: start(name) for name in (HERE, GONE)}
     opened = {name: shadowtree.Client(process.address, timeout=30) for name, process in processes.items()}

@@ -17,11 +17,13 @@ from tests.last_release import ROOT, unpack_last_release
 SUBNETS = ("a.x", "b.x", "c.x")
 GROUPS = [f"g@{subnet}" for subnet in SUBNETS]
 TO_BE_LEFT = FORGOTTEN_FROM + 200
-"""Members that leave: so many that a server of this release has something to forget with the other ones."""
+"""Number of members that leave, so large that a server of this release has tombstones to forget with each peer."""
 
 REMEMBERED_LIMIT = 5 * FORGOTTEN_FROM
-"""Of three servers, each remembers fewer than so many for itself, and for and with each of the others. Six times as
-many as `TO_BE_LEFT` are those of which it has an end."""
+"""Limit on the tombstones of each of three servers: for itself, and for and with each of the others.
+
+The arcs with an end at a server are six times `TO_BE_LEFT`.
+"""
 
 
 class Federation:
@@ -52,13 +54,13 @@ class Federation:
         self._processes[subnet] = process
 
     def upgrade(self, subnet):
-        """As an operator does: end it, and start it again from these sources."""
+        """Upgrade a server as an operator does: end it, and start it again from these sources."""
         self._processes[subnet].terminate()
         assert self._processes[subnet].wait(PATIENCE_SECONDS) == 0
         self.start(subnet, ROOT)
 
     def wait_until_whole(self):
-        """All are connected, and know all that was done while one was away."""
+        """Wait until all servers are connected, and know all updates made while one was away."""
         for subnet, client in self.clients.items():
             wait_until(lambda client=client: self._is_whole(client), f"all peers of {subnet}, and no arc suspended")
 
@@ -105,7 +107,7 @@ def use_all(clients, number):
 
 
 def ask_for_sets(clients, upgraded):
-    """A server of this release resolves several groups together with those that are upgraded, and names the others."""
+    """Resolve several groups at a server of this release together with upgraded peers. It must name the other peers."""
     for subnet in upgraded:
         found = clients[subnet].resolve(GROUPS)
         older = sorted(set(SUBNETS) - set(upgraded))
@@ -123,7 +125,7 @@ def let_many_come_and_go(client):
 
 
 def apply_large(through, group, subnet):
-    """An update that is larger than one message of a client: an older server is sent it in one message all the same."""
+    """Make an update that exceeds one message of a client. An older server gets it in one message all the same."""
     names = [f"{'m' * 240}{number}@{subnet}" for number in range(3)]
     several = [
         (shadowtree.Join, shadowtree.Leave)[number % 2](group, names[number // 2 % 3]) for number in range(9_000)
@@ -134,7 +136,7 @@ def apply_large(through, group, subnet):
 
 
 def forgets(clients):
-    """Whether servers remember little of what was left, after one more change at each of them."""
+    """True if servers remember few left arcs, after one more change at each of them."""
     for group, client in zip(GROUPS, clients.values(), strict=True):
         client.join(group, "passing@outside.example")
         client.leave(group, "passing@outside.example")

@@ -25,7 +25,7 @@ def servers(start_several):
 
 
 def refusal_of(call, *kinds, names=""):
-    """What the call raises: one of the kinds, before the deadline, and it names whom it waited for."""
+    """Return the error of a call: of one of the kinds, before the deadline, and naming the awaited servers."""
     started = time.monotonic()
     with pytest.raises(kinds) as caught:
         call()
@@ -35,7 +35,7 @@ def refusal_of(call, *kinds, names=""):
 
 
 def arcs(client):
-    """All of them, once the server can tell them for certain."""
+    """Return all arcs, once the server can tell them for certain."""
     found = []
 
     def is_told():

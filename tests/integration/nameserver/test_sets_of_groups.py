@@ -18,7 +18,7 @@ PEOPLE = {
 
 @pytest.fixture(scope="module")
 def servers(start_shared):
-    """The last test kills one of them, and starts it again."""
+    """The servers. The last test kills one of them, and starts it again."""
     servers = start_shared([["a.x"], ["b.x"], ["c.x"]])
     for group, people in PEOPLE.items():
         servers.clients[0].create_group(group)

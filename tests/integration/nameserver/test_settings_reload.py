@@ -1,4 +1,4 @@
-"""SIGHUP has a running server follow `[peers]` of its file: what is new, what moved, what is gone."""
+"""On SIGHUP a running server follows `[peers]` of its file: new peers, moved peers, removed peers."""
 
 import json
 
@@ -39,7 +39,7 @@ def write(config, port, peers, more=""):
 
 @pytest.fixture
 def reloaded(tmp_path):
-    """A server that knows c.x, at whose address nobody is, and has a member of it."""
+    """A server that knows c.x at an address without a server, and has a member of it."""
     port, nobody = unused_ports(2)
     config = tmp_path / "names.toml"
     write(config, port, {"c.x": f"127.0.0.1:{nobody}"})

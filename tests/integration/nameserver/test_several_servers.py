@@ -1,4 +1,4 @@
-"""Five name servers as processes, changed by several clients at once: what was acknowledged holds, everywhere."""
+"""Five name servers as processes, changed by several clients at once: acknowledged updates hold everywhere."""
 
 import random
 from functools import partial
@@ -69,7 +69,7 @@ class Life:
             self._names.leave(group, self._chance.choice(children))
 
     def _batch(self):
-        """All of it or nothing: a new guest joins groups of several servers, and two of these join one another."""
+        """Make an atomic batch: a new guest joins groups of several servers, and two of these join one another."""
         guest = next(self._guests)
         groups = self._chance.sample(LASTING, 3)
         joins = [shadowtree.Join(group, guest, "process") for group in groups]
@@ -83,7 +83,7 @@ class Life:
             self._names.create(group)
 
     def _seen_everywhere(self):
-        """A write that was acknowledged is seen by whoever names its revision, through any server."""
+        """Require that any server shows an acknowledged write to a reader who names its revision."""
         guest, group = next(self._guests), self._chance.choice(LASTING)
         for write, is_member in (
             (lambda: self._names.join(group, guest, "process"), True),
@@ -103,7 +103,7 @@ def servers(start_several):
 
 @pytest.fixture
 def record(servers):
-    """What was acknowledged; the lasting groups and the fixed arcs are there, made through all servers."""
+    """The acknowledged updates. The lasting groups and the fixed arcs exist, made through all servers."""
     record = Record()
     names = [RecordingClient(client, record, f"first{number}") for number, client in enumerate(servers.clients)]
     for number, group in enumerate(LASTING):
@@ -123,7 +123,7 @@ def lives_of(servers, record, when):
 
 
 def check_graph(record):
-    """What was acknowledged was possible; return what comes of it."""
+    """Require that the acknowledged updates were possible. Return their result."""
     model = record.model(SUBNETS)
     assert model.loops
     assert model.blocked

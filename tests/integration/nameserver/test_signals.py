@@ -1,4 +1,4 @@
-"""What signals do to `shadowtree serve`, and what it refuses at the start."""
+"""The effect of signals on `shadowtree serve`, and refusals at the start."""
 
 import os
 import selectors
@@ -93,7 +93,7 @@ def test_variables_of_the_command_line_and_of_containers_are_no_mistakes(config)
 
 
 def ignores_hang_ups(process):
-    """Whether SIGHUP is passed over by a process, as its operating system says."""
+    """True if a process ignores SIGHUP, according to its operating system."""
     (line,) = [line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if "SigIgn" in line]
     return bool(int(line.split()[1], 16) >> (signal.SIGHUP - 1) & 1)
 

@@ -45,7 +45,7 @@ class Config:
         return message
 
     def files(self):
-        """All files of the folder, and what is in those of them that no running server writes."""
+        """Return all files of the folder, with the content of those that no running server writes."""
         return {
             file.name: b"" if file.name.endswith(("-shm", "-wal")) else file.read_bytes()
             for file in self.folder.iterdir()

@@ -1,4 +1,4 @@
-"""What real servers tell of themselves: lines, metrics as Prometheus reads them, and traces that go over servers."""
+"""Telemetry of real servers: log lines, metrics as Prometheus reads them, and traces over several servers."""
 
 import json
 import re

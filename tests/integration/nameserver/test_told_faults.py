@@ -1,6 +1,6 @@
-"""Faults that are really made, and what tells an operator of each: a line of the log and a metric.
+"""Real faults, and the log line and metric that tell an operator of each.
 
-docs/troubleshooting.md has them all; what tells of a killed server is in `test_telemetry.py`.
+docs/troubleshooting.md lists them all. `test_telemetry.py` has those of a killed server.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ def telling(start_several):
 
 
 def said(servers):
-    """What the first server has said, once it is ended."""
+    """Return the log of the first server, once it is ended."""
     servers.processes[0].process.send_signal(signal.SIGTERM)
     return lines_of(servers.processes[0])
 

@@ -1,7 +1,7 @@
-"""A wall clock of a process's own, which tests may turn forward and back while it runs; the monotonic clock stays.
+"""A wall clock of a process's own, which tests can set forward and back while it runs. The monotonic clock stays.
 
-It is set by a library that the process is started with (libfaketime), so everything in it sees the same: Python, gRPC,
-SQLite. The package is only used to bring that library; nothing of it is imported.
+A library with which the process is started (libfaketime) sets it, so everything in the process sees the same time:
+Python, gRPC, SQLite. The package only brings that library, and no module of it is imported.
 """
 
 from __future__ import annotations

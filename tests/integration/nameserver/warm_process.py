@@ -1,7 +1,7 @@
-"""Processes that have imported all before they begin: nine tenths of what a server or a command takes is imports.
+"""Processes that have imported all modules before they begin. Nine tenths of a server's or command's start are imports.
 
-Each process of a test run keeps one process that has imported all and does nothing; those that are asked for are forked
-from it. Whoever has one cannot tell it from a `subprocess.Popen`.
+Each process of a test run keeps one idle process with all imports. Requested processes are forked from it. They behave
+like a `subprocess.Popen`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 
 OF_A_NEW_DATABASE = ["alembic.command", "encodings.idna", "migrations", "storage.sqlite"]
-"""What a server imports once it has a database to create."""
+"""Modules that a server imports once it has a database to create."""
 
 OF_METRICS = ["nameserver.telemetry.metrics", "nameserver.telemetry.state_metrics"]
 
@@ -67,11 +67,11 @@ class WarmProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, negative where a signal ended it; None while it runs."""
+        """Return the exit status, negative if a signal ended the process. None while it runs."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
-        """As `returncode`."""
+        """Return the same as `returncode`."""
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
@@ -82,7 +82,7 @@ class WarmProcess:
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[bytes, bytes]:
-        """All that it still writes until it ends."""
+        """Return all output until the process ends."""
         found = {self.stdout: b"", self.stderr: b""}
         with selectors.DefaultSelector() as selector:
             for stream in found:
@@ -116,13 +116,13 @@ class WarmProcess:
 
 
 def start_command(*arguments: object, standard_input: bytes = b"", **variables: str) -> WarmProcess:
-    """Start `shadowtree`; of its own variables it has those that are given."""
+    """Start `shadowtree`. Of its own environment variables it gets only the given ones."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("SHADOWTREE_")}
     return WarmProcess(COMMAND, [str(one) for one in arguments], environment | variables, standard_input)
 
 
 def run_command(*arguments: object, standard_input: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
-    """The same, to its end."""
+    """Run `shadowtree` to its end, with the same variables."""
     process = start_command(*arguments, standard_input=standard_input, **variables)
     output, errors = process.communicate(COMMAND_SECONDS)
     return subprocess.CompletedProcess(arguments, process.wait(), output.decode(), errors.decode())

@@ -1,6 +1,6 @@
-"""Ten calls of a name server, by code that was generated from proto/ alone. Prints what each came to, one JSON a line.
+"""Ten calls of a name server, by code generated from proto/ alone. Prints the result of each, one JSON a line.
 
-`python -I ten_calls.py GENERATED ADDRESS`: nothing of the package `shadowtree` is there but what was generated.
+`python -I ten_calls.py GENERATED ADDRESS`: only the generated code of the package `shadowtree` is available.
 """
 
 import json

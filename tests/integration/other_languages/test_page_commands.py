@@ -1,6 +1,6 @@
 """The commands of docs/grpc.md, pasted: `grpcurl` asks a server, and `protoc` writes the code of Go.
 
-`grpcurl` and the generators come by Go. Where there is none, or its modules are out of reach, the closing lines say so.
+`grpcurl` and the generators come by Go. Without Go or its modules, the closing lines say so.
 """
 
 import shutil
@@ -17,14 +17,14 @@ from tests.pages import ROOT, PageRun, blocks_of
 GO = Path(__file__).parent / "go"
 GRPCURL = "github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.3"
 GO_SECONDS = 500
-"""What a first build may take, everything fetched."""
+"""Limit on the seconds of a first build, with all downloads."""
 
 PAGE = "docs/grpc.md"
 
 
 @pytest.fixture(scope="module")
 def programs(tmp_path_factory):
-    """A folder with the programs that the page takes for granted."""
+    """A folder with the programs that the page presupposes."""
     if shutil.which("go") is None:
         pytest.skip("there is no Go on this machine")
     folder = tmp_path_factory.mktemp("programs")

@@ -1,7 +1,7 @@
-"""Programs that are built from `proto/` alone, in Go and in Python, make ten calls of a real server.
+"""Programs built from `proto/` alone, in Go and in Python, make ten calls of a real server.
 
-Go comes with what `go.mod` and `go.sum` pin. Where there is no Go, or its modules are out of reach, Python's calls are
-made all the same, and the closing lines say that those of Go were not.
+`go.mod` and `go.sum` pin Go's modules. Without Go or its modules Python's calls are made all the same, and the closing
+lines say that those of Go were not.
 """
 
 import json
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 PROTOS = sorted((ROOT / "proto/shadowtree/v1").glob("*.proto"))
 GO_SECONDS = 500
-"""What a first build may take, everything fetched."""
+"""Limit on the seconds of a first build, with all downloads."""
 
 EXPECTED = [
     ["CreateGroup", True],
@@ -62,7 +62,7 @@ def test_ten_calls_of_python_stubs(address, tmp_path):
 
 @pytest.fixture(scope="module")
 def go_program(tmp_path_factory):
-    """The program, built from generated code; the tests that need it are skipped, and named, where there is no Go."""
+    """The program, built from generated code. Without Go the tests that need it are skipped, and named."""
     if shutil.which("go") is None:
         pytest.skip("there is no Go on this machine")
     folder = tmp_path_factory.mktemp("go")

@@ -31,7 +31,7 @@ def graph(chance: random.Random) -> Records:
 
 
 def update(chance: random.Random, number: int) -> Records:
-    """The rows of one join: its two ends, the arc, the answer."""
+    """Return the rows of one join: its two ends, the arc, the answer."""
     ends = chance.randrange(NODES), chance.randrange(NODES)
     return Records(
         nodes=[node(end, version=number) for end in ends],
@@ -42,7 +42,7 @@ def update(chance: random.Random, number: int) -> Records:
 
 
 def update_over_several_servers(chance: random.Random, number: int) -> Records:
-    """The rows of a join and of the update protocol's way to it: some written, some replaced, some deleted."""
+    """Return the rows of a join and of the update protocol before it: some written, some replaced, some deleted."""
     records = update(chance, number)
     records.protocol += [protocol_row(f"{number} {row}", b"x" * 300) for row in range(4)]
     records.protocol += [protocol_row(f"peer {row}", b"x" * 30, part="channels") for row in range(3)]
@@ -51,7 +51,7 @@ def update_over_several_servers(chance: random.Random, number: int) -> Records:
 
 
 def parcel_of_messages(chance: random.Random, number: int) -> Records:
-    """The rows of a parcel that is delivered: its entry in the log, and what is remembered of its way."""
+    """Return the rows of a delivered parcel: its entry in the log, and its delivery state."""
     return Records(
         protocol=[protocol_row(f"{number % 100} {row}", b"x" * 60, part="posts") for row in range(6)],
         log=[log_record(number, chance.randbytes(20_000))],

@@ -99,7 +99,7 @@ def contents(store: Store) -> Contents:
 
 
 def whole_log(store: Store) -> list[LogRecord]:
-    """The log, read piece by piece as a server does."""
+    """Return the log, read piece by piece as a server does."""
     log: list[LogRecord] = []
     while piece := store.read_log(LogWanted(log[-1].position if log else 0)):
         log += piece
@@ -107,6 +107,6 @@ def whole_log(store: Store) -> list[LogRecord]:
 
 
 def change(number, counter, told_at=0):
-    """A record of changes whose revision is COUNTER@x."""
+    """Return a record of changes whose revision is COUNTER@x."""
     caller, server = "10.0.0.1:5", ServerId("x")
     return ChangeRecord(number, counter, f"{counter}@x", RequestId("r"), told_at, caller, server, b"\x00\xff")

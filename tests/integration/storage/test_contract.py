@@ -1,4 +1,4 @@
-"""What every store promises, on every engine and on the fake."""
+"""The contract of every store, on every engine and on the fake."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LARGE_BATCH = 25_000
 """Rows that go the way of large batches, in more than one slice."""
 
 LONGEST_KEY_BYTES = 2_592
-"""With the name of its part about all that an index of PostgreSQL takes."""
+"""Longest key: with the name of its part about the limit of an index of PostgreSQL."""
 
 HOSTILE_KEYS = [
     "",

@@ -25,7 +25,7 @@ from storage.postgresql import COPY_FROM_ROWS
 from tests.integration.storage.rows import ANNA, contents
 
 FEW = 6
-"""So few different keys that rows of one key meet often."""
+"""Number of different keys, so small that rows of one key meet often."""
 
 counters = st.integers(min_value=0, max_value=2**62)
 numbers = st.integers(min_value=0, max_value=FEW - 1)
@@ -95,7 +95,7 @@ log_records = st.builds(
 
 
 def _repeated_until_large(records: Records) -> Records:
-    """The same rows so often that they go the way of large batches; it changes nothing of the result."""
+    """Return the same rows so often that they are handled as large batches. The result is the same."""
     times = COPY_FROM_ROWS
     return Records(
         nodes=records.nodes * times,

@@ -38,7 +38,7 @@ Damage = Callable[[random.Random, Path], None]
 
 
 def updates(chance: random.Random) -> Iterator[Records]:
-    """What a server might commit, one update after another."""
+    """Yield records such as a server commits, one update after another."""
     for number in range(1, 400):
         ends = chance.randrange(number), chance.randrange(number)
         yield Records(
@@ -56,7 +56,7 @@ def updates(chance: random.Random) -> Iterator[Records]:
 
 @pytest.fixture(scope="module")
 def left_behind(tmp_path_factory) -> dict[str, tuple[Path, Contents]]:
-    """By how the server ended: a folder with the files, and what is in them."""
+    """A folder with the files, and their content, by the way in which the server ended."""
     ended, killed = tmp_path_factory.mktemp("ended"), tmp_path_factory.mktemp("killed")
     store = open_store(f"sqlite:///{ended}/names.db", server=ANNA)
     history = list(updates(random.Random(1)))
@@ -101,7 +101,7 @@ def cut_off(chance: random.Random, path: Path) -> None:
 
 
 def found_in(path: Path) -> Contents | StorageError:
-    """What a server that starts on the database would find, or why it would not."""
+    """Return the state that a server starting on the database would find, or its refusal."""
     try:
         store = open_store(f"sqlite:///{path}", server=ANNA)
     except StorageError as error:

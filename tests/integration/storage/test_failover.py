@@ -88,7 +88,7 @@ def joined(client: Client, number: int) -> bool:
 
 
 def members(client: Client) -> set[str] | None:
-    """The processes of the group; None if the server cannot say at present."""
+    """Return the processes of the group. None if the server cannot say at present."""
     try:
         found = client.resolve(GROUP)
     except shadowtree.ShadowtreeError:

@@ -1,7 +1,7 @@
-"""A SQLite file, its write-ahead log and its mark belong together: others are refused, and left as they are.
+"""A SQLite file, its write-ahead log and its mark belong together. Files that do not are refused, and left as they are.
 
-Nothing that a crash or a loss of power can leave behind is refused: files are copied as they are at many moments, and
-as if only some pages of a checkpoint had reached the disk.
+Files that a crash or a loss of power can leave behind are never refused. They are copied as they are at many moments,
+and as if only some pages of a checkpoint had reached the disk.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def opened(path: Path, server: ServerId | None = ANNA) -> Store:
 
 
 def update(number: int) -> Records:
-    """Every update touches some pages of those before, and fills new ones; the member of an odd one leaves again."""
+    """Return an update that touches some pages of earlier updates, and fills new ones. Odd numbers leave their member
+    again.
+    """
     return Records(
         nodes=[node(number, version=number)],
         arcs=[arc(number, 0), arc(number // 2, 1, present=number % 2 == 0)],
@@ -61,7 +63,7 @@ def commit(store: Store, first: int, last: int) -> None:
 
 
 def killed(path: Path, folder: Path) -> Path:
-    """The files as the end of this process would leave them now, in another folder."""
+    """Copy the files as the end of this process would leave them now, into another folder."""
     folder.mkdir()
     for file in path.parent.glob(f"{path.name}*"):
         shutil.copy(file, folder)
@@ -79,11 +81,11 @@ def checkpoint(path: Path, how: str) -> None:
 
 @pytest.fixture(scope="module", params=["cut off", "overwritten"])
 def made(request, tmp_path_factory) -> Path:
-    """What the tests put together, by how the log of the server begins anew.
+    """The files that the tests combine, by how the log of the server begins anew.
 
     ended: after a clean stop with 100 updates. killed: the same server later, with 200, of which a log holds some 40.
-    Copies that were made in between: at_stop, running (150 updates), vacuumed (200, as VACUUM INTO lays it out).
-    berta: another server, killed, with far more commits. new-berta: the same with none.
+    at_stop, running, vacuumed: copies made in between (running: 150 updates; vacuumed: 200, as VACUUM INTO lays it
+    out). berta: another server, killed, with far more commits. new-berta: the same without commits.
     """
     folder = tmp_path_factory.mktemp("made")
     (folder / "work").mkdir()
@@ -165,7 +167,7 @@ def copy_of(name: str, *, mark: bool = True) -> Preparation:
 
 
 def older_log(made: Path, path: Path) -> None:
-    """The file has gone on since."""
+    """Use an older log. The file has gone on since."""
     log = beside(path, "-wal").read_bytes()
     with closing(opened(path)) as store:
         commit(store, 201, 210)
@@ -174,7 +176,7 @@ def older_log(made: Path, path: Path) -> None:
 
 
 def older_layout(made: Path, path: Path) -> None:
-    """A copy from before the upgrade to this version."""
+    """Use a copy from before the upgrade to this version."""
     shutil.copy(made / "ended" / "names.db", path)
     shutil.move(path, path.with_name("old.db"))
     engine = create_engine(parse_database_url(f"sqlite:///{path.with_name('old.db')}"))
@@ -187,7 +189,7 @@ def older_layout(made: Path, path: Path) -> None:
 
 
 def changed(statement: str) -> Preparation:
-    """By another program, which leaves the change in the log."""
+    """Return a change by another program, which leaves the change in the log."""
 
     def change(_made: Path, path: Path) -> None:
         work = path.with_name("work.db")

@@ -46,7 +46,7 @@ def says(version: str) -> str:
 
 
 def changed(url: str, *statements: str) -> str:
-    """The URL of a database whose own functions of the system are other ones."""
+    """Return the URL of a database that replaces functions of the system by its own."""
     with psycopg.connect(f"{url}&options=-callow_system_table_mods%3Don", autocommit=True) as connection:
         for statement in statements:
             connection.execute(statement.encode())

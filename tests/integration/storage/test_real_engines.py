@@ -1,4 +1,4 @@
-"""What the fake cannot show: layouts, failed transactions and refusals, on SQLite and PostgreSQL alike."""
+"""Behaviour that the fake cannot show: layouts, failed transactions and refusals, on SQLite and PostgreSQL alike."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from tests.integration.storage.rows import (
 ROOT = Path(__file__).parents[3]
 
 LARGER_THAN_ANY_COLUMN = 2**80
-"""As a counter, it makes a commit fail when all its rows are written."""
+"""Counter that makes a commit fail after all its rows are written."""
 
 
 def run_sql(url: str, *statements: str) -> Sequence[tuple[object, ...]]:

@@ -54,7 +54,7 @@ def pragma(store: Store, statement: str) -> object:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """File permissions hold for this process as for anybody, even if it runs as root."""
+    """Make file permissions hold for this process as for any user, even if it runs as root."""
     if os.geteuid() != 0:
         yield
         return

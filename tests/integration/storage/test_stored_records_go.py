@@ -1,12 +1,13 @@
 """Databases of layout 0005, whose servers stored duplication-control records of one another's arcs, come to 0006.
 
 `layout_0005.msgpack.xz` holds clusters of two to four servers, each killed at one moment: the rows of every table of
-every server, and the groups and arcs that there were in the end when servers of that layout went on from these rows.
-The first cluster was at rest. The others were in the midst of updates, some of them in the midst of a change of view,
-and some with a limit for compression so low that nearly all rows are compressed. They were made with the simulator of
-commit e87e12f: `SeedRun` with 10 to 40 updates, with and without faults, ended by an exception at a step between the
-40th and the 900th; then `Disk.read` of each server. Of 3,400 of these, few were kept that together have all kinds of
-letters and of entries.
+every server, and the groups and arcs in the end when servers of that layout went on from these rows. The first cluster
+was at rest. The others were amid updates, some of them amid a change of view. Some had a limit for compression so low
+that nearly all rows are compressed.
+
+The clusters were made with the simulator of commit e87e12f: `SeedRun` with 10 to 40 updates, with and without faults,
+ended by an exception at a step between the 40th and the 900th; then `Disk.read` of each server. Of 3,400 of these, few
+were kept that together have all kinds of letters and of entries.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ SCENES = msgspec.msgpack.decode(lzma.decompress(Path(__file__).with_name("layout
 ENCODE = msgspec.msgpack.encode
 
 IS_READY, RELEASES_DUE = 3, 4
-"""Of an entry in layout 0005."""
+"""Fields of an entry in layout 0005."""
 COVERED = 4
-"""Of the cover of an entry."""
+"""Field of the cover of an entry."""
 
 UPDATE = UpdateId(ServerId("a.x"), 7)
 FINAL = Priority(9, ServerId("a.x"))
@@ -79,7 +80,7 @@ def engine_of(url: str) -> Engine:
 
 
 def upgraded(url: str, tables: Mapping[str, list]) -> StoredState:
-    """What a server of today reads from a database of that layout."""
+    """Return the state that a server of today reads from a database of that layout."""
     engine = engine_of(url)
     write_layout_0005(engine, tables)
     engine.dispose()
@@ -120,7 +121,7 @@ def started(states: Iterable[StoredState]) -> Cluster:
 
 
 def groups_and_arcs(cluster: Cluster) -> tuple[list[str], dict[tuple[str, str], int]]:
-    """What there is at the homes of groups and parents, with the costs of arcs."""
+    """Return the groups and arcs at the homes of groups and parents, with the costs of arcs."""
     groups, arcs = [], {}
     for server, core in cluster.servers.items():
         graph = core.graph
@@ -146,7 +147,7 @@ def require_finished(scene: Mapping[str, Mapping], states: Iterable[StoredState]
 
 
 def require_whole(tables: Mapping[str, list], state: StoredState) -> None:
-    """All rows are there but those of stored records, so that no channel has a gap; outcomes are rows of their own."""
+    """Require all rows except stored records, so that no channel has a gap. Outcomes are rows of their own."""
     before = {(part, key): value for part, key, value in tables["protocol_rows"]}
     after = {(row.part, row.key): row.value for row in state.protocol}
     coordinated = {key: msgspec.msgpack.decode(value) for (part, key), value in before.items() if part == "coordinated"}

@@ -29,7 +29,7 @@ ANN = parse_name("ann@people.example")
 
 @pytest.fixture
 def server() -> CoreUnderTest:
-    """a and b on a loop, c below them, ann in c, and the tombstone a -> c."""
+    """A server with a and b on a loop, c below them, ann in c, and the tombstone a -> c."""
     server = CoreUnderTest("x.example")
     server.create(A, B, C)
     for parent, child in ((A, B), (B, A), (B, C), (A, C), (C, ANN)):
@@ -122,13 +122,13 @@ def test_a_database_of_the_seventh_layout_keeps_its_record_of_changes_and_begins
 
 
 def coordinated(number: int, *others: object) -> ProtocolRow:
-    """An update that this server coordinates, as a layout holds it; `others`: the fields after the servers."""
+    """Return an update that this server coordinates, as a layout holds it. `others`: the fields after the servers."""
     fields = (["x.example", number], True, ["y.example"], "r", [number, "x.example"], [], *others, False)
     return ProtocolRow("coordinated", f"{number} x.example", encode(fields))
 
 
 def decided(number: int, outcome: bytes) -> ProtocolRow:
-    """An outcome that this server keeps."""
+    """Return an outcome that this server keeps."""
     return ProtocolRow("decided", f"{number} x.example", outcome)
 
 

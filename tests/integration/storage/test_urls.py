@@ -1,4 +1,4 @@
-"""Which URLs name a database, and what the others are told."""
+"""URLs that name a database, and the messages about other URLs."""
 
 from __future__ import annotations
 
