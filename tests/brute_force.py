@@ -202,7 +202,10 @@ class Model:
 
     @cached_property
     def blocked(self):
-        """Secondary arc -> who must not cross it: the rule of protocol.md section 4, to the letter."""
+        """Secondary arc -> who must not cross it: the rule to the letter.
+
+        Source: docs/protocol-updates.md, "Every duplicate is blocked in advance".
+        """
         found = {}
         for sink in set(self.derived.values()):
             entering = [arc for arc in self.arcs if arc[1] in sink and arc[0] not in sink]

@@ -7,7 +7,7 @@ Each question is answered by the servers that a deployment asks, from what they 
     resolve               a star: the home of the originator, and every server that owns a child of what was reached;
                           each reports what it owns of what the originator reaches in its own graph
 
-Source: protocol.md section 8.
+Source: docs/protocol-updates.md, "Questions over several servers".
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
 """Random updates that a server is ready for and misses: once all have met again, all is as if it had missed nothing.
 
-Source: protocol.md section 7, *Heal*.
+Source: docs/protocol-partitions.md, "Healing".
 """
 
 import random

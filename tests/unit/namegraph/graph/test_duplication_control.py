@@ -1,4 +1,7 @@
-"""Duplication control: the rule of protocol.md section 4, against its literal reading on random graphs."""
+"""Duplication control: the rule against its literal reading on random graphs.
+
+Source: docs/protocol-updates.md, "Every duplicate is blocked in advance".
+"""
 
 import pytest
 from hypothesis import given

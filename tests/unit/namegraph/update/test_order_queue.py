@@ -1,4 +1,4 @@
-"""Entries, turns and growth on one server, without messages (NG 6.2; protocol.md section 5)."""
+"""Entries, turns and growth on one server, without messages (NG 6.2; docs/protocol-updates.md, "Order")."""
 
 import pytest
 
