@@ -14,5 +14,5 @@ The package is pure, as the name graph is: no I/O and no clock. A room may impor
     wire         messages between servers
     model        vocabulary, policies, events, and the interface to the graph
 
-See docs/protocol.md, "Messages".
+See docs/protocol-messages.md, "Messages".
 """

@@ -8,7 +8,7 @@
 `Reach` is its interface to the graph. Its state is in durable maps and in the log. The shell makes the whole change of
 a step durable at once, before any output of the step leaves.
 
-See docs/protocol.md, "Messages".
+See docs/protocol-messages.md, "Messages".
 """
 
 from __future__ import annotations

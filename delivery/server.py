@@ -2,7 +2,7 @@
 
     event --> ServerCore.step --> the graph --> DeliveryCore.step --> records, letters, posts, answers of both
 
-See docs/protocol.md, "The way of a message".
+See docs/protocol-messages.md, "The way of a message".
 """
 
 from __future__ import annotations

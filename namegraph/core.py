@@ -9,7 +9,7 @@ The questions that may be asked between two steps are in `queries.py`.
 An update of one participant runs through the upper line in one step. The priority counter orders it, and no other
 update of its nodes is under way.
 
-Source: docs/protocol.md, "An update, from command to answer" and "Many servers".
+Source: docs/protocol-updates.md, "An update, from command to answer" and "Many servers".
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ that reach its own groups. None of these groups is missing, and the ancestry of 
 reports of all homes (`resolver.target_masks`) is therefore the set of targets and exceptions that reach the process in
 G. For this reason exceptions are walked as targets are.
 
-See docs/protocol.md, "Many servers" and "Questions over several servers".
+See docs/protocol-updates.md, "Many servers" and "Questions over several servers".
 """
 
 from __future__ import annotations

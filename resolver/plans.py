@@ -11,8 +11,8 @@ path.
 A set of targets, each less its exceptions, has one plan: that of a virtual node above all of them, with the masks of
 each member (`resolver.target_masks`).
 
-Source: NG 4.2, 4.3. See docs/protocol.md, "Every duplicate is blocked in advance", "Questions over several servers" and
-"The invariants" (I4, I6).
+Source: NG 4.2, 4.3. See docs/protocol-updates.md, "Every duplicate is blocked in advance" and "Questions over several
+servers"; docs/protocol.md, "The invariants" (I4, I6).
 """
 
 from __future__ import annotations

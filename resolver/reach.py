@@ -1,7 +1,7 @@
 """Answers of the graph to delivery: the processes below a group on this server, and the onward servers.
 
 A server knows the whole ancestry of the nodes that it owns. The owned nodes below a group are therefore all owned nodes
-that the group reaches, by any path (`resolver/plans.py`). See docs/protocol.md, "Who is below".
+that the group reaches, by any path (`resolver/plans.py`). See docs/protocol-messages.md, "Who is below".
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ about a foreign process are united (`resolver.target_masks`).
 This module reads no clock and sends no request. The caller carries requests, passes answers back, and waits between
 walks if a walk was in doubt.
 
-See docs/protocol.md, "Questions over several servers".
+See docs/protocol-updates.md, "Questions over several servers".
 """
 
 from __future__ import annotations

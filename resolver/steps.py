@@ -8,7 +8,8 @@ them.
     derived node      entered over the first arc, in the order of arcs, whose tail is reached
     inside a virtual node      from the component that is entered along the shadow tree
 
-Source: NG 4.2, 4.3. See docs/protocol.md, "Every duplicate is blocked in advance" and "Questions over several servers".
+Source: NG 4.2, 4.3. See docs/protocol-updates.md, "Every duplicate is blocked in advance" and "Questions over several
+servers".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ One pass over the derived nodes, from the top down, brings to each node the name
 much as the arcs below it, however many of its groups lead there. The pass runs in slices. The graph must not change
 meanwhile.
 
-See docs/protocol.md, "Questions over several servers" (sets of groups).
+See docs/protocol-updates.md, "Questions over several servers" (sets of groups).
 """
 
 from __future__ import annotations

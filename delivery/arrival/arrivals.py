@@ -10,7 +10,7 @@ The server remembers the recipients of a parcel that was logged while servers we
 the parcel may be posted again, for members that were out of reach. The server also remembers the recipients of a parcel
 that left out a foreign process: the parcel may come again for that process.
 
-See docs/protocol.md, "Who is below" and "Messages and servers that part".
+See docs/protocol-messages.md, "Who is below" and "Messages and servers that part".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writing to the log of this server: a parcel, with the audience of its targets at this instant.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ once in a sequence is enough, because later parcels are accepted after the path 
 
 The state is not durable: at a start, paths to all servers that were met count as lost.
 
-See docs/protocol.md, "Who is below" (paths that were lost).
+See docs/protocol-messages.md, "Who is below" (paths that were lost).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ A server with a foreign process below a target does not know which other servers
 contain hashes of names. The state is in memory alone: a server that starts again claims anew, and an origin that starts
 again is told anew.
 
-See docs/protocol.md, "Who is below" (processes that nobody owns).
+See docs/protocol-messages.md, "Who is below" (processes that nobody owns).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     kept for too long       --> its oldest segment is cut
     too large               --> the oldest entries of one writer go (`holders.py`), once they are settled
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

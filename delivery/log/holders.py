@@ -7,7 +7,7 @@ No writer takes more than a quarter of the log from other writers. No writer los
 writer that is alone has all of the log. A source counts as one, whatever names and targets it gives: with a thousand
 groups it has no more than with one. Names of senders do not count, because each sender chooses its own.
 
-See docs/protocol.md, "Log, audiences, mailboxes" (a full log).
+See docs/protocol-messages.md, "Log, audiences, mailboxes" (a full log).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ The log is cut behind all cursors, and before the oldest parcel of this server t
 segment is kept for too long, it goes. If the log exceeds its limit, the oldest entries of a writer go (`holders.py`),
 and leave holes. A subscription that had not read an entry that went is told a gap.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     segment = entries that follow one another = shares, one for each writer and audience
     a share goes: its entries are deleted; it is still known for whom they were --all shares gone--> one hole
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

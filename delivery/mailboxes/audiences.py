@@ -6,7 +6,7 @@ is one bit, whatever loops and shared subgroups there are. Each recipient of gat
 gateway exactly if the audience has a recipient of the gateway. A bitmap is stored once, and shared by all entries until
 the membership changes.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ A process that a gateway serves, a *recipient*, has a number beside that of its 
 recipients lie above those of all mailboxes, so a bit shows its kind. A recipient is one bit, whatever the number of
 gateways that serve it: an audience stays one bitmap.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

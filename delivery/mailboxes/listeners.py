@@ -5,7 +5,7 @@
 Their state is in memory alone, except for the number, which is not given again. A listener has acknowledged each
 message that it was handed, so it holds back cutting the log only as far as it is behind.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

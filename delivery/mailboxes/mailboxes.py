@@ -6,7 +6,7 @@
 A mailbox without a subscription keeps all its messages, as if a cursor stood where it was opened. The mailbox of a
 group, its *archive*, always does: a new member reads it from there.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reading a subscription: the messages of its mailbox behind its cursor, in the order of the log.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Opening of mailboxes and gateways, and the begin of subscriptions, with all checks.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
     Send ---------> Accepted, durable ---------> Settled          Subscribe --> Subscribed --> Acknowledge ...
       '-> Refusal     CloseParcels before it                        '-> Refusal
 
-The shell chooses `ticket`; each answer repeats the ticket of its request. See docs/protocol.md, "The way of a message",
+The shell chooses `ticket`; each answer repeats the ticket of its request. See docs/protocol-messages.md, "The way of a
+message",
 and docs/grpc.md, "Messages".
 """
 

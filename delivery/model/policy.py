@@ -9,7 +9,7 @@ The shell judges who may send, because it can ask the graph over servers. This m
 A message has the quality of the addressed group, the first target, unless its sender asks for less. A sender that asks
 for more is refused. A numbered message to a group that takes datagrams asks for more, too: its sender would retry it.
 
-See docs/protocol.md, "Who may send", and docs/messages.md, "What they can rely on".
+See docs/protocol-messages.md, "Who may send", and docs/messages.md, "What they can rely on".
 """
 
 from __future__ import annotations

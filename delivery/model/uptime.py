@@ -3,7 +3,7 @@
 The time of day may be set, and the clock of `step` begins anew with the machine. The running time counts how long a
 server was there to deliver messages. A crash loses a short part of it, and time that the machine slept does not count.
 
-See docs/protocol.md, "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Vocabulary of delivery: target sets, qualities, messages, positions.
 
-See docs/protocol.md, "The way of a message", "Limits of messages" and "Log, audiences, mailboxes".
+See docs/protocol-messages.md, "The way of a message", "Limits of messages" and "Log, audiences, mailboxes".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of a message at its origin, whoever sends it: sizes, and targets that exist.
 
-See docs/protocol.md, "Limits of messages" and "Who may send".
+See docs/protocol-messages.md, "Limits of messages" and "Who may send".
 """
 
 from __future__ import annotations

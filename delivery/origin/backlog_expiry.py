@@ -7,7 +7,7 @@
 
 Writing all waiting parcels at once could take seconds. Each step gives up a slice, and asks for another step.
 
-See docs/protocol.md, "Messages and servers that part".
+See docs/protocol-messages.md, "Messages and servers that part".
 """
 
 from __future__ import annotations

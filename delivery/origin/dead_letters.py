@@ -21,7 +21,7 @@ the dead letter.
 Lost messages are counted: dead letters without room, and entries that left the log before a mailbox read them. Their
 text is not kept.
 
-See docs/protocol.md, "Messages and servers that part", and docs/messages.md, "Dead letters".
+See docs/protocol-messages.md, "Messages and servers that part", and docs/messages.md, "Dead letters".
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ parcel overtakes a wanted one. A confirmation of a stub counts only until the pa
 The home of the addressed group is the origin: the coordinator of a centralised ordering algorithm. All messages to one
 target set are one sequence, with serials that rise by one, and every lane is in order.
 
-See docs/protocol.md, "Who is below" and "Accepted, settled, sent again".
+See docs/protocol-messages.md, "Who is below" and "Accepted, settled, sent again".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Messages for the homes of one subnet are one queue, which keeps the order of a s
 that was passed on without an answer is passed on again: its number or request id lets the origin accept it once. The
 origin judges the message then. This server does not judge it.
 
-See docs/protocol.md, "Accepted, settled, sent again".
+See docs/protocol-messages.md, "Accepted, settled, sent again".
 """
 
 from __future__ import annotations

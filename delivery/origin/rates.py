@@ -4,7 +4,7 @@ Each rate is a clock that each accepted message moves ahead of time, by at most 
 I.371). The messages of one second may come at once. After such a burst, messages are accepted one by one as time
 passes. A refused message moves no clock. The clocks are in memory alone: after a start no sender has used its rate.
 
-See docs/protocol.md, "Limits of messages".
+See docs/protocol-messages.md, "Limits of messages".
 """
 
 from __future__ import annotations

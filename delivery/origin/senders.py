@@ -4,7 +4,7 @@ A sender numbers its messages to each addressed target from 1. The origin keeps 
 one row. Each target counts by itself, so it does not matter which server is its home. A client that does not number may
 give a request id. The origin remembers the last request ids.
 
-See docs/protocol.md, "Accepted, settled, sent again".
+See docs/protocol-messages.md, "Accepted, settled, sent again".
 """
 
 from __future__ import annotations

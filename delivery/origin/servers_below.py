@@ -1,6 +1,6 @@
 """Servers below a target set, as one server knows them: from its own graph, and from what its peers named.
 
-See docs/protocol.md, "Who is below".
+See docs/protocol-messages.md, "Who is below".
 """
 
 from __future__ import annotations

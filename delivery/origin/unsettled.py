@@ -1,6 +1,6 @@
 """State of unsettled parcels at their origin: a durable row for each parcel, and the state of sequences in memory.
 
-See docs/protocol.md, "Who is below".
+See docs/protocol-messages.md, "Who is below".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Each process has turns: from one serial on one server serves it, from a later se
 its turn for the parcels that it has confirmed, even if it does not have the process any more. Turns are forgotten as
 parcels are settled. The table is in memory alone, for one start of the origin.
 
-See docs/protocol.md, "Who is below" (processes that nobody owns).
+See docs/protocol-messages.md, "Who is below" (processes that nobody owns).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 
 The parts are passed in. Only the maps that they write, and the lanes of their posts, differ between kinds of storage.
 
-See docs/protocol.md, "The way of a message", "Who is below" and "Kept in memory".
+See docs/protocol-messages.md, "The way of a message", "Who is below" and "Kept in memory".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ more. A server with claims is therefore posted every parcel, below or not, until
 
 This server is a claimant, too. It gets decisions at once.
 
-See docs/protocol.md, "Who is below" (processes that nobody owns), and
+See docs/protocol-messages.md, "Who is below" (processes that nobody owns), and
 docs/decisions/0031-foreign-processes-served-once.md.
 """
 

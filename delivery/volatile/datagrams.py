@@ -11,7 +11,7 @@ only if the list is wrong: the next datagram repeats a report that was lost.
 A server that is found by a report gets the newest datagram of the target set, if it did not get it. A single datagram
 therefore reaches all listeners. Older datagrams have no backlog.
 
-See docs/protocol.md, "Datagrams".
+See docs/protocol-messages.md, "Datagrams".
 """
 
 from __future__ import annotations

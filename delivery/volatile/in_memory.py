@@ -11,7 +11,7 @@ handed out that parcel.
 A position in the ring is above all positions of earlier starts. An endpoint that was handed messages before a restart
 is therefore known to be behind.
 
-See docs/protocol.md, "Kept in memory".
+See docs/protocol-messages.md, "Kept in memory".
 """
 
 from __future__ import annotations

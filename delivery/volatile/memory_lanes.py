@@ -8,7 +8,7 @@ Unconfirmed pieces are sent again. A server that has started again numbers its p
 with it. Pieces in flight to its earlier start are never sent again, because it may have handed them out there. The user
 of the lanes is told about it (`Broken`).
 
-See docs/protocol.md, "Kept in memory".
+See docs/protocol-messages.md, "Kept in memory".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Volatile output of a step: it waits for no write, except for a change of the graph on which it depends.
 
-See docs/protocol.md, "Kept in memory" and "Datagrams".
+See docs/protocol-messages.md, "Kept in memory" and "Datagrams".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A lane is a channel as that of letters is (`namegraph.state.reliable_channels`):
 again if the receiver has not confirmed it. A parcel is stored once, whatever the number of its receivers: the lane
 holds a reference to the parcel, and the session sends the parcel itself.
 
-See docs/protocol.md, "The way of a message" and "Who is below".
+See docs/protocol-messages.md, "The way of a message" and "Who is below".
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
     server <--Carried--> server       posts that are kept in memory: all the rest of this page, in lanes in memory
     origin --Probe--> a server that may have had what is to be sent again --Probed, behind its Confirms--> origin
 
-See docs/protocol.md, "Who is below" and "Accepted, settled, sent again".
+See docs/protocol-messages.md, "Who is below" and "Accepted, settled, sent again".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ look at that set forgets it.
     change above very many     `_changed`: the nodes just below it; a look at a set with one of them computes it anew
     all have been looked at    `_changed` is forgotten
 
-Source: NG 4.4.2; docs/protocol.md, "What a node knows of its ancestors"; invariant I5.
+Source: NG 4.4.2; docs/protocol-updates.md, "What a node knows of its ancestors"; invariant I5.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Ancestor sets follow the change. If a caller wants to know which nodes became controlled, the sinks of duplication
 loops are compared before and after.
 
-Source: NG 4.5 to 4.7; docs/protocol.md, "An update, from command to answer".
+Source: NG 4.5 to 4.7; docs/protocol-updates.md, "An update, from command to answer".
 """
 
 from __future__ import annotations

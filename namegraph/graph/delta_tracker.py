@@ -4,7 +4,7 @@ The commit's own arcs, the records relayed with it, and the pruning afterwards c
 change is noted. At the end, the ancestor sets follow the net change. The log for readers follows too; from it
 readers learn which plans still hold. Both cost what lies below the change, not what the graph holds.
 
-Source: docs/protocol.md, "The outcome" and "Ancestry records".
+Source: docs/protocol-updates.md, "The outcome" and "Ancestry records".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ originator o, k is delivered by the first arc whose tail is o or below o. The i-
 With these records every walk visits k exactly once, whatever else the graph holds (invariant I4). No message has to
 be remembered (invariant I6).
 
-Source: NG 4.2, 4.5; docs/protocol.md, "Every duplicate is blocked in advance".
+Source: NG 4.2, 4.5; docs/protocol-updates.md, "Every duplicate is blocked in advance".
 """
 
 from __future__ import annotations

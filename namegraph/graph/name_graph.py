@@ -11,7 +11,7 @@ one.
     a -> b -> c -> a                     [a b c] -> d
               c -> d
 
-Source: NG 3.2.1, 4.4.1; docs/protocol.md, "Two views of one graph".
+Source: NG 3.2.1, 4.4.1; docs/protocol-updates.md, "Two views of one graph".
 """
 
 from __future__ import annotations

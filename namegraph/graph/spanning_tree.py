@@ -5,7 +5,7 @@ child), that joins a new component to the tree. The direction of the arc does no
 walked both ways. The tree is a function of the virtual node's components and arcs alone. Every home of a component
 therefore derives the same tree, and no part of it is sent or stored.
 
-Source: NG 4.6.2, figure 4.5; docs/protocol.md, "Two views of one graph"; invariant I2.
+Source: NG 4.6.2, figure 4.5; docs/protocol-updates.md, "Two views of one graph"; invariant I2.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ arcs as they will be. The effects follow from comparing these components with th
     inner arc left, still strongly connected       ->  same components: `changed`
     inner arc left, not strongly connected         ->  fewer: `broken`, then `formed` for each retained virtual node
 
-Source: NG 4.6.3, 4.7; docs/protocol.md, "An update, from command to answer".
+Source: NG 4.6.3, 4.7; docs/protocol-updates.md, "An update, from command to answer".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ An arc that was joined at its child's home (`ServerContext.unconfirmed`) is reje
 missing. Exception: a server that went back to an older copy of its database may have lost a group without a trace.
 It creates the group anew if another server holds arcs with it.
 
-Source: docs/protocol.md, "Healing" and "Older copies".
+Source: docs/protocol-partitions.md, "Healing" and "Older copies".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ Both are ordinary updates, ordered with all updates that affect the same nodes. 
 form by the one computation. An arc keeps its version while it is suspended. The highest version that its two ends
 know wins, leaves included.
 
-Source: docs/protocol.md, "Suspension" and "Healing"; NG 6.3 to 6.5.
+Source: docs/protocol-partitions.md, "Suspension" and "Healing"; NG 6.3 to 6.5.
 """
 
 from __future__ import annotations

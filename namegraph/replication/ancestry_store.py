@@ -9,7 +9,7 @@ A record has one version, the final priority of the last update that changed it.
 difference applies only to the version for which it was made. A record of another version is dropped, because it is
 not needed here then.
 
-Source: docs/protocol.md, "Ancestry records"; invariant I5.
+Source: docs/protocol-updates.md, "Ancestry records"; invariant I5.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ updates are done; no later update goes on meanwhile. Then, in the manner of Chan
 Nothing that comes after the cut at one server is therefore known before the cut at another server. The step that
 takes a cut begins no turn, so that the step ends with the state of the cut.
 
-Source: docs/protocol.md, "Cuts"; Chandy and Lamport, Distributed Snapshots (1985).
+Source: docs/protocol-updates.md, "Cuts"; Chandy and Lamport, Distributed Snapshots (1985).
 """
 
 from __future__ import annotations

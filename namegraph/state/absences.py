@@ -9,7 +9,7 @@ because of an overdue server. After that server's return, reports of arcs within
 returning server need not know of it. But each server reports the arcs that it joined alone
 (`ArcDigest.unconfirmed`, `DigestReply.unconfirmed`); the other one cannot have left these.
 
-Source: docs/protocol.md, "Who stays away".
+Source: docs/protocol-partitions.md, "Who stays away".
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ServerContext:
 
         Each end may have left the same arc by itself, one more often than the other. Both then know the arc as
         gone, at different versions. A new join would be newer than the state at one end, and older than the state
-        at the other. The ends settle these arcs for that reason (docs/protocol.md, "Healing").
+        at the other. The ends settle these arcs for that reason (docs/protocol-partitions.md, "Healing").
         """
         self.outbox: list[tuple[ServerId, Message, ViewId]] = []
         """(receiver, message, view in which it was sent)."""

@@ -8,7 +8,7 @@ An update that later joins a forgotten arc gives it a version above all that wer
 over the state of the arc in an older copy of a database. If a server went back to such a copy, an arc that it
 reports was left if two things hold: it is as old as the forgotten arcs, and it is unknown here.
 
-Source: docs/protocol.md, "Forgetting".
+Source: docs/protocol-updates.md, "Forgetting".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each server installs a view when its leader announces it. Letters of another member in that view may arrive here
 before. Letters of ended views are not kept at all, because everything that they refer to has ended.
 
-Source: docs/protocol.md, "Views".
+Source: docs/protocol-partitions.md, "Views".
 """
 
 from __future__ import annotations

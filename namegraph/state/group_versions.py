@@ -13,7 +13,8 @@ The times are forgotten once a view of all servers is healed, and while that vie
 that view was delivered by then. Each later outcome that is older than all updates under way here was delivered too.
 A coordinator that offers an outcome again has not heard that it is done, or went back to an older copy.
 
-Source: docs/protocol.md, "Healing": a group that is deleted and created again does not get its old arcs back.
+Source: docs/protocol-partitions.md, "Healing": a group that is deleted and created again does not get its old arcs
+back.
 """
 
 from __future__ import annotations

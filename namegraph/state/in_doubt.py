@@ -6,7 +6,8 @@ The server drops such an update with the view, so that all other work can go on.
 the update, and answered its client. The server therefore remembers the nodes that the update was to change. No
 answer that touches it is complete until the coordinator has told the outcome.
 
-Source: docs/protocol.md, "Answers while servers are apart" and "In doubt". A ready participant never decides alone.
+Source: docs/protocol-partitions.md, "Answers while servers are apart" and "In doubt". A ready participant never decides
+alone.
 While faults last, no wrong answer is given without saying that it is incomplete.
 """
 

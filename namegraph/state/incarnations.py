@@ -8,7 +8,7 @@
 Decisions that were made after the copy and that no other server knows are lost. Decisions that another server knows
 come back by the ordinary heal.
 
-Source: docs/protocol.md, "Older copies"; docs/decisions/0012-older-copies.md.
+Source: docs/protocol-partitions.md, "Older copies"; docs/decisions/0012-older-copies.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,8 @@ and they may be handled later (`posts` of a core).
 A channel begins again, at number 1, when the server at either end goes on from an older copy of its database. The
 two find that when they meet: their numbers do not fit those that were told before (`left_through`).
 
-Source: docs/protocol.md, "Nothing rests on memory" and "Older copies"; docs/decisions/0025-the-lane.md.
+Source: docs/protocol-updates.md, "Nothing rests on memory"; docs/protocol-partitions.md, "Older copies";
+docs/decisions/0025-the-lane.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ name, sent before the update, as messages to the new name.
 
 Only time that passes while this server runs counts: a row lasts 30 days of its running time.
 
-Source: docs/protocol.md, "Renaming, leaving everywhere".
+Source: docs/protocol-updates.md, "Renaming, leaving everywhere".
 """
 
 from __future__ import annotations

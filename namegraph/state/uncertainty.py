@@ -16,7 +16,8 @@ way and its client was not answered, so nothing is uncertain. The uncertainty be
 gone on alone: while a new view is being agreed on, or while the coordinator is not heard. The uncertainty lasts
 through later views, until the two have healed (`doubts`).
 
-Source: docs/protocol.md, "Answers while servers are apart". While faults last, no wrong answer is given without
+Source: docs/protocol-partitions.md, "Answers while servers are apart". While faults last, no wrong answer is given
+without
 saying that it is incomplete, and no answer has a silent gap.
 """
 

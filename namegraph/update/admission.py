@@ -7,7 +7,7 @@ Each server judges its own nodes. The home of a group judges if the group exists
 the arc is there. The home of the child judges if the child is a group or a process. In an update over several
 servers, each server sees the operations that concern its own nodes. Its judgements need no other operations.
 
-Source: docs/protocol.md, "An update, from command to answer" and "What each server judges".
+Source: docs/protocol-updates.md, "An update, from command to answer" and "What each server judges".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ checked for that when the update's turn has come.
 Every kind of step, with every place of the parent's home and of the child's home, has exactly one rule. The order
 of the rules means nothing.
 
-Source: docs/protocol.md, "What each server judges" and "While apart".
+Source: docs/protocol-updates.md, "What each server judges"; docs/protocol-partitions.md, "While apart".
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ reflected at every server that took part. Three kinds of update can still be mis
 The latter two kinds end when this server has healed with the coordinator. Until they meet, a read would wait in
 vain.
 
-Source: docs/protocol.md, "Revisions".
+Source: docs/protocol-updates.md, "Revisions".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A coordinator sends all participants the same outcome, encoded once. Cutting up an import for each of them would
 take seconds in which all participants wait. Instead all take their shares at the same time, the coordinator too.
 
-Source: docs/protocol.md, "The outcome".
+Source: docs/protocol-updates.md, "The outcome".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ coordinator of a leave is the home of the member, or the home of the subnet whos
 foreign process lives at each of its parents' homes. The shell asks other servers for its groups there, and passes
 them as `elsewhere`.
 
-Source: docs/protocol.md, "Renaming, leaving everywhere".
+Source: docs/protocol-updates.md, "Renaming, leaving everywhere".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ these nodes. The second is the state after it applied its part. Records relayed 
 update, may bring effects of this one, and further nodes below it; neither counts. `Done` reports the difference,
 and the coordinator unites the reports. A foreign process is a node of each server where it was joined.
 
-Source: NG 4.5; docs/protocol.md, "What became controlled or released".
+Source: NG 4.5; docs/protocol-updates.md, "What became controlled or released".
 """
 
 from __future__ import annotations

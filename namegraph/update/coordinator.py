@@ -17,7 +17,7 @@ gets `Order` with the final priority, and answers `Ready`. If one vote alone is 
 highest of the other votes. Its own vote then tells it the final priority (`Order.highest_vote`). The caller is
 answered when all participants are done, so every later read, at any server, sees the update.
 
-Source: NG 6.2, 6.4; docs/protocol.md, "Many servers".
+Source: NG 6.2, 6.4; docs/protocol-updates.md, "Many servers".
 """
 
 from __future__ import annotations

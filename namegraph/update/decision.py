@@ -8,7 +8,7 @@ The *relay* carries the nodes above a joined parent, which are now above all nod
 get the records that any participant holds in another version or lacks. All other records are changed by the
 difference, which names the version to which it applies.
 
-Source: NG 4.5 to 4.7; docs/protocol.md, "The outcome".
+Source: NG 4.5 to 4.7; docs/protocol-updates.md, "The outcome".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ outcome until all are done. A participant keeps it until it hears of that, in ca
 forget it when a later view is open: all members of that view have then finished the update, and all other servers
 settle it by arc versions.
 
-Source: docs/protocol.md, "The outcome" and "Views".
+Source: docs/protocol-updates.md, "The outcome"; docs/protocol-partitions.md, "Views".
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ concerns are kept, because its coordinator alone knows the outcome.
 A forgotten name is like a name that was never heard of. The number of names and rows therefore follows the number
 of nodes, however many come and go.
 
-Source: docs/protocol.md, "Forgetting".
+Source: docs/protocol-updates.md, "Forgetting".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An update concerns one server if two conditions hold. All affected nodes live there, including the parents of groups
 that it deletes. No entry there affects the same nodes. Such an update is done in one step.
 
-Source: docs/protocol.md, "Who takes part".
+Source: docs/protocol-updates.md, "Who takes part".
 """
 
 from __future__ import annotations

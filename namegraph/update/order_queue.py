@@ -26,7 +26,7 @@ Affected nodes are evaluated anew at each look, because the graph changes beneat
 committing update makes reachable are added to the entries that follow its parent. At this server that happens by
 looking again, at other servers by handing the entries on.
 
-Source: NG 6.2; docs/protocol.md, "Order" and "The outcome" (growth).
+Source: NG 6.2; docs/protocol-updates.md, "Order" and "The outcome" (growth).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The last voter knows the final priority without `Final`, and may be ready at onc
 participant that gave it never decides alone. The participant gives `Ready` again when the coordinator asks for more
 entry nodes.
 
-Source: NG 6.2, 6.4; docs/protocol.md, "Many servers".
+Source: NG 6.2, 6.4; docs/protocol-updates.md, "Many servers".
 """
 
 from __future__ import annotations

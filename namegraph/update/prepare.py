@@ -4,7 +4,7 @@ refusal.
     group  -> its home: created, deleted            arc -> the parent's home: joined, left, there already
     child  -> its home: a group or a process
 
-Nothing is changed, and no unknown node gets a number. Source: docs/protocol.md, "What each server judges".
+Nothing is changed, and no unknown node gets a number. Source: docs/protocol-updates.md, "What each server judges".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ An import brings half a million arcs, nearly all of them new, between groups tha
 known here already are looked at one by one. If anything is irregular, this module returns None. Then the operations
 are read one after another (`admission`), which finds the first operation that cannot be done, and the reason.
 
-Source: docs/protocol.md, "What each server judges".
+Source: docs/protocol-updates.md, "What each server judges".
 """
 
 from __future__ import annotations

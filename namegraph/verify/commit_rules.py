@@ -13,7 +13,8 @@ The findings are kept in memory. After a restart this server looks again. While 
 in doubt, its findings may differ from those before the restart. Then only the operations are compared. Versions of
 arcs and missing arcs are not checked. The findings of other participants are not known here.
 
-Source: docs/protocol.md, "What each server judges", "The outcome" and "What a wrong peer can do"; invariants I5 and
+Source: docs/protocol-updates.md, "What each server judges", "The outcome" and "What a wrong peer can do"; invariants I5
+and
 I9.
 """
 

@@ -7,7 +7,7 @@
 A record or an arc may also be ahead because of another update for which this server is ready. The outcome of that
 update is on the way.
 
-Source: docs/protocol.md, "Ancestry records" and "What a wrong peer can do".
+Source: docs/protocol-updates.md, "Ancestry records" and "What a wrong peer can do".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of a participant's `Ready` or `Refuse`: it answers the request, and speaks for the participant's own nodes.
 
-Source: docs/protocol.md, "What each server judges".
+Source: docs/protocol-updates.md, "What each server judges".
 """
 
 from __future__ import annotations

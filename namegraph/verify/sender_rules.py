@@ -4,7 +4,7 @@ A message with a fault is counted and dropped. A faulty `Ready` ends its update.
 for a right message: until its deadline or, if this server is ready, until a view ends it. A server's statements
 about its own nodes are believed, because it owns them.
 
-Source: docs/protocol.md, "What a wrong peer can do".
+Source: docs/protocol-updates.md, "What a wrong peer can do".
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ first view.
 
 While no server was ever lost, the first view holds all servers that meet, and nothing is agreed on.
 
-Source: docs/protocol.md, "Views"; docs/decisions/0011-views.md.
+Source: docs/protocol-partitions.md, "Views"; docs/decisions/0011-views.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ All servers of an update therefore agree on the servers that are reachable. Memb
 states that fit together, whatever they missed of other servers. Between members of different origins, all arcs are
 suspended first, and then joined again by ordinary updates.
 
-Source: docs/protocol.md, "Servers that part"; docs/decisions/0011-views.md.
+Source: docs/protocol-partitions.md, "Servers that part"; docs/decisions/0011-views.md.
 """
 
 from __future__ import annotations

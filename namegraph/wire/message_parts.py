@@ -1,7 +1,7 @@
 """Parts of messages between name servers: ids, updates, ancestry records, arcs and states of arcs.
 
-Nodes travel by id, because the numbers of nodes have a meaning on one server only. Source: docs/protocol.md, "Many
-servers".
+Nodes travel by id, because the numbers of nodes have a meaning on one server only. Source: docs/protocol-updates.md,
+"Many servers".
 """
 
 from __future__ import annotations

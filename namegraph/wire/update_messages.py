@@ -13,7 +13,7 @@
 Messages about servers, and about changes made while they were apart, are in `view_messages`. Every other message
 belongs to a view, and is ignored outside of it. The parts of messages are in `message_parts`.
 
-Source: docs/protocol.md, "Many servers".
+Source: docs/protocol-updates.md, "Many servers".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Messages between name servers about their views, and about changes made while they were apart.
 
-Source: docs/protocol.md, "Servers that part".
+Source: docs/protocol-partitions.md, "Servers that part".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
                   NOT_YET    look again after the next step
                   ASK        ask the server that the revision names, once; then it counts as REFLECTED
 
-Source: docs/protocol.md, "Revisions".
+Source: docs/protocol-updates.md, "Revisions".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 A stream has a limit of messages and bytes without an answer, at which no more is read from it. A sender that is faster
 than the database, or than another server, therefore delays itself alone.
 
-Source: docs/messages.md, "Sending"; docs/protocol.md, "The way of a message" and "Limits of messages".
+Source: docs/messages.md, "Sending"; docs/protocol-messages.md, "The way of a message" and "Limits of messages".
 """
 
 from __future__ import annotations

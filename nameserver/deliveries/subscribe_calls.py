@@ -10,7 +10,8 @@ An endpoint that reads nothing delays no other endpoint: it has its credit, and 
 come between responses, even if entries of the log are still to be read. A few datagrams that the endpoint does not take
 wait, and the rest is dropped. Acknowledgements become durable in groups (`acknowledging.py`).
 
-Source: docs/messages.md, "Listening"; docs/protocol.md, "Log, audiences, mailboxes", "Datagrams", "Limits of messages".
+Source: docs/messages.md, "Listening"; docs/protocol-messages.md, "Log, audiences, mailboxes", "Datagrams" and "Limits
+of messages".
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 The sender is the process that the caller names. Callers are not authenticated, so the caller is believed.
 
-Source: docs/messages.md, "Who may send"; docs/protocol.md, "Who may send".
+Source: docs/messages.md, "Who may send"; docs/protocol-messages.md, "Who may send".
 """
 
 from __future__ import annotations

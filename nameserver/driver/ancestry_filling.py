@@ -3,7 +3,7 @@
     a question   fills the sets that it is about to ask for, and lets others go first between slices
     nobody       the filler computes what a start, an import or a large update left missing
 
-Source: docs/protocol.md, "What a node knows of its ancestors"; `namegraph.graph.ancestor_sets`.
+Source: docs/protocol-updates.md, "What a node knows of its ancestors"; `namegraph.graph.ancestor_sets`.
 """
 
 from __future__ import annotations

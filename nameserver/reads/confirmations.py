@@ -8,7 +8,7 @@ about.
 
     basis of an answer    SERVER/BASIS, with spaces between, sorted
 
-Source: docs/protocol.md, "Questions over several servers" (an answer that is kept).
+Source: docs/protocol-updates.md, "Questions over several servers" (an answer that is kept).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ could say "yes" has answered. A "no" is also sure if the group's home says that 
 While servers agree on a view, each is uncertain of much for some milliseconds. Pairs that would be uncertain then are
 asked again until the servers have agreed.
 
-Source: docs/protocol.md, "Questions over several servers" (check and memberships).
+Source: docs/protocol-updates.md, "Questions over several servers" (check and memberships).
 """
 
 from __future__ import annotations

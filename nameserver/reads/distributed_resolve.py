@@ -8,7 +8,7 @@ This server is the root, and asks itself too.
 
 An ordered resolution is an update that changes nothing: the core carries it through the ordering of updates.
 
-Source: docs/protocol.md, "Questions over several servers" and "Reads in order".
+Source: docs/protocol-updates.md, "Questions over several servers" and "Reads in order".
 """
 
 from __future__ import annotations

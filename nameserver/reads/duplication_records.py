@@ -6,7 +6,7 @@
 All servers concerned are asked in parallel, each for at most a thousand arcs at a time. Their answers are not trusted:
 the resolver only takes nodes that it knows to be above the arc's parent.
 
-Source: docs/protocol.md, "Every duplicate is blocked in advance".
+Source: docs/protocol-updates.md, "Every duplicate is blocked in advance".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A check asks for this if a server that could say "yes" is silent. Resolving the 
 could not be entered. If there are none, the answer names everything below the group: each named member is below, and no
 other.
 
-Source: docs/protocol.md, "Questions over several servers" (check and memberships).
+Source: docs/protocol-updates.md, "Questions over several servers" (check and memberships).
 """
 
 from __future__ import annotations

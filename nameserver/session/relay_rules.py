@@ -7,7 +7,7 @@ Frames travel one hop only: a frame that comes from another server than its sour
 therefore passed on twice, whatever each server believes about links. Frames of servers that were never met are not
 passed on.
 
-Source: docs/protocol.md, "Who is there" (two servers that cannot reach each other).
+Source: docs/protocol-partitions.md, "Who is there" (two servers that cannot reach each other).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ lane whose numbers do not fit ends the session for both lanes.
 
 Letters leave, and receipts are given, only for durable state (`Outbox`). Within a session the numbers of letters rise
 without gaps. A frame that breaks this is a fault of the peer, counted and dropped. A gap ends the session, so that the
-next session goes on from the last handled letter. Source: ARCHITECTURE.md, "Between servers"; docs/protocol.md,
+next session goes on from the last handled letter. Source: ARCHITECTURE.md, "Between servers"; docs/protocol-updates.md,
 "Nothing rests on memory".
 """
 

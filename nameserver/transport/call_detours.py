@@ -13,7 +13,7 @@ Its address may be stale, or a firewall may block calls to it.
 A server is recognised by the number of its start, which its hello contained. An announced address therefore cannot lead
 calls to another process than the one of the session.
 
-Source: docs/protocol.md, "Who is there" (a server that dials, but cannot be dialled).
+Source: docs/protocol-partitions.md, "Who is there" (a server that dials, but cannot be dialled).
 """
 
 from __future__ import annotations

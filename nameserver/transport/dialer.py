@@ -3,7 +3,7 @@
     not connected -- dial, then pause --------------------------> connected directly
     silent, and there is a server that reaches both ends -------> connected through it; dialling goes on
 
-Source: docs/protocol.md, "Who is there" (two servers that cannot reach each other).
+Source: docs/protocol-partitions.md, "Who is there" (two servers that cannot reach each other).
 """
 
 from __future__ import annotations

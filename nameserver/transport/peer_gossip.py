@@ -4,7 +4,7 @@ An unknown server may know memberships of foreign processes. Answers here lack t
 name of an unknown subnet looks like that of a foreign process. If it were joined here as one, its home would not know
 of the arc. No update may therefore name it, and no definite answer is given about it.
 
-Source: docs/protocol.md, "Who is missing".
+Source: docs/protocol-partitions.md, "Who is missing".
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ A mismatch may be visible to one end alone. A server that has lost only received
 number contradicts there. The peer then tells it of the mismatch. Such a goodbye counts until the peer has kept a
 session open, because a peer that does so was told no number that does not fit.
 
-Source: docs/protocol.md, "Older copies" and "Healing"; docs/decisions/0012-older-copies.md.
+Source: docs/protocol-partitions.md, "Older copies" and "Healing"; docs/decisions/0012-older-copies.md.
 """
 
 from __future__ import annotations

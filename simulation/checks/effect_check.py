@@ -2,7 +2,8 @@
 
 A foreign process is a node of each server where it was joined. It is controlled at that server alone.
 
-Source: docs/protocol.md, "The invariants" (I8) and "What became controlled or released". The effects are those of
+Source: docs/protocol.md, "The invariants" (I8); docs/protocol-updates.md, "What became controlled or released". The
+effects are those of
 `namegraph.model.outcomes.EffectKind`.
 """
 

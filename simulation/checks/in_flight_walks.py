@@ -5,7 +5,7 @@ A server is *in doubt* if it is ready for an update that affects a node at which
 the walk leaves out. Such a walk must be made again, and proves nothing. Any other walk reaches all nodes that are
 reachable over arcs untouched by updates under way, and no node that is unreachable over all arcs.
 
-Source: docs/protocol.md, "Questions over several servers".
+Source: docs/protocol-updates.md, "Questions over several servers".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Between views there is no one serial order: a server apart from an end of an arc
 end has left it already. So the answer to an update of such an arc or group is believed. Both ends of the arc must agree
 in the end, whatever they agree on. Everything else is compared with the serial run.
 
-Source: docs/protocol.md, "Healing".
+Source: docs/protocol-partitions.md, "Healing".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The answers of other servers are checked by `cluster_invariants` and `resolvers`, since they follow from their states.
 
-Source: docs/protocol.md, "Rejected" and "Answers while servers are apart".
+Source: docs/protocol-partitions.md, "Rejected" and "Answers while servers are apart".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ only some of the others are as these servers have them.
 A server that does not come back is retired at each of the others in the end. Then no state of it is left there, and no
 update or message waits for it.
 
-Source: docs/protocol.md, "For good" and "Who stays away"; NG 6.3.
+Source: docs/protocol-partitions.md, "For good" and "Who stays away"; NG 6.3.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Decisions of such a server after the copy was made are lost if no other server k
 back: a server with its newest disk at the other end of an arc knows the newest state of the arc, even a removal. In the
 end both ends of every arc agree, and every invariant holds.
 
-Source: docs/protocol.md, "Older copies"; docs/decisions/0012-older-copies.md.
+Source: docs/protocol-partitions.md, "Older copies"; docs/decisions/0012-older-copies.md.
 """
 
 from __future__ import annotations

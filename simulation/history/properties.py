@@ -9,7 +9,7 @@ At rest means: all servers are up, nothing is under way, and every open stream h
 Promises that a message comes *some time* are judged only at rest. Promises that an event never happens are judged at
 any time. `simulation.history.timeline` lists what is forgiven, and to which server or reader.
 
-Source: docs/protocol.md, "What must hold of messages".
+Source: docs/protocol-messages.md, "What must hold of messages".
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simulation.history.timeline import NOTHING, First, Hindsight, Mailbox, Reac
 
 
 class Property(StrEnum):
-    """Promises that `fifo` makes, numbered as in docs/protocol.md, "What must hold of messages"."""
+    """Promises that `fifo` makes, numbered as in docs/protocol-messages.md, "What must hold of messages"."""
 
     INTEGRITY = "P1"
     AUDIENCE = "P2"

@@ -9,7 +9,7 @@ the message became durable at its origin, `SettledAt` not earlier than it settle
 stream broke. `Acknowledged` comes before the streams that began behind it, and not before other streams. An observer
 that does not see a database learns of it from the beginning of the next stream.
 
-Source: docs/protocol.md, "What must hold of messages".
+Source: docs/protocol-messages.md, "What must hold of messages".
 """
 
 from __future__ import annotations

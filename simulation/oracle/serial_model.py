@@ -61,8 +61,8 @@ class TrueGraph:
         return _closure(self.children, nodes)
 
     def blocked(self) -> dict[ArcName, set[NodeId]]:
-        """Return the originators that must not cross each normal arc (docs/protocol.md, "Every duplicate is blocked in
-        advance").
+        """Return the originators that must not cross each normal arc (docs/protocol-updates.md, "Every duplicate is
+        blocked in advance").
 
         Every normal arc is a key of the result.
         """

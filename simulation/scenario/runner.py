@@ -4,7 +4,8 @@ After each step a walk from every originator is checked, as in `in_flight_walks`
 quiet points every invariant is checked, the outcomes are compared with the serial run, and all messages must be
 settled.
 
-Source: docs/protocol.md, "The invariants", "Order" and "Questions over several servers"; docs/testing.md, "The
+Source: docs/protocol.md, "The invariants"; docs/protocol-updates.md, "Order" and "Questions over several servers";
+docs/testing.md, "The
 simulator".
 """
 

@@ -6,7 +6,7 @@
     queueing, policies, kept_in_memory    queue some messages elsewhere, set policies of groups, keep some in memory
     operators    replay or drop dead letters
 
-Source: docs/protocol.md, "What must hold of messages"; docs/testing.md, "The simulator".
+Source: docs/protocol-messages.md, "What must hold of messages"; docs/testing.md, "The simulator".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
     gateways     are endpoints too, each at some server
     foreigners   are processes that no server owns, with a mailbox at each server that they like, or gateways alone
 
-Source: docs/protocol.md, "What must hold of messages"; docs/testing.md, "The simulator".
+Source: docs/protocol-messages.md, "What must hold of messages"; docs/testing.md, "The simulator".
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Excepted are changes by updates whose callers had no answer by then: the home ma
 that its peers have gone on without may not know that yet. Its failure detector makes it stop being certain within a
 short time; the simulation takes the detector to do so at once.
 
-Source: docs/protocol.md, "Answers while servers are apart".
+Source: docs/protocol-partitions.md, "Answers while servers are apart".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A client joins a member of an absent server to a group, or a group to a group of
 cannot be joined: the group does not exist, or the node is of another kind than the arc takes it for. Then the arc is
 rejected when the servers meet, until it is left, or the group is created.
 
-Source: docs/protocol.md, "While apart" and "Rejected".
+Source: docs/protocol-partitions.md, "While apart" and "Rejected".
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ While the home of the parent is away, clients leave arcs at the home of the chil
 wait. A client picks from the arcs that are suspended at that instant. By the time the server reads the command, the
 suspension may be over, and the server may refuse.
 
-Source: docs/protocol.md, "While apart".
+Source: docs/protocol-partitions.md, "While apart".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A read is ordered like an update, so its answer is compared with the graph after all updates of lower priority.
 
-Source: docs/protocol.md, "Reads in order".
+Source: docs/protocol-updates.md, "Reads in order".
 """
 
 from __future__ import annotations

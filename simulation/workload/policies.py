@@ -3,7 +3,7 @@
     client --SetPolicy--> home --PolicySet, durable--> it holds until it is set again, or the group is deleted
     client --message without a quality--> home --the group takes datagrams--> a datagram, or refused and sent as one
 
-Source: docs/protocol.md, "Who may send".
+Source: docs/protocol-messages.md, "Who may send".
 """
 
 from __future__ import annotations

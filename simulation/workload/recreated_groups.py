@@ -4,7 +4,7 @@ Both ends have acknowledged two updates, of which the second ended the effect of
 is suspended at one end and was never heard of at the other end. Without such clients the case comes up once in
 thousands of runs.
 
-Source: docs/protocol.md, "Healing".
+Source: docs/protocol-partitions.md, "Healing".
 """
 
 from __future__ import annotations

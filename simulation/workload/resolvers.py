@@ -10,7 +10,7 @@ alone must be true at the instant at which the server gave it. Excepted are node
 Every resolution must end once all else is at rest. After a while a client asks again for the bases of an answer. Where
 they hold, the answer must be true at the instant of that question.
 
-Source: docs/protocol.md, "Questions over several servers".
+Source: docs/protocol-updates.md, "Questions over several servers".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     client --Send, numbered--> origin --Accepted--> the next one; without an answer, the same once more
     client --Send, a datagram--> origin; it is never sent again
 
-Source: docs/protocol.md, "Accepted, settled, sent again" and "Datagrams".
+Source: docs/protocol-messages.md, "Accepted, settled, sent again" and "Datagrams".
 """
 
 from __future__ import annotations

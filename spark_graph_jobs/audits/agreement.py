@@ -3,7 +3,8 @@
 Why local implies global: an arc has two homes and a node has one. Comparing the servers' statements about one arc, or
 about one node, is the whole comparison. The result does not depend on any node or arc further away.
 
-Source: docs/protocol.md, "The invariants", "Two views of one graph" and "Servers that part".
+Source: docs/protocol.md, "The invariants"; docs/protocol-updates.md, "Two views of one graph";
+docs/protocol-partitions.md, "Servers that part".
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ therefore the true sets of those records. The records are true if every parent t
 every copy of a record equals all others. The copy of the home is among them. No record is superfluous if below each
 node that is not owned another node has a record: a path downwards must end, and can end only at an owned node.
 
-Source: docs/protocol.md, "What a node knows of its ancestors" and "Ancestry records".
+Source: docs/protocol-updates.md, "What a node knows of its ancestors" and "Ancestry records".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Why local implies global: each member's own ancestor set tells whether the member should get a message: it contains the
 group that the message was sent to. An order holds everywhere if it holds between each two neighbours at each receiver.
 
-Source: NG 6.6; docs/protocol.md, "The invariants" and "Every duplicate is blocked in advance".
+Source: NG 6.6; docs/protocol.md, "The invariants"; docs/protocol-updates.md, "Every duplicate is blocked in advance".
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 At rest there are none, and the other audits assume rest. A participant waits for its coordinator alone. Therefore
 comparing the rows of both shows whether an update will ever end.
 
-Source: docs/protocol.md, "An update, from command to answer" and "In doubt".
+Source: docs/protocol-updates.md, "An update, from command to answer"; docs/protocol-partitions.md, "In doubt".
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ For each derived node whose ancestry record a server holds:
 
 Ancestor sets do not travel with the rows. They are read from the files of `set_files`.
 
-Source: docs/protocol.md, "What a node knows of its ancestors" and "Ancestry records".
+Source: docs/protocol-updates.md, "What a node knows of its ancestors" and "Ancestry records".
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ and is walked. Inside a virtual node all components reach all in both views: ove
 the tree, both ways, in the internal view. All homes hold the same arcs of a virtual node (compared here by digest), so
 that all derive the same tree.
 
-Source: NG 3.2.1, 4.6.2, figure 4.5; docs/protocol.md, "The invariants" and "Two views of one graph".
+Source: NG 3.2.1, 4.6.2, figure 4.5; docs/protocol.md, "The invariants"; docs/protocol-updates.md, "Two views of one
+graph".
 """
 
 from __future__ import annotations

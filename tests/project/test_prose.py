@@ -109,7 +109,7 @@ def test_pages_that_docstrings_and_comments_cite_are_there(folder):
 
 
 def test_docstrings_cite_no_document_that_is_not_here():
-    """`Source: delivery.md section 3` leads nobody anywhere."""
+    """A citation of a page that nobody has leads nowhere."""
     pattern = re.compile(r"(?<![\w/-])([a-z][\w-]*\.md)\b")
     here = {path.name for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]}
     lost = [
